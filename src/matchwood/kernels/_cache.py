@@ -1,0 +1,228 @@
+"""Compiled kernels on disk: where they are kept, and when a kept one may be used.
+
+    BASE/kernels-FINGERPRINT-numba0.68.1-py311[-boundscheck]/MODULE.FUNCTION-LINE.KEY.kernel
+
+BASE is the first of these that can be written to: `NUMBA_CACHE_DIR`/matchwood, the user's cache folder/matchwood, and a
+private folder in the temp folder. If none can, kernels are compiled anew in each process: slower, never an error.
+
+Numba's own cache (`cache=True`) does not do here, for four reasons:
+
+- it stamps a function with its own file only, so a changed helper in another file goes unnoticed (numba issue 1833). The
+  FINGERPRINT is over every source that can end up inside a kernel;
+- its key leaves out `NUMBA_BOUNDSCHECK` and other settings of the compiler; they are part of the folder's name;
+- a function is not even defined where no folder can be written to: a read-only installation, a Spark worker;
+- an index file maps signatures to numbered data files, and two processes that compile different signatures at once can
+  take the same number, after which one loads the other's code. Here a file is named after its key, holds that key, and is
+  put in place by one rename: there is nothing to race for, and a damaged file is a miss.
+
+Only our functions are directed here: each dispatcher is given a `KernelCache` where `enable_caching` would have given it a
+`FunctionCache`. Rejected: setting `numba.config.CACHE_DIR` or `NUMBA_CACHE_LOCATOR_CLASSES`, which would move the caches of
+the user's own Numba code too, and a locator class alone, which cures the first three reasons but not the last.
+
+Files are pickles, so a folder is as trusted as the code: the one in the temp folder must belong to this user alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import inspect
+import os
+import pickle
+import shutil
+import stat
+import sys
+import tempfile
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core import config
+from numba.core.caching import _Cache
+from numba.core.compiler import CompileResult
+from numba.core.errors import NumbaWarning
+from numba.core.serialize import dumps
+
+PREFIX = "kernels-"
+UNUSED_DAYS = 30
+DAY = 86_400.0
+
+
+class KernelCache(_Cache):
+    """The compiled versions of one function. Numba calls it under its compiler lock; processes need no lock."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._fingerprint = package_fingerprint()
+        self._source = _source_digest(function)
+        self._enabled = True
+        name = f"{function.__module__}.{function.__qualname__}-{function.__code__.co_firstlineno}"
+        self._name = name.replace("<", "").replace(">", "")
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder, or None while nothing is kept on disk."""
+        if not self._enabled or self._fingerprint is None or self._source is None:
+            return None
+        folder = cache_folder(self._fingerprint, str(config.CACHE_DIR), bool(config.BOUNDSCHECK))
+        return None if folder is None else str(folder)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code for this signature and processor, or None if it has to be compiled."""
+        target_context.refresh()
+        key = self._key(sig, target_context.codegen())
+        path = self._path(key)
+        if path is None:
+            return None
+        try:
+            kept_key, payload = pickle.loads(path.read_bytes())
+            return CompileResult._rebuild(target_context, *payload) if kept_key == key else None
+        except Exception:  # missing, or damaged: a truncated pickle can raise anything. Compiling anew replaces it
+            return None
+
+    def save_overload(self, sig: Any, cres: Any) -> None:
+        """Keep the code; a full or vanished disk is no error."""
+        key = self._key(sig, cres.codegen)
+        path = self._path(key)
+        if path is None:
+            return
+        if cres.lifted or cres.library.has_dynamic_globals:
+            warnings.warn(
+                f"{self._name} cannot be cached: it holds the address of an object", NumbaWarning, stacklevel=2
+            )
+            return
+        content = dumps((key, cres._reduce()))
+        with contextlib.suppress(OSError):
+            _write_at_once(path, content)
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def flush(self) -> None:
+        if (folder := self.cache_path) is not None:
+            for path in Path(folder).glob(f"{self._name}.*.kernel"):
+                path.unlink(missing_ok=True)
+
+    def _key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        """All that decides the code, apart from what the folder's name tells; `magic_tuple` names the processor."""
+        closure = [cell.cell_contents for cell in self._function.__closure__ or ()]
+        code = hashlib.sha256(self._function.__code__.co_code + dumps(closure)).hexdigest()
+        return sig, codegen.magic_tuple(), self._source, code
+
+    def _path(self, key: tuple[Any, ...]) -> Path | None:
+        text = repr(key)
+        # A type that prints an address (a jitted function given as an argument) is never met again: it would only pile up.
+        if (folder := self.cache_path) is None or " at 0x" in text:
+            return None
+        return Path(folder, f"{self._name}.{hashlib.sha256(text.encode()).hexdigest()[:24]}.kernel")
+
+
+@functools.cache
+def package_fingerprint() -> str | None:
+    """The fingerprint of this installation, taken once, when the first kernel is defined."""
+    return fingerprint(files("matchwood"))
+
+
+def fingerprint(package: Traversable) -> str | None:
+    """A hash of all sources that kernels are made of, and of the compiler's settings. None if there are no sources."""
+    digest = hashlib.sha256(f"{llvmlite.__version__} {config.OPT!r} {config.DEBUGINFO_DEFAULT}".encode())
+    try:
+        arrays, sphere = package / "encode" / "arrays.py", package / "sphere.py"
+        for name, source in [("arrays", arrays), ("sphere", sphere), *_sources(package / "kernels", "")]:
+            content = source.read_bytes()
+            digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+    except OSError:
+        return None
+    return digest.hexdigest()[:16]
+
+
+def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from _sources(entry, f"{path}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield path + entry.name, entry
+
+
+def _source_digest(function: Callable[..., Any]) -> str | None:
+    """A hash of the file that defines the function: tests and benchmarks define kernels outside the package too."""
+    try:
+        return _file_digest(inspect.getfile(function))
+    except OSError:  # inside an archive: the fingerprint covers the package's own files, nothing covers others
+        return "" if function.__module__.startswith("matchwood.") else None
+
+
+@functools.cache
+def _file_digest(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+@functools.cache
+def cache_folder(fingerprint: str, numba_cache_dir: str, boundscheck: bool) -> Path | None:
+    """The folder for kernels of this fingerprint, made if it is missing; None if no place can be written to."""
+    python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+    name = f"{PREFIX}{fingerprint}-numba{numba.__version__}-{python}{'-boundscheck' * boundscheck}"
+    for base in _bases(numba_cache_dir):
+        folder = base / name
+        try:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            if is_new:
+                prune(base)
+            elif time.time() - folder.stat().st_mtime > DAY:
+                os.utime(folder)
+        except OSError:
+            continue
+        return folder
+    return None
+
+
+def prune(base: Path) -> None:
+    """Remove the folders of `base` that no process has opened for thirty days; best effort."""
+    oldest = time.time() - UNUSED_DAYS * DAY
+    with contextlib.suppress(OSError):
+        for folder in base.glob(f"{PREFIX}*"):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _bases(numba_cache_dir: str) -> Iterator[Path]:
+    if numba_cache_dir:
+        yield Path(numba_cache_dir).absolute() / "matchwood"
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    with contextlib.suppress(RuntimeError):  # no home
+        yield user_cache.expanduser().absolute() / "matchwood"
+    with contextlib.suppress(OSError):
+        yield _private_temp_folder()
+
+
+def _private_temp_folder() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir(), f"matchwood-{user}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (os.name == "posix" and (found.st_uid != user or found.st_mode & 0o022)):
+        raise PermissionError(f"{folder} is open to other users")
+    return folder
+
+
+def _write_at_once(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)  # pruned or cleaned while this process ran
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
