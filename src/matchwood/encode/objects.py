@@ -1,0 +1,138 @@
+"""Python objects to arrays and back: rows of subscriptions, and events.
+
+The way back (`decode_rows`) serves people: explanations, `Engine.subscription`. Both ways are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows, make_events, make_rows
+from matchwood.errors import MatchwoodError
+from matchwood.lang.event import Event, EventKeys, event_keys
+from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.places import Circle
+from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.schema import Point, Schema
+
+NAN = float("nan")
+
+
+class RowsBuilder:
+    """Collects subscriptions, one after the other, and makes `Rows` of them.
+
+    >>> from matchwood.lang.parser import parse
+    >>> from matchwood.lang.rows import normalise
+    >>> schema = Schema()
+    >>> builder = RowsBuilder(schema)
+    >>> builder.add(7, 0.0, normalise(parse("age >= 18"), schema))
+    >>> builder.build().ids.tolist()
+    [7]
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._ids: list[int] = []
+        self._priority: list[float] = []
+        self._offsets: list[int] = [0]
+        self._entries: list[tuple[int, int, float, float, float]] = []
+
+    def add(self, id_: int, priority: float, rows: Sequence[Row]) -> None:
+        """Append one subscription. O(its entries)."""
+        for row in rows:
+            for predicate in row.predicates:
+                self._append(predicate)
+            self._ids.append(id_)
+            self._priority.append(priority)
+            self._offsets.append(len(self._entries))
+
+    def build(self) -> Rows:
+        """The arrays of all that was added. O(entries)."""
+        columns = zip(*self._entries, strict=True) if self._entries else ((),) * 5
+        return make_rows(self._ids, self._priority, self._offsets, *columns)
+
+    def _append(self, predicate: RowPredicate) -> None:
+        attribute = self._schema.find(predicate.attribute)
+        if isinstance(predicate, Absent):
+            self._entries.append((attribute.dims[0], ABSENT, NAN, NAN, predicate.weight))
+        elif isinstance(predicate, Holds):
+            self._intervals(attribute.dims[0], INTERVAL, predicate.keys, predicate.weight)
+        else:
+            lon, lat = attribute.dims
+            self._intervals(lon, INTERVAL, predicate.lon, predicate.weight)
+            self._intervals(lat, JOINED, predicate.lat, 0.0)
+            for circle in predicate.circles:
+                radius = -circle.radius if circle.outside else circle.radius
+                self._entries.append((lon, CIRCLE, circle.centre.lon, circle.centre.lat, radius))
+
+    def _intervals(self, dim: int, kind: int, keys: IntervalSet, weight: float) -> None:
+        (lo, hi), *rest = keys.parts
+        self._entries.append((dim, kind, lo, hi, weight))
+        self._entries.extend((dim, MORE, lo, hi, 0.0) for lo, hi in rest)
+
+
+def encode_events(
+    events: Iterable[Event | Mapping[str, object] | EventKeys], schema: Schema, *, register: bool = False
+) -> Events:
+    """Events as arrays. The first bad one raises, named by its id or its position. O(values)."""
+    offsets = [0]
+    entries: list[tuple[int, float, float, float]] = []
+    for position, event in enumerate(events):
+        try:
+            keys = event if isinstance(event, EventKeys) else event_keys(event, schema, register=register)
+        except MatchwoodError as error:
+            known = event.id if isinstance(event, Event) else None
+            raise error.about(f"event {position if known is None else known}") from None
+        entries.extend(_event_entries(keys, schema))
+        offsets.append(len(entries))
+    columns: Iterable[Sequence[float]] = zip(*entries, strict=True) if entries else ((),) * 4
+    return make_events(offsets, *columns)
+
+
+def decode_rows(rows: Rows, schema: Schema) -> list[Row]:
+    """The rows as objects, in order. O(entries)."""
+    return [
+        Row(tuple(_decoded_predicates(rows, int(rows.offsets[r]), int(rows.offsets[r + 1]), schema)))
+        for r in range(rows.size)
+    ]
+
+
+def _event_entries(keys: EventKeys, schema: Schema) -> Iterable[tuple[int, float, float, float]]:
+    for name, value in keys.values.items():
+        dims, weight = schema.find(name).dims, keys.weight(name)
+        if isinstance(value, Point):
+            yield dims[0], value.lon, value.lon, weight
+            yield dims[1], value.lat, value.lat, weight
+        else:
+            for lo, hi in value.parts:
+                yield dims[0], lo, hi, weight
+
+
+def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> Iterable[RowPredicate]:
+    heads = [e for e in range(first, last) if rows.kinds[e] in (INTERVAL, ABSENT)]
+    for head, end in zip(heads, [*heads[1:], last], strict=True):
+        attribute, weight = schema.of_dimension(int(rows.dims[head])), float(rows.weight[head])
+        kinds = rows.kinds[head:end]
+        if kinds[0] == ABSENT:
+            yield Absent(attribute.name, weight)
+        elif JOINED not in kinds:
+            yield Holds(attribute.name, weight, _decoded_set(rows, head, end))
+        else:
+            middle = head + int(np.argmax(kinds == JOINED))
+            bends = [e for e in range(middle, end) if rows.kinds[e] == CIRCLE]
+            circles = tuple(
+                Circle(
+                    Point(float(rows.lo[e]), float(rows.hi[e])), abs(float(rows.weight[e])), bool(rows.weight[e] < 0)
+                )
+                for e in bends
+            )
+            lat_end = bends[0] if bends else end
+            yield Placed(
+                attribute.name, weight, _decoded_set(rows, head, middle), _decoded_set(rows, middle, lat_end), circles
+            )
+
+
+def _decoded_set(rows: Rows, start: int, stop: int) -> IntervalSet:
+    return IntervalSet(tuple(zip(rows.lo[start:stop].tolist(), rows.hi[start:stop].tolist(), strict=True)))

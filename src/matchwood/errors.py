@@ -1,0 +1,124 @@
+"""The exception tree. Imports nothing, so that every layer can raise from it.
+
+MatchwoodError
+├── SchemaError                      an attribute or a value does not fit the schema
+│   ├── UnknownAttributeError        the schema is closed and does not know the name
+│   ├── ValueTypeError               "expected X, got Y"
+│   └── InexactValueError            float64 cannot hold the value exactly
+├── ExpressionError                  a subscription's expression cannot be used
+│   ├── ParseError                   the text is not of the grammar; shows a caret
+│   ├── TooComplexError              the normal form would exceed the limit
+│   └── NeverMatchesError            no event can ever match
+├── SubscriptionError
+│   ├── DuplicateSubscriptionError
+│   └── UnknownSubscriptionError
+├── EventError                       an event cannot be used
+├── QueryError                       a bad k, mode or option of a call
+│   └── UnsupportedError             the chosen index does not offer this; it says what does
+└── StorageError                     a saved folder is missing, foreign, damaged or too new
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class MatchwoodError(Exception):
+    """Base of everything this package raises on purpose.
+
+    >>> str(ValueTypeError("expected a number, got 'tall'").about("event 7, attribute 'height'"))
+    "event 7, attribute 'height': expected a number, got 'tall'"
+    """
+
+    def about(self, subject: str) -> Self:
+        """Put the subject (which subscription, which event, which row of which file) before the message; return self."""
+        message = str(self.args[0]) if self.args else ""
+        self.args = (f"{subject}: {message}", *self.args[1:])
+        return self
+
+
+class SchemaError(MatchwoodError):
+    pass
+
+
+class UnknownAttributeError(SchemaError):
+    pass
+
+
+class ValueTypeError(SchemaError):
+    pass
+
+
+class InexactValueError(SchemaError):
+    pass
+
+
+class ExpressionError(MatchwoodError):
+    pass
+
+
+class ParseError(ExpressionError):
+    """The text is not of the grammar.
+
+    `text` and `position` (0-based) say where; the message shows the line with a caret under it.
+    """
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        super().__init__(f"{message} at position {position}\n{caret(text, position)}")
+        self.text = text
+        self.position = position
+
+
+class TooComplexError(ExpressionError):
+    pass
+
+
+class NeverMatchesError(ExpressionError):
+    pass
+
+
+class SubscriptionError(MatchwoodError):
+    pass
+
+
+class DuplicateSubscriptionError(SubscriptionError):
+    pass
+
+
+class UnknownSubscriptionError(SubscriptionError):
+    pass
+
+
+class EventError(MatchwoodError):
+    pass
+
+
+class QueryError(MatchwoodError):
+    pass
+
+
+class UnsupportedError(QueryError):
+    pass
+
+
+class StorageError(MatchwoodError):
+    pass
+
+
+def caret(text: str, position: int, *, width: int = 100) -> str:
+    """The line of `text` around `position` and, below it, a caret under that character.
+
+    >>> print(caret("age > ", 6))
+      age >
+            ^
+    """
+    line_start = text.rfind("\n", 0, position) + 1
+    line_end = text.find("\n", position)
+    line = text[line_start : line_end if line_end >= 0 else len(text)]
+    column = position - line_start
+    if len(line) > width:
+        cut = max(0, column - width // 2)
+        lead = "..." if cut else ""
+        line, column = lead + line[cut : cut + width], column - cut + len(lead)
+    pad = "".join("\t" if c == "\t" else " " for c in line[:column])
+    return f"  {line.rstrip()}\n  {pad}{' ' * (column - len(pad))}^"

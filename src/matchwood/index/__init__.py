@@ -1,0 +1,32 @@
+"""The indexes: one structure a file, all under the protocol of `index.protocol`, chosen by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matchwood.errors import QueryError, StorageError
+from matchwood.index.protocol import Capability, Index, Stats
+from matchwood.index.scan import Scan
+from matchwood.index.storage import read_folder
+
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan,)}
+"""Every index by its name; the contract suite runs over all of them."""
+
+__all__ = ["INDEXES", "Capability", "Index", "Scan", "Stats", "load_index", "make_index"]
+
+
+def make_index(name: str, **parameters: Any) -> Index:
+    """An empty index of that name."""
+    if name not in INDEXES:
+        raise QueryError(f"expected an index out of {', '.join(sorted(INDEXES))}, got {name!r}")
+    return INDEXES[name](**parameters)
+
+
+def load_index(path: str | Path, *, verify: bool = False) -> Index:
+    """The index saved at `path`, whichever it is. O(1): arrays are mapped; `verify` reads them and checks their checksums."""
+    about, _ = read_folder(Path(path), "index")
+    kind = INDEXES.get(str(about.get("index")))
+    if kind is None:
+        raise StorageError(f"{path}: holds an index {about.get('index')!r} that this version does not know")
+    return kind.load(path, verify=verify)

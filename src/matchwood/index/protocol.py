@@ -1,0 +1,271 @@
+"""What an index is: the protocol that one contract suite, one benchmark and one Spark job use for all of them.
+
+An index holds rows (conjunctions), grouped by subscription id, and answers batches of events. Arrays go in,
+arrays come out; a single event is
+a batch of one. `Index` does what all share: the exact row store, the checks of arguments, the growing of results, saving. A
+structure adds its own state and five methods: `_insert`, `_delete`, `_match`, `_top_k` and `_check`.
+
+One writer, and no reader while it writes: the engine holds one lock per batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
+from matchwood.errors import QueryError, StorageError, SubscriptionError, UnsupportedError
+from matchwood.index.row_store import RowStore, Slots
+from matchwood.index.storage import read_folder, write_folder
+from matchwood.kernels.results import Out
+from matchwood.kernels.verify import ALL, ANY, VALUE
+from matchwood.lang.evaluate import Mode, mode_of
+
+
+class Capability(StrEnum):
+    """What an index may be unable to do. The planner and the contract suite read these; `Index` refuses what is missing."""
+
+    ANY = "relaxed matching"
+    TOP_K = "top-k"
+    SCORING = "scoring functions other than the sum"
+    RANGE_EVENTS = "events whose values are ranges or lists"
+    ABSENCE = "IS NULL"
+    UPDATES = "insert and delete after the first insert"
+
+
+EVERYTHING = frozenset(Capability)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Size and work: the papers' measures. `candidates` counts rows verified since the last `reset_counters`."""
+
+    rows: int
+    nodes: int
+    bytes: int
+    events: int
+    candidates: int
+    details: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def candidates_per_event(self) -> float:
+        return self.candidates / self.events if self.events else 0.0
+
+
+class Index(ABC):
+    """A set of rows that answers events. See the module's text; `name` is what users choose it by."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]] = EVERYTHING
+
+    def __init__(self) -> None:
+        self.store = RowStore()
+        self._events = 0
+        self._candidates = np.zeros(1, np.int64)  # kernels add to it
+        self._values = new_values(0)
+        self._seen = np.zeros(0, np.uint32)
+
+    # what a structure adds
+
+    @abstractmethod
+    def _insert(self, slots: Slots) -> None:
+        """Take in rows that have just been put into the store."""
+
+    @abstractmethod
+    def _delete(self, slots: Slots) -> None:
+        """Let go of rows that are still in the store."""
+
+    @abstractmethod
+    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
+        """Match events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
+
+    @abstractmethod
+    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
+        """As `_match`, the k best of each event, best first."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Verify the structure's own invariants; the store has been checked."""
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The structure's own state, for saving."""
+
+    @abstractmethod
+    def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Take the state that `_arrays` gave; the store and the parameters are in place."""
+
+    def _parameters(self) -> dict[str, Any]:
+        """The keyword arguments that make an index like this one."""
+        return {}
+
+    def _nodes(self) -> int:
+        """How many nodes (or blocks, cells, lists) the structure has."""
+        return 1
+
+    # what everybody calls
+
+    @classmethod
+    def build(cls, rows: Rows, **parameters: Any) -> Self:
+        """An index of these rows."""
+        index = cls(**parameters)
+        index.insert(rows)
+        return index
+
+    def insert(self, rows: Rows) -> None:
+        """Add the rows of new subscriptions, all or (if an id is known already) none."""
+        if len(self.store) and rows.size:
+            self._demand(Capability.UPDATES)
+        if rows.size:
+            self._insert(self.store.add(rows))
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove subscriptions with all their rows, all or (if one is not known) none."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        if not len(ids):
+            return
+        self._demand(Capability.UPDATES)
+        if len(np.unique(ids)) != len(ids):
+            raise SubscriptionError("a subscription is named twice in one delete")
+        self._delete(self.store.slots_of(ids))
+        self.store.remove(ids)
+
+    def update(self, rows: Rows) -> None:
+        """Replace the rows of subscriptions that are there, all or none. Structures that can, do it in place."""
+        ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
+        self.delete(ids)
+        self.insert(rows)
+
+    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """Every matching subscription of each event with its score, in no particular order."""
+        how = self._how(events, mode, combine)
+        return self._collect(events, 1024, lambda first, out, ends: self._match(events, first, how, combine, out, ends))
+
+    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """The k best subscriptions of each event: score descending, then id ascending; ties at the border go to smaller ids."""
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
+        self._demand(Capability.TOP_K)
+        how = self._how(events, mode, combine)
+        most = min(int(k), max(self.store.subscriptions, 1))
+        return self._collect(
+            events, most, lambda first, out, ends: self._top_k(events, first, how, combine, most, out, ends)
+        )
+
+    def check(self) -> None:
+        """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
+        self.store.check()
+        self._check()
+
+    def stats(self) -> Stats:
+        """Size, and work since the last `reset_counters`."""
+        bytes_ = self.store.nbytes + sum(array.nbytes for array in self._arrays().values())
+        return Stats(len(self.store), self._nodes(), bytes_, self._events, int(self._candidates[0]), self._details())
+
+    def reset_counters(self) -> None:
+        """Start counting events and candidates from zero."""
+        self._events = 0
+        self._candidates[:] = 0
+
+    def save(self, path: str | Path) -> None:
+        """Write the index to a new folder that `load` can map. O(bytes)."""
+        arrays = {f"store_{name}": array for name, array in self.store.arrays().items()}
+        about = {"index": self.name, "parameters": self._parameters()}
+        write_folder(Path(path), "index", about, {**arrays, **self._arrays()})
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool = False) -> Self:
+        """The index saved at `path`, mapped into memory; changes stay in this process."""
+        about, arrays = read_folder(Path(path), "index", verify=verify)
+        if about.get("index") != cls.name:
+            raise StorageError(f"{path}: expected a saved {cls.name!r} index, got {about.get('index')!r}")
+        try:
+            index = cls(**about["parameters"])
+            prefix = "store_"
+            index.store = RowStore.of_arrays(
+                {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+            )
+            index._restore({name: array for name, array in arrays.items() if not name.startswith(prefix)})
+        except (KeyError, TypeError) as error:
+            raise StorageError(f"{path}: the saved index is incomplete: {error}") from None
+        return index
+
+    def __len__(self) -> int:
+        """How many rows the index holds."""
+        return len(self.store)
+
+    def _details(self) -> dict[str, float]:
+        """Further figures of the structure for `stats`."""
+        return {}
+
+    def _how(self, events: Events, mode: Mode | str, combine: object) -> int:
+        relaxed = mode_of(mode) is Mode.ANY
+        if relaxed:
+            self._demand(Capability.ANY)
+        if combine is not None:
+            self._demand(Capability.SCORING)
+        if Capability.RANGE_EVENTS not in self.capabilities and has_ranges(events):
+            self._demand(Capability.RANGE_EVENTS)
+        return ANY if relaxed else ALL
+
+    def _demand(self, capability: Capability) -> None:
+        if capability not in self.capabilities:
+            raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
+
+    def _collect(self, events: Events, room: int, run: Callable[[int, Out, Int64s], int]) -> Matches:
+        """Call a kernel until every event is done, keeping what it produced and giving it more room when it asks."""
+        self._prepare()
+        ends = np.zeros(events.size, np.int64)
+        room = max(room, 4 * events.size)
+        ids: list[Int64s] = []
+        scores: list[Float64s] = []
+        done = before = 0
+        while done < events.size:
+            out = Out(np.empty(room, np.int64), np.empty(room))
+            first, done = done, run(done, out, ends)
+            if done == first:
+                room *= 4
+                continue
+            n = int(ends[done - 1])
+            ends[first:done] += before
+            before += n
+            ids.append(out.ids[:n])
+            scores.append(out.scores[:n])
+            room = max(room, 2 * n)
+        self._events += events.size
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        if len(ids) == 1:
+            return Matches(offsets, ids[0], scores[0])
+        return Matches(offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores]))
+
+    def _prepare(self) -> None:
+        """Scratch as large as the store asks for."""
+        if len(self._values) < self.store.dimensions:
+            self._values = new_values(self.store.dimensions)
+        if len(self._seen) < self.store.slots:
+            self._seen = np.zeros(len(self.store.state.rows), np.uint32)
+
+
+def new_values(dimensions: int) -> np.ndarray:
+    """Scratch for one event, every dimension absent."""
+    values = np.zeros(dimensions, VALUE)
+    values["lo"] = values["hi"] = np.nan
+    values["weight"] = 1.0
+    return values
+
+
+def has_ranges(events: Events) -> bool:
+    """Is any value of the batch a range or a list? O(entries)."""
+    if (events.lo != events.hi).any():
+        return True
+    same = events.dims[1:] == events.dims[:-1]
+    starts = events.offsets[1:-1]
+    starts = starts[(starts > 0) & (starts < len(events.dims))]
+    same[starts - 1] = False
+    return bool(same.any())

@@ -1,0 +1,246 @@
+"""The rows an index holds, exactly: the owner of `kernels.store`'s arrays, which it grows and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode import arrays
+from matchwood.encode.arrays import Int64s, Rows, make_rows
+from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
+from matchwood.kernels import store as kernel
+from matchwood.kernels.store import Store
+
+Slots = NDArray[np.uint32]
+
+
+class RowStore:
+    """Rows by slot, and the slots of each subscription.
+
+    A slot keeps its row until the subscription is removed; then it may be given to another. One writer, no reader meanwhile.
+    """
+
+    def __init__(self) -> None:
+        counts = np.zeros(kernel.COUNTS, np.int64)
+        counts[kernel.FREE_SLOT] = counts[kernel.REGIONS :] = int(kernel.NONE)
+        self.state = Store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return int(self.state.counts[kernel.LIVE])
+
+    @property
+    def subscriptions(self) -> int:
+        return int(self.state.counts[kernel.SUBSCRIPTIONS])
+
+    @property
+    def slots(self) -> int:
+        """One more than the largest slot ever given out: the length of an array that is addressed by slot."""
+        return int(self.state.counts[kernel.SLOTS])
+
+    @property
+    def dimensions(self) -> int:
+        """One more than the largest dimension any row has ever named."""
+        return int(self.state.counts[kernel.DIMS])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.state)
+
+    def add(self, rows: Rows) -> Slots:
+        """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
+        self._check_new(rows)
+        slots = np.empty(rows.size, np.uint32)
+        done = 0
+        while (done := int(kernel.add_rows(self.state, rows, done, slots))) < rows.size:
+            self._grow(rows, done)
+        return slots
+
+    def slots_of(self, ids: Int64s) -> Slots:
+        """The slots of these subscriptions, all of which must be known. O(rows)."""
+        slots = np.empty(len(ids) + 16, np.uint32)
+        done, n = kernel.slots_of(self.state, ids, 0, slots, 0)
+        while done < len(ids):
+            if not self.knows(ids[done : done + 1])[0]:
+                raise UnknownSubscriptionError(f"subscription {ids[done]} is not there")
+            slots = np.concatenate([slots, np.empty(len(slots), np.uint32)])
+            done, n = kernel.slots_of(self.state, ids, done, slots, n)
+        return slots[:n]
+
+    def remove(self, ids: Int64s) -> None:
+        """Remove these subscriptions, each known and named once. O(rows)."""
+        kernel.remove_ids(self.state, ids)
+
+    def knows(self, ids: Int64s) -> NDArray[np.bool_]:
+        """Which of these ids have rows here? O(ids)."""
+        found = np.zeros(len(ids), np.bool_)
+        kernel.known(self.state, ids, found)
+        return found
+
+    def ids(self) -> Int64s:
+        """The ids of all subscriptions, ascending. O(n log n)."""
+        ids = self.state.rows["id"][: self.slots]
+        return np.unique(ids[ids >= 0])
+
+    def live_slots(self) -> Slots:
+        """The slots in use, ascending. O(slots)."""
+        return np.flatnonzero(self.state.rows["id"][: self.slots] >= 0).astype(np.uint32)
+
+    def extract(self, slots: Slots) -> Rows:
+        """The rows at these slots as arrays again, exactly as they were added. O(entries)."""
+        rows, entries = self.state.rows, self.state.entries
+        offsets, columns = [0], [[] for _ in range(5)]  # type: ignore[var-annotated]
+        for row in rows[slots]:
+            start = int(row["start"])
+            for at in range(start, start + int(row["count"])):
+                for values in _decoded(entries, start, at):
+                    for column, value in zip(columns, values, strict=True):
+                        column.append(value)
+            offsets.append(len(columns[0]))
+        return make_rows(rows["id"][slots], rows["priority"][slots], offsets, *columns)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state without spare room, for saving. O(1)."""
+        state, counts = self.state, self.state.counts
+        return {
+            "rows": state.rows[: counts[kernel.SLOTS]],
+            "entries": state.entries[: counts[kernel.ENTRIES]],
+            "table": state.table,
+            "counts": counts,
+        }
+
+    @classmethod
+    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> RowStore:
+        """A store over what `arrays` gave."""
+        store = cls()
+        store.state = Store(saved["rows"], saved["entries"], saved["table"], saved["counts"])
+        return store
+
+    def check(self) -> None:
+        """Walk chains, table and free lists and verify the invariants of `kernels.store`. O(n), in Python: for tests."""
+        state, counts = self.state, self.state.counts
+        live = self.live_slots()
+        assert len(live) == counts[kernel.LIVE], "live rows are miscounted"
+        reached: list[int] = []
+        for cell in state.table[state.table["id"] >= 0]:
+            slot, chain = int(cell["slot"]), []
+            while slot != int(kernel.NONE):
+                assert state.rows[slot]["id"] == cell["id"], (
+                    f"slot {slot} hangs in the chain of subscription {cell['id']}"
+                )
+                chain.append(slot)
+                slot = int(state.rows[slot]["next"])
+            flagged = {bool(state.rows[s]["flags"] & kernel.SIBLING) for s in chain}
+            assert flagged == {len(chain) > 1}, f"subscription {cell['id']}: wrong sibling flags"
+            found = kernel.find_cell(state.table, cell["id"])
+            assert state.table[found]["id"] == cell["id"], f"subscription {cell['id']} cannot be found"
+            reached += chain
+        assert sorted(reached) == live.tolist(), "chains and live slots differ"
+        assert int((state.table["id"] >= 0).sum()) == counts[kernel.SUBSCRIPTIONS], "subscriptions are miscounted"
+        siblings = state.rows["flags"][live] & kernel.SIBLING
+        assert int((siblings > 0).sum()) == counts[kernel.SIBLINGS], "siblings are miscounted"
+        self._check_pools(live)
+
+    def _check_pools(self, live: Slots) -> None:
+        state, counts = self.state, self.state.counts
+        free = _chain(int(counts[kernel.FREE_SLOT]), state.rows["next"])
+        assert sorted([*free, *live.tolist()]) == list(range(counts[kernel.SLOTS])), "a slot is lost or doubled"
+        regions = [(int(r["start"]), int(r["size"])) for r in state.rows[live] if r["size"]]
+        for class_ in range(kernel.COUNTS - kernel.REGIONS):
+            size = class_ if class_ <= kernel.EXACT_CLASSES else 1 << (class_ - kernel.EXACT_CLASSES + 6)
+            regions += [(at, size) for at in _chain(int(counts[kernel.REGIONS + class_]), state.entries["more"])]
+        end = 0
+        for start, size in sorted(regions):
+            assert start == end, f"entries {end} to {start} are lost or doubled"
+            end = start + size
+        assert end == counts[kernel.ENTRIES], "the end of the entries is miscounted"
+
+    def _check_new(self, rows: Rows) -> None:
+        if not rows.size:
+            return
+        if rows.ids.min() < 0:
+            raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
+        heads = np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])
+        ids = rows.ids[heads]
+        if (ids[1:] <= ids[:-1]).any():
+            ids = np.sort(ids)
+            twice = ids[1:][ids[1:] == ids[:-1]]
+            if len(twice):
+                raise DuplicateSubscriptionError(
+                    f"subscription {twice[0]} is given twice, or its rows are not adjacent"
+                )
+        there = self.knows(ids)
+        if there.any():
+            raise DuplicateSubscriptionError(
+                f"subscription {ids[there][0]} is there already; update or remove it first"
+            )
+
+    def _grow(self, rows: Rows, done: int) -> None:
+        """Make room for at least rows[done:], doubling, so that growth is amortised."""
+        state, counts = self.state, self.state.counts
+        more_rows = rows.size - done
+        more_entries = _space_needed(rows, done)
+        slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + more_rows)
+        entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + more_entries)
+        wanted = 2 * (int(counts[kernel.SUBSCRIPTIONS]) + more_rows) + 2
+        table = state.table
+        if len(table) < wanted:
+            table = _table(1 << (wanted - 1).bit_length())
+            kernel.rehash(state.table, table)
+        self.state = Store(_grown(state.rows, slots), _grown(state.entries, entries), table, counts)
+
+
+def _space_needed(rows: Rows, done: int) -> int:
+    """An upper bound of the entries that rows[done:] take in the store, extras and rounding of large regions included."""
+    kinds = rows.kinds[rows.offsets[done] :]
+    space = len(kinds) + int((kinds == arrays.MORE).sum()) + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
+    return space if np.diff(rows.offsets[done:]).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
+
+
+def _decoded(entries: np.ndarray, start: int, at: int) -> list[tuple[int, int, float, float, float]]:
+    """The CSR entries that one main entry came from."""
+    entry = entries[at]
+    dim, kind, more = int(entry["dim"]), int(entry["kind"]), start + int(entry["more"])
+    if kind & kernel.CIRCLE:
+        return [(dim, arrays.CIRCLE, *_fields(entries[more]))]
+    if kind == kernel.ABSENT:
+        return [(dim, arrays.ABSENT, *_fields(entry))]
+    head = arrays.JOINED if kind & kernel.JOINED else arrays.INTERVAL
+    if not kind & kernel.SET:
+        return [(dim, head, *_fields(entry))]
+    parts = entries[more : more + int(entries[more]["more"])]
+    first = (dim, head, float(parts[0]["lo"]), float(parts[0]["hi"]), float(entry["weight"]))
+    return [first, *((dim, arrays.MORE, float(p["lo"]), float(p["hi"]), 0.0) for p in parts[1:])]
+
+
+def _fields(entry: np.void) -> tuple[float, float, float]:
+    return float(entry["lo"]), float(entry["hi"]), float(entry["weight"])
+
+
+def _table(size: int) -> np.ndarray:
+    table = np.zeros(size, kernel.CELL)
+    table["id"] = kernel.FREE
+    return table
+
+
+def _enough(size: int, wanted: int) -> int:
+    return size if size >= wanted else max(wanted, size + size // 2, 64)
+
+
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    if size == len(array):
+        return array
+    bigger = np.zeros(size, array.dtype)
+    bigger[: len(array)] = array
+    return bigger
+
+
+def _chain(head: int, following: np.ndarray) -> list[int]:
+    found = []
+    while head != int(kernel.NONE):
+        found.append(head)
+        head = int(following[head])
+        assert len(found) <= len(following), "a free list runs in a circle"
+    return found

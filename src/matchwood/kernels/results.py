@@ -1,0 +1,108 @@
+"""Where hits go: `emit` for every match, `offer` and `best_first` for the k best.
+
+An event's hits are a run of `Out` that begins at `begin`. For top-k that run is a heap of at most k with the
+worst hit at its root
+(lowest score, then largest id), sorted in place at the end. A subscription with several rows is kept once, with its best score.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from matchwood.kernels._jit import helper
+from matchwood.kernels.store import SIBLING, first_slot
+
+
+class Out(NamedTuple):
+    ids: np.ndarray  # int64
+    scores: np.ndarray  # float64
+
+
+@helper
+def emit(store, slot, score, out, begin, n, seen):
+    """Append a hit; return the new count, or -1 if `out` is full. `seen[first slot]` is where a sibling was put. O(1)."""
+    row = store.rows[slot]
+    if row.flags & SIBLING:
+        head = first_slot(store, row.id)
+        at = np.int64(seen[head])
+        if begin <= at < n and out.ids[at] == row.id:
+            if score > out.scores[at]:
+                out.scores[at] = score
+            return n
+        seen[head] = np.uint32(n)
+    if n == out.ids.size:
+        return np.int64(-1)
+    out.ids[n] = row.id
+    out.scores[n] = score
+    return n + 1
+
+
+@helper
+def worse(score_a, id_a, score_b, id_b):
+    return score_a < score_b or (score_a == score_b and id_a > id_b)
+
+
+@helper
+def sift_down(out, begin, size, at, score, id_):
+    """Put the hit at `at` or below, so that no child is worse than its parent."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        c = begin + child
+        if child + 1 < size and worse(out.scores[c + 1], out.ids[c + 1], out.scores[c], out.ids[c]):
+            child += 1
+            c += 1
+        if not worse(out.scores[c], out.ids[c], score, id_):
+            break
+        out.scores[begin + at] = out.scores[c]
+        out.ids[begin + at] = out.ids[c]
+        at = child
+    out.scores[begin + at] = score
+    out.ids[begin + at] = id_
+
+
+@helper
+def sift_up(out, begin, at, score, id_):
+    """Put the hit at `at` or above."""
+    while at > 0:
+        parent = (at - 1) >> 1
+        p = begin + parent
+        if not worse(score, id_, out.scores[p], out.ids[p]):
+            break
+        out.scores[begin + at] = out.scores[p]
+        out.ids[begin + at] = out.ids[p]
+        at = parent
+    out.scores[begin + at] = score
+    out.ids[begin + at] = id_
+
+
+@helper
+def offer(store, slot, score, out, begin, size, k):
+    """Offer a hit to the k best so far; return how many there are now. O(log k), O(k) for a row with siblings."""
+    row = store.rows[slot]
+    id_ = row.id
+    if row.flags & SIBLING:
+        for at in range(size):
+            if out.ids[begin + at] == id_:
+                if score > out.scores[begin + at]:
+                    sift_down(out, begin, size, at, score, id_)
+                return size
+    if size < k:
+        sift_up(out, begin, size, score, id_)
+        return size + 1
+    if worse(out.scores[begin], out.ids[begin], score, id_):
+        sift_down(out, begin, size, 0, score, id_)
+    return size
+
+
+@helper
+def best_first(out, begin, size):
+    """Sort the heap into rank order. O(size log size)."""
+    for last in range(size - 1, 0, -1):
+        score, id_ = out.scores[begin + last], out.ids[begin + last]
+        out.scores[begin + last] = out.scores[begin]
+        out.ids[begin + last] = out.ids[begin]
+        sift_down(out, begin, last, 0, score, id_)

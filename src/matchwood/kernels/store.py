@@ -1,0 +1,335 @@
+"""The row store: the exact record of every row, found by slot or by subscription id.
+
+Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count` main entries, then their extras.
+         A main entry is one dimension of a predicate: the hull [lo, hi] of its interval set, its weight, its kind bits.
+         SET     more than one interval: the exact ones are extras at start + entry.more; the first of them has
+         their number in `more`
+         ABSENT  holds where the event lacks the dimension; lo = hi = NaN, so a plain hull test fails
+         JOINED  belongs to the predicate before it (latitude, circle); weight 0
+         CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
+                 the first with the latitude's dimension in `more`
+Table    open addressing, linear probing, backward-shift deletion: subscription id -> its first slot;
+         rows[slot].next chains the rest.
+Pools    free slots are chained through `next`; freed entry regions by size class through entries[start].more.
+Invariant  every live row is in exactly one chain, chains and free lists share nothing (`RowStore.check`).
+
+One writer, no reader at the same time. Kernels never grow a pool: they stop before any change and say how far they got.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from matchwood.encode import arrays
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.places import chord_squared, unit_vector
+
+ROW = np.dtype(
+    [
+        ("id", "i8"),
+        ("priority", "f8"),
+        ("start", "u4"),
+        ("size", "u4"),
+        ("count", "u2"),
+        ("flags", "u2"),
+        ("next", "u4"),
+    ]
+)
+ENTRY = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("dim", "u2"), ("kind", "u2"), ("more", "u4")])
+CELL = np.dtype([("id", "i8"), ("slot", "u4"), ("pad", "u4")])
+
+NONE = np.uint32(0xFFFFFFFF)
+FREE = np.int64(-1)
+
+PLAIN, SET, ABSENT, JOINED, CIRCLE = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
+SIBLING = np.uint16(1)  # row flag: its subscription has other rows
+
+# places in `counts`
+SLOTS, LIVE, SUBSCRIPTIONS, FREE_SLOT, ENTRIES, SIBLINGS, DIMS = 0, 1, 2, 3, 4, 5, 6
+REGIONS = 8  # the free list heads of the size classes follow
+EXACT_CLASSES = 64
+COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
+
+CIRCLE_EXTRAS = 3
+
+_INTERVAL, _MORE, _JOINED, _ABSENT, _CIRCLE = (
+    arrays.INTERVAL,
+    arrays.MORE,
+    arrays.JOINED,
+    arrays.ABSENT,
+    arrays.CIRCLE,
+)
+
+
+class Store(NamedTuple):
+    """The state of a row store, as kernels see it."""
+
+    rows: np.ndarray  # ROW
+    entries: np.ndarray  # ENTRY
+    table: np.ndarray  # CELL, a power of two long
+    counts: np.ndarray  # int64, see the places above
+
+
+@helper
+def size_class(size):
+    """The class of regions that hold `size` entries: exact up to 64, then powers of two."""
+    if size <= EXACT_CLASSES:
+        return size
+    bits = 7
+    while (np.int64(1) << bits) < size:
+        bits += 1
+    return EXACT_CLASSES + bits - 6
+
+
+@helper
+def class_size(class_):
+    return class_ if class_ <= EXACT_CLASSES else np.int64(1) << (class_ - EXACT_CLASSES + 6)
+
+
+@helper
+def home(table, id_):
+    """Where the id's search begins: a multiplicative hash, folded."""
+    h = np.uint64(id_) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(29)
+    return np.int64(h & np.uint64(table.size - 1))
+
+
+@helper
+def find_cell(table, id_):
+    """The cell that holds the id, or the free cell where it would go."""
+    at = home(table, id_)
+    while table[at].id != id_ and table[at].id != FREE:
+        at = (at + 1) & (table.size - 1)
+    return at
+
+
+@helper
+def first_slot(store, id_):
+    """The first slot of a subscription, or -1."""
+    cell = store.table[find_cell(store.table, id_)]
+    if cell.id == FREE:
+        return np.int64(-1)
+    return np.int64(cell.slot)
+
+
+@helper
+def free_cell(table, at):
+    """Empty the cell and shift back those behind it that it had pushed away."""
+    mask = table.size - 1
+    hole = at
+    probe = at
+    while True:
+        table[hole].id = FREE
+        while True:
+            probe = (probe + 1) & mask
+            if table[probe].id == FREE:
+                return
+            start = home(table, table[probe].id)
+            if ((probe - start) & mask) >= ((probe - hole) & mask):
+                break
+        table[hole].id = table[probe].id
+        table[hole].slot = table[probe].slot
+        hole = probe
+
+
+@helper
+def shape_of(rows, r):
+    """(main entries, extras) that row r of the CSR arrays needs."""
+    main = 0
+    extras = 0
+    begin, end = rows.offsets[r], rows.offsets[r + 1]
+    for e in range(begin, end):
+        kind = rows.kinds[e]
+        if kind == _MORE:
+            extras += 1
+            continue
+        main += 1
+        if kind == _CIRCLE:
+            extras += CIRCLE_EXTRAS
+        elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
+            extras += 1
+    return main, extras
+
+
+@helper
+def write_entries(store, rows, r, start, main):
+    """Copy row r of the CSR arrays into the region at `start`."""
+    entries = store.entries
+    at = start
+    extra = start + main
+    latitude = np.uint16(0)
+    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+        kind = rows.kinds[e]
+        if kind == _MORE:
+            last = at - 1
+            if not entries[last].kind & SET:
+                entries[last].kind |= SET
+                entries[last].more = np.uint32(extra - start)
+                put(entries, extra, entries[last].lo, entries[last].hi, 0.0)
+                entries[extra].more = np.uint32(1)
+                extra += 1
+            put(entries, extra, rows.lo[e], rows.hi[e], 0.0)
+            entries[start + np.int64(entries[last].more)].more += np.uint32(1)
+            entries[last].hi = rows.hi[e]
+            extra += 1
+            continue
+        entry = entries[at]
+        entry.dim = rows.dims[e]
+        entry.more = NONE
+        if kind == _CIRCLE:
+            entry.kind = JOINED | CIRCLE
+            entry.lo, entry.hi, entry.weight = -np.inf, np.inf, 0.0
+            entry.more = np.uint32(extra - start)
+            put(entries, extra, rows.lo[e], rows.hi[e], rows.weight[e])
+            entries[extra].more = np.uint32(latitude)
+            x, y, z = unit_vector(rows.lo[e], rows.hi[e])
+            put(entries, extra + 1, x, y, z)
+            put(entries, extra + 2, chord_squared(abs(rows.weight[e])), 0.0, 0.0)
+            extra += CIRCLE_EXTRAS
+        else:
+            entry.lo, entry.hi, entry.weight = rows.lo[e], rows.hi[e], rows.weight[e]
+            entry.kind = PLAIN
+            if kind == _ABSENT:
+                entry.kind = ABSENT
+            elif kind == _JOINED:
+                entry.kind = JOINED
+                latitude = rows.dims[e]
+        if np.int64(entry.dim) >= store.counts[DIMS]:
+            store.counts[DIMS] = np.int64(entry.dim) + 1
+        at += 1
+
+
+@helper
+def put(entries, at, lo, hi, weight):
+    entry = entries[at]
+    entry.lo, entry.hi, entry.weight = lo, hi, weight
+    entry.dim, entry.kind, entry.more = np.uint16(0), PLAIN, NONE
+
+
+@kernel
+def add_rows(store, rows, first, slots):
+    """Add rows[first:]; return the first row not added (a pool is full) or their number. slots[r] is where row r went.
+
+    Ids must be new to the store, and the rows of one id adjacent. O(entries).
+    """
+    counts = store.counts
+    for r in range(first, rows.ids.size):
+        main, extras = shape_of(rows, r)
+        class_ = size_class(main + extras)
+        size = class_size(class_)
+        fresh_region = counts[REGIONS + class_] == np.int64(NONE)
+        fresh_slot = counts[FREE_SLOT] == np.int64(NONE)
+        if fresh_region and counts[ENTRIES] + size > store.entries.size:
+            return r
+        if fresh_slot and counts[SLOTS] >= store.rows.size:
+            return r
+        if 2 * (counts[SUBSCRIPTIONS] + 1) > store.table.size:
+            return r
+        if fresh_slot:
+            slot = counts[SLOTS]
+            counts[SLOTS] += 1
+        else:
+            slot = counts[FREE_SLOT]
+            counts[FREE_SLOT] = np.int64(store.rows[slot].next)
+        start = counts[ENTRIES]
+        if size == 0:
+            start = np.int64(0)
+        elif fresh_region:
+            counts[ENTRIES] += size
+        else:
+            start = counts[REGIONS + class_]
+            counts[REGIONS + class_] = np.int64(store.entries[start].more)
+        write_entries(store, rows, r, start, main)
+        row = store.rows[slot]
+        row.id, row.priority = rows.ids[r], rows.priority[r]
+        row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
+        row.flags, row.next = np.uint16(0), NONE
+        link(store, slot)
+        counts[LIVE] += 1
+        slots[r] = np.uint32(slot)
+    return rows.ids.size
+
+
+@helper
+def link(store, slot):
+    """Enter the slot under its id: as the first of its subscription, or behind the first."""
+    row = store.rows[slot]
+    at = find_cell(store.table, row.id)
+    cell = store.table[at]
+    if cell.id == FREE:
+        cell.id = row.id
+        cell.slot = np.uint32(slot)
+        store.counts[SUBSCRIPTIONS] += 1
+        return
+    head = store.rows[np.int64(cell.slot)]
+    if not head.flags & SIBLING:
+        head.flags |= SIBLING
+        store.counts[SIBLINGS] += 1
+    row.flags |= SIBLING
+    store.counts[SIBLINGS] += 1
+    row.next = head.next
+    head.next = np.uint32(slot)
+
+
+@kernel
+def slots_of(store, ids, first, slots, n):
+    """Append the slots of ids[first:] to `slots` from n on; return (the first id not done because `slots` is full, n).
+
+    An unknown id stops it too: the caller sees that there was room.
+    """
+    for i in range(first, ids.size):
+        slot = first_slot(store, ids[i])
+        if slot < 0:
+            return i, n
+        begin = n
+        while slot != np.int64(NONE):
+            if n == slots.size:
+                return i, begin
+            slots[n] = np.uint32(slot)
+            n += 1
+            slot = np.int64(store.rows[slot].next)
+    return ids.size, n
+
+
+@kernel
+def remove_ids(store, ids):
+    """Remove the rows of all these subscriptions, each known and named once. O(rows)."""
+    counts = store.counts
+    for i in range(ids.size):
+        at = find_cell(store.table, ids[i])
+        slot = np.int64(store.table[at].slot)
+        free_cell(store.table, at)
+        counts[SUBSCRIPTIONS] -= 1
+        while slot != np.int64(NONE):
+            row = store.rows[slot]
+            if row.flags & SIBLING:
+                counts[SIBLINGS] -= 1
+            if row.size > 0:
+                class_ = size_class(np.int64(row.size))
+                store.entries[np.int64(row.start)].more = np.uint32(counts[REGIONS + class_])
+                counts[REGIONS + class_] = np.int64(row.start)
+            after = np.int64(row.next)
+            row.id = FREE
+            row.next = np.uint32(counts[FREE_SLOT])
+            counts[FREE_SLOT] = slot
+            counts[LIVE] -= 1
+            slot = after
+
+
+@kernel
+def known(store, ids, found):
+    """found[i] = is ids[i] in the store? O(ids)."""
+    for i in range(ids.size):
+        found[i] = first_slot(store, ids[i]) >= 0
+
+
+@kernel
+def rehash(old, new):
+    """Enter every cell of the old table into the new, empty one. O(cells)."""
+    for i in range(old.size):
+        if old[i].id != FREE:
+            cell = new[find_cell(new, old[i].id)]
+            cell.id = old[i].id
+            cell.slot = old[i].slot

@@ -1,0 +1,141 @@
+"""The exact test: one row of the store against one event, and its score. What the oracle says, compiled.
+
+An event is spread over `values`, one record a dimension: the hull [lo, hi] of its value, its weight and, for a list, where its
+parts stand in the event arrays. Absent dimensions hold NaN, so every comparison with them fails.
+Scores are folded in the row's own order, from its priority on: the order every system uses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import helper
+from matchwood.kernels.places import is_within
+from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SET
+
+VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
+
+# how rows are matched
+ALL = 0
+ANY = 1  # relaxed
+
+
+@helper
+def load_event(values, events, e):
+    """Spread event e over `values`. A dimension the index has never seen is left out. O(its entries)."""
+    dims = events.dims
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        dim = np.int64(dims[i])
+        if dim >= values.size:
+            continue
+        value = values[dim]
+        if np.isnan(value.lo):
+            value.lo, value.hi, value.weight = events.lo[i], events.hi[i], events.weight[i]
+            value.first, value.parts = np.uint32(i), np.uint32(1)
+        else:
+            value.hi = events.hi[i]
+            value.parts += np.uint32(1)
+
+
+@helper
+def unload_event(values, events, e):
+    """Make every dimension of event e absent again. O(its entries)."""
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        dim = np.int64(events.dims[i])
+        if dim < values.size:
+            value = values[dim]
+            value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
+            value.parts = np.uint32(0)
+
+
+@helper
+def parts_meet(entries, first, count, events, start, parts):
+    """Do two ascending lists of intervals meet? O(count + parts); O(log count) for a single key."""
+    if parts == 1 and count > 8:
+        key, end = events.lo[start], events.hi[start]
+        low, high = np.int64(0), count  # the first part whose hi >= key
+        while low < high:
+            middle = (low + high) >> 1
+            if entries[first + middle].hi < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low < count and entries[first + low].lo <= end
+    i = np.int64(0)
+    j = np.int64(0)
+    while i < count and j < parts:
+        part = entries[first + i]
+        if part.hi < events.lo[start + j]:
+            i += 1
+        elif events.hi[start + j] < part.lo:
+            j += 1
+        else:
+            return True
+    return False
+
+
+@helper
+def entry_holds(entries, start, at, values, events):
+    """Does the entry at start + at hold for the event?"""
+    entry = entries[start + at]
+    value = values[np.int64(entry.dim)]
+    if not (entry.lo <= value.hi and value.lo <= entry.hi):
+        return entry.kind == ABSENT and np.isnan(value.lo)
+    if entry.kind & SET:
+        first = start + np.int64(entry.more)
+        count = np.int64(entries[first].more)
+        return parts_meet(entries, first, count, events, np.int64(value.first), np.int64(value.parts))
+    if entry.kind & CIRCLE:
+        first = start + np.int64(entry.more)
+        lat = values[np.int64(entries[first].more)].lo
+        vector = entries[first + 1]
+        inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)
+        return inside == (entries[first].weight > 0.0)
+    if value.parts > 1:
+        return parts_meet(entries, start + at, np.int64(1), events, np.int64(value.first), np.int64(value.parts))
+    return True
+
+
+@helper
+def score_row(store, slot, values, events, how, combine):
+    """The row's score for the loaded event, NaN if it does not match. O(entries)."""
+    row = store.rows[slot]
+    start = np.int64(row.start)
+    count = np.int64(row.count)
+    score = row.priority
+    if how & ANY:
+        return score_any(store.entries, start, count, score, values, events, combine)
+    for at in range(count):
+        if not entry_holds(store.entries, start, at, values, events):
+            return np.nan
+        entry = store.entries[start + at]
+        if not entry.kind & JOINED:
+            score = folded(score, entry.weight * values[np.int64(entry.dim)].weight, combine)
+    return score
+
+
+@helper
+def score_any(entries, start, count, score, values, events, combine):
+    """Relaxed: the fold over the predicates that hold, NaN if none does. A point predicate holds as a whole or not at all."""
+    matched = False
+    at = np.int64(0)
+    while at < count:
+        head = entries[start + at]
+        holds = entry_holds(entries, start, at, values, events)
+        at += 1
+        while at < count and entries[start + at].kind & JOINED:
+            holds = holds and entry_holds(entries, start, at, values, events)
+            at += 1
+        if holds:
+            matched = True
+            score = folded(score, head.weight * values[np.int64(head.dim)].weight, combine)
+    return score if matched else np.nan
+
+
+@helper
+def folded(score, weight, combine):
+    """One step of the score. Without a function of the user's the branch is pruned when compiled: a plain addition."""
+    if combine is None:
+        return score + weight
+    else:
+        return combine(score, weight)

@@ -1,0 +1,139 @@
+"""Events: what happened, as a user hands it in, and its values as keys.
+
+A value is one scalar, a `Range`, or a list of scalars and ranges; a point attribute takes one point. None, NaN and an empty list
+mean that the attribute is absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from matchwood.errors import EventError, SchemaError, ValueTypeError
+from matchwood.lang.intervals import IntervalSet
+from matchwood.schema import Attribute, Point, Range, Schema, Type, describe, is_missing, point_of, type_of
+
+PLACE = "place"
+"""The attribute that holds the place of an event or a subscriber."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event. `place` is short for the point attribute "place"; `until` is the instant from which it is no longer alive.
+
+    >>> Event({"age": 31, "plan": ["free", "trial"]}, weights={"age": 0.5}).values["age"]
+    31
+    """
+
+    values: Mapping[str, object]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    id: int | None = None
+    place: Point | tuple[float, float] | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventKeys:
+    """An event as the matching sees it: interval sets (or a point) and weights by attribute name.
+
+    A weight of an attribute that the event lacks has no meaning and is not kept.
+    """
+
+    values: Mapping[str, IntervalSet | Point]
+    weights: Mapping[str, float]
+
+    def weight(self, attribute: str) -> float:
+        return self.weights.get(attribute, 1.0)
+
+
+def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register: bool = False) -> EventKeys:
+    """The keys of an event. O(values).
+
+    The schema learns the types of attributes it does not know. Strings are registered only on request: a stream of
+    ever new strings must not fill the dictionary, and an unseen one equals no constant of any subscription.
+    Raises `EventError` or
+    `SchemaError`, both with the attribute and the value.
+    """
+    if not isinstance(event, Event):
+        event = Event(event)
+    values = dict(event.values)
+    if event.place is not None:
+        if values.get(PLACE) is not None:
+            raise EventError("the event has a place twice: as `place` and among its values")
+        values[PLACE] = Point(*event.place) if isinstance(event.place, tuple) else event.place
+    keys: dict[str, IntervalSet | Point] = {}
+    for name, value in values.items():
+        key = value_keys(name, value, schema, register=register)
+        if key is not None:
+            keys[name] = key
+    weights = checked_weights(event.weights)
+    return EventKeys(keys, {name: weight for name, weight in weights.items() if name in keys})
+
+
+def value_keys(name: str, value: object, schema: Schema, *, register: bool = False) -> IntervalSet | Point | None:
+    """The keys of one value, or None if it means that the attribute is absent."""
+    if is_missing(value):
+        return None
+    known = schema.get(name)
+    type_ = known.type if known is not None else None
+    if type_ is None:
+        sample = _first_scalar(value)
+        if sample is None:
+            return None
+        type_ = type_of(sample) if not isinstance(sample, Mapping) else Type.POINT
+    try:
+        attribute = schema.attribute_for(name, type_)
+        if type_ is Type.POINT:
+            return point_of(value)
+    except SchemaError as error:
+        raise error if repr(name) in str(error) else error.about(f"attribute {name!r}") from None
+    return _interval_keys(attribute, value, schema, register)
+
+
+def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights, each finite and not negative."""
+    for name, weight in weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 <= weight < math.inf:
+            raise EventError(f"attribute {name!r}: expected a finite weight >= 0, got {describe(weight)}")
+    return {name: float(weight) for name, weight in weights.items()}
+
+
+def _interval_keys(attribute: Attribute, value: object, schema: Schema, register: bool) -> IntervalSet | None:
+    if isinstance(value, Range):
+        return IntervalSet((_range_keys(attribute, value, schema),))
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+        intervals = []
+        for item in value:
+            if isinstance(item, Range):
+                intervals.append(_range_keys(attribute, item, schema))
+            elif not is_missing(item):
+                key = schema.key(attribute, item, register=register)
+                intervals.append((key, key))
+        return IntervalSet.of(intervals) or None
+    key = schema.key(attribute, value, register=register)
+    return IntervalSet(((key, key),))
+
+
+def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[float, float]:
+    if attribute.type is Type.STRING:
+        raise ValueTypeError(
+            f"attribute {attribute.name!r}: strings have no order, so {describe(value)} is no value; use a list"
+        )
+    lo = -math.inf if value.lo is None else schema.key(attribute, value.lo)
+    hi = math.inf if value.hi is None else schema.key(attribute, value.hi)
+    if lo > hi:
+        raise EventError(f"attribute {attribute.name!r}: the range from {value.lo!r} to {value.hi!r} is empty")
+    return lo, hi
+
+
+def _first_scalar(value: object) -> object:
+    """The value that tells the type: the first one that is not missing, inside lists and ranges."""
+    if isinstance(value, Point | Mapping | str | bytes) or not isinstance(value, Iterable):
+        return None if is_missing(value) else value
+    for item in value:
+        found = _first_scalar(item)
+        if found is not None:
+            return found
+    return None

@@ -1,0 +1,378 @@
+"""The expression tree: what a subscription says, before it is normalised.
+
+    Expression
+    ├── And, Or (two or more, flat), Not
+    ├── Constant                           TRUE, FALSE
+    └── Predicate                          an attribute, a weight
+        ├── Compare                        = != < <= > >=
+        ├── Between, In, IsNull            each with `negated`
+        └── DWithin, BBox                  places
+
+Trees are immutable values: equal trees are equal, and `parse(str(e)) == e`. Values stay as the user wrote them (numbers, strings,
+booleans, datetimes); `lang/rows.py` turns them into keys. An `And` never stands directly in an `And`, nor an `Or` in an `Or`.
+Text, builder and JSON hold trees of up to `MAX_DEPTH` levels, so that recursion over a tree is safe.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from enum import StrEnum
+from typing import Self
+
+from matchwood.errors import ExpressionError, SchemaError
+from matchwood.schema import Point, Scalar, describe, point_of, type_of
+
+KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
+"""The words no attribute may bear unquoted. TIMESTAMP, DATE, POINT and the like are told by the parenthesis that follows them, so
+that `timestamp > ...` and `date > ...` need no quotes."""
+
+PLAIN_NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
+"""An attribute name that needs no quotes, as a pattern for `re.ASCII`."""
+
+MAX_DEPTH = 100
+"""Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays far from Python's limit of 1000."""
+
+METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "ft": 0.3048, "nmi": 1852.0}
+"""The units of a radius."""
+
+_PLAIN = re.compile(PLAIN_NAME, re.ASCII)
+
+
+class Operator(StrEnum):
+    EQ = "="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+
+    @property
+    def mirrored(self) -> Operator:
+        """The operator that says the same with the sides exchanged: `5 < age` is `age > 5`."""
+        return _MIRRORED.get(self, self)
+
+
+_MIRRORED = {Operator.LT: Operator.GT, Operator.LE: Operator.GE, Operator.GT: Operator.LT, Operator.GE: Operator.LE}
+
+
+class Shape(StrEnum):
+    CIRCLE = "circle"
+    SQUARE = "square"
+
+
+class Expression:
+    """Any node of the tree. `&`, `|` and `~` combine; `str()` writes the text language.
+
+    A node has no truth value: `a and b`, `not a` and `1 < x < 5` would silently drop a condition, so they raise.
+    """
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        raise ExpressionError(
+            f"an expression has no truth value ({self}); combine with &, | and ~ rather than and, or and not, "
+            "write lo < x < hi as between(lo, hi), and test `is None` for a missing expression"
+        )
+
+    def __and__(self, other: Expression) -> Expression:
+        return all_of(self, other)
+
+    def __or__(self, other: Expression) -> Expression:
+        return any_of(self, other)
+
+    def __invert__(self) -> Expression:
+        return Not(self)
+
+    def __xor__(self, weight: float) -> Expression:
+        raise ExpressionError(f"a weight belongs to a predicate, not to a whole {type(self).__name__}; {_PRECEDENCE}")
+
+    def __rand__(self, other: object) -> Expression:
+        raise ExpressionError(f"expected an expression left of &, got {describe(other)}; {_PRECEDENCE}")
+
+    def __ror__(self, other: object) -> Expression:
+        raise ExpressionError(f"expected an expression left of |, got {describe(other)}; {_PRECEDENCE}")
+
+
+_PRECEDENCE = (
+    "Python binds & before ^ and both before <: put each weighted predicate in parentheses, ((a > 5) ^ 0.4) & (b < 3)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class And(Expression):
+    """Every child. Made by `all_of`, `&` or the parser, which keep it flat."""
+
+    children: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "children", _flat(And, self.children))
+
+    def __str__(self) -> str:
+        return " AND ".join(f"({child})" if isinstance(child, Or) else str(child) for child in self.children)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Expression):
+    """At least one child. Made by `any_of`, `|` or the parser, which keep it flat."""
+
+    children: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "children", _flat(Or, self.children))
+
+    def __str__(self) -> str:
+        return " OR ".join(map(str, self.children))
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expression):
+    """The child's predicates complemented: an absent attribute still makes each of them false, as in SQL."""
+
+    child: Expression
+
+    def __str__(self) -> str:
+        return f"NOT ({self.child})"
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
+    """TRUE or FALSE."""
+
+    value: bool
+
+    def __str__(self) -> str:
+        return "TRUE" if self.value else "FALSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate(Expression):
+    """A condition on one attribute. `predicate ^ 0.4` is the same condition with weight 0.4."""
+
+    attribute: str
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.attribute:
+            raise ExpressionError("an attribute's name cannot be empty")
+        if not (0.0 <= self.weight < math.inf):
+            raise ExpressionError(f"attribute {self.attribute!r}: expected a finite weight >= 0, got {self.weight}")
+
+    def __xor__(self, weight: float) -> Self:
+        try:
+            return replace(self, weight=float(weight))
+        except (TypeError, ValueError):
+            raise ExpressionError(f"attribute {self.attribute!r}: expected a weight, got {describe(weight)}") from None
+
+    def _boost(self) -> str:
+        return "" if self.weight == 1.0 else f" ^{_number(self.weight)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare(Predicate):
+    operator: Operator
+    value: Scalar
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        _checked_value(self.attribute, self.value)
+
+    def __str__(self) -> str:
+        return f"{name(self.attribute)} {self.operator} {literal(self.value)}{self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between(Predicate):
+    """Closed at both ends."""
+
+    lo: Scalar
+    hi: Scalar
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        _checked_value(self.attribute, self.lo)
+        _checked_value(self.attribute, self.hi)
+
+    def __str__(self) -> str:
+        word = "NOT BETWEEN" if self.negated else "BETWEEN"
+        return f"{name(self.attribute)} {word} {literal(self.lo)} AND {literal(self.hi)}{self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class In(Predicate):
+    values: tuple[Scalar, ...]
+    negated: bool = False
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        if not self.values:
+            raise ExpressionError(f"attribute {self.attribute!r}: expected at least one value in IN (...)")
+        for value in self.values:
+            _checked_value(self.attribute, value)
+
+    def __str__(self) -> str:
+        word = "NOT IN" if self.negated else "IN"
+        return f"{name(self.attribute)} {word} ({', '.join(map(literal, self.values))}){self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsNull(Predicate):
+    """The event lacks the attribute; negated, the event has it, whatever the value."""
+
+    negated: bool = False
+
+    def __str__(self) -> str:
+        return f"{name(self.attribute)} IS {'NOT ' if self.negated else ''}NULL{self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DWithin(Predicate):
+    """The event's point lies within `radius` metres of `centre`, or, with the square shape, in the square of half-side `radius`."""
+
+    centre: Point
+    radius: float
+    shape: Shape = Shape.CIRCLE
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        try:
+            object.__setattr__(self, "centre", point_of(self.centre))
+        except SchemaError as error:
+            raise ExpressionError(f"attribute {self.attribute!r}: {error}") from None
+        if not (0.0 < self.radius < math.inf):
+            raise ExpressionError(f"attribute {self.attribute!r}: expected a radius > 0, got {self.radius}")
+
+    def __str__(self) -> str:
+        lon, lat = self.centre
+        square = ", SQUARE" if self.shape is Shape.SQUARE else ""
+        place = f"POINT({_number(lon)} {_number(lat)})"
+        return f"DWITHIN({name(self.attribute)}, {place}, {_number(self.radius)} m{square}){self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BBox(Predicate):
+    """The event's point lies in the box, borders included; west > east crosses the antimeridian."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        try:
+            point_of((self.west, self.south)), point_of((self.east, self.north))
+        except SchemaError as error:
+            raise ExpressionError(f"attribute {self.attribute!r}: {error}") from None
+        if self.south > self.north:
+            raise ExpressionError(
+                f"attribute {self.attribute!r}: the box's south {self.south} is above its north {self.north}"
+            )
+
+    def __str__(self) -> str:
+        corners = ", ".join(map(_number, (self.west, self.south, self.east, self.north)))
+        return f"BBOX({name(self.attribute)}, {corners}){self._boost()}"
+
+
+def all_of(*children: Expression) -> Expression:
+    """The conjunction of the children; of one, that one.
+
+    >>> str(all_of(Compare("a", operator=Operator.EQ, value=1), IsNull("b")))
+    'a = 1 AND b IS NULL'
+    """
+    return _combined(And, children)
+
+
+def any_of(*children: Expression) -> Expression:
+    """The disjunction of the children; of one, that one."""
+    return _combined(Or, children)
+
+
+def name(text: str) -> str:
+    """An attribute name as the text language writes it: quoted where it is no plain word."""
+    return text if _PLAIN.fullmatch(text) and text.upper() not in KEYWORDS else '"' + text.replace('"', '""') + '"'
+
+
+def literal(value: Scalar) -> str:
+    """A value as the text language writes it."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    if isinstance(value, datetime):
+        return f"TIMESTAMP('{value.isoformat().replace('+00:00', 'Z')}')"
+    return _number(value)
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return int.__repr__(value)
+    # Subclasses (NumPy's float64, enums) have a repr that is no number.
+    return float.__repr__(float(value)) if math.isfinite(value) else ("INF" if value > 0 else "-INF")
+
+
+def _flat(kind: type[And] | type[Or], children: Iterable[Expression]) -> tuple[Expression, ...]:
+    flat: list[Expression] = []
+    for child in children:
+        if isinstance(child, Predicate):
+            flat.append(child)
+            continue
+        if not isinstance(child, Expression):
+            raise ExpressionError(f"expected an expression, got {child!r} ({type(child).__name__})")
+        flat.extend(child.children if isinstance(child, kind) else (child,))
+    if len(flat) < 2:
+        raise ExpressionError(f"expected at least two parts in {kind.__name__}, got {len(flat)}")
+    return tuple(flat)
+
+
+def _combined(kind: type[And] | type[Or], children: tuple[Expression, ...]) -> Expression:
+    if len(children) == 1 and isinstance(children[0], Expression):
+        return children[0]
+    return kind(children)
+
+
+_EVER_VALID = frozenset((int, str, bool))
+
+
+def _checked_value(attribute: str, value: object) -> None:
+    if type(value) in _EVER_VALID:  # nearly all; the full test costs a third of making a predicate
+        return
+    if isinstance(value, float):
+        if value != value:
+            raise ExpressionError(f"attribute {attribute!r}: NaN is no value; use IS NULL for an absent attribute")
+    elif isinstance(value, datetime):
+        if value.tzinfo is not UTC:
+            raise ExpressionError(f"attribute {attribute!r}: expected a datetime in UTC, got {value!r}; see `instant`")
+    elif not isinstance(value, (int, str)):
+        try:
+            type_of(value)
+        except SchemaError as error:
+            raise ExpressionError(f"attribute {attribute!r}: {error}") from None
+        raise ExpressionError(
+            f"attribute {attribute!r}: expected a number, string, bool or UTC datetime, got {value!r}"
+        )
+
+
+def instant(value: datetime | date | str) -> datetime:
+    """A datetime in UTC from any datetime (naive means UTC), date or ISO 8601 text: the form expressions hold.
+
+    >>> instant("2026-01-31T12:00:00+02:00")
+    datetime.datetime(2026, 1, 31, 10, 0, tzinfo=datetime.timezone.utc)
+    """
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ExpressionError(f"expected a timestamp such as 2026-01-31T12:00:00Z, got {value!r}") from None
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ExpressionError(f"the timestamp {value} lies outside the years 1 to 9999 in UTC") from None

@@ -1,0 +1,128 @@
+"""Interval sets: sorted lists of disjoint closed intervals of float64 keys, closed under union, intersection and complement.
+
+Open ends are closed ends one float further in (`nextafter`), so a set is exactly the set of floats it holds
+and no epsilon is ever
+guessed. The canonical form also joins neighbours between which no float lies; two sets are equal iff they hold the same floats.
+The universe is every float from -inf to +inf, both included; NaN is in no set.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+INF = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalSet:
+    """A canonical interval set. Make one with the functions below, or `IntervalSet.of` from any intervals.
+
+    >>> (at_most(5.0) | at_least(9.0)) & closed(3.0, 10.0)
+    IntervalSet(parts=((3.0, 5.0), (9.0, 10.0)))
+    >>> ~closed(0.0, INF)
+    IntervalSet(parts=((-inf, -5e-324),))
+    """
+
+    parts: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def of(cls, intervals: Iterable[tuple[float, float]]) -> IntervalSet:
+        """The set that holds every key of the given closed intervals; those with lo > hi hold none. O(n log n)."""
+        merged: list[tuple[float, float]] = []
+        for lo, hi in sorted((lo + 0.0, hi + 0.0) for lo, hi in intervals if lo <= hi):
+            if merged and lo <= math.nextafter(merged[-1][1], INF):
+                merged[-1] = (merged[-1][0], max(merged[-1][1], hi))
+            else:
+                merged.append((lo, hi))
+        return cls(tuple(merged))
+
+    def __or__(self, other: IntervalSet) -> IntervalSet:
+        return IntervalSet.of(self.parts + other.parts)
+
+    def __and__(self, other: IntervalSet) -> IntervalSet:
+        """O(n + m)."""
+        found = []
+        i = j = 0
+        while i < len(self.parts) and j < len(other.parts):
+            a, b = self.parts[i], other.parts[j]
+            lo, hi = max(a[0], b[0]), min(a[1], b[1])
+            if lo <= hi:
+                found.append((lo, hi))
+            if a[1] < b[1]:
+                i += 1
+            else:
+                j += 1
+        return IntervalSet(tuple(found))
+
+    def __invert__(self) -> IntervalSet:
+        """O(n)."""
+        gaps = []
+        start = -INF
+        for lo, hi in self.parts:
+            if lo > start:
+                gaps.append((start, math.nextafter(lo, -INF)))
+            if hi == INF:
+                return IntervalSet(tuple(gaps))
+            start = math.nextafter(hi, INF)
+        return IntervalSet((*gaps, (start, INF)))
+
+    def __sub__(self, other: IntervalSet) -> IntervalSet:
+        return self & ~other
+
+    def __contains__(self, key: float) -> bool:
+        """O(log n)."""
+        place = bisect_right(self.parts, (key, INF)) - 1
+        return place >= 0 and self.parts[place][0] <= key <= self.parts[place][1]
+
+    def meets(self, other: IntervalSet) -> bool:
+        """Do the two sets share a key? O(n + m)."""
+        return bool((self & other).parts)
+
+    def covers(self, other: IntervalSet) -> bool:
+        """Does this set hold every key of the other? O(n + m)."""
+        return (self & other) == other
+
+    @property
+    def hull(self) -> tuple[float, float]:
+        """The smallest interval around the set, the papers' bounding box. Of the empty set there is none."""
+        if not self.parts:
+            raise ValueError("the empty interval set has no hull")
+        return self.parts[0][0], self.parts[-1][1]
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+
+NOTHING = IntervalSet(())
+EVERYTHING = IntervalSet(((-INF, INF),))
+
+
+def closed(lo: float, hi: float) -> IntervalSet:
+    """[lo, hi]; nothing if lo > hi."""
+    return IntervalSet(((lo, hi),)) if lo <= hi else NOTHING
+
+
+def points(keys: Iterable[float]) -> IntervalSet:
+    """Each of the keys and nothing between them (but neighbouring floats join)."""
+    return IntervalSet.of((key, key) for key in keys)
+
+
+def at_most(key: float) -> IntervalSet:
+    return IntervalSet(((-INF, key),))
+
+
+def at_least(key: float) -> IntervalSet:
+    return IntervalSet(((key, INF),))
+
+
+def below(key: float) -> IntervalSet:
+    """Every float before `key`."""
+    return NOTHING if key == -INF else IntervalSet(((-INF, math.nextafter(key, -INF)),))
+
+
+def above(key: float) -> IntervalSet:
+    """Every float after `key`."""
+    return NOTHING if key == INF else IntervalSet(((math.nextafter(key, INF), INF),))

@@ -1,0 +1,381 @@
+"""Attributes, their types, and the way from a value to its float64 key.
+
+    number     itself; an integer float64 cannot hold exactly is refused
+    timestamp  microseconds since 1970-01-01T00:00:00Z (a naive datetime is taken as UTC, a date as its midnight)
+    bool       0.0 and 1.0
+    string     the code its attribute's `Symbols` gave it; equality is all that survives, so order comparisons are refused
+    point      two keys: longitude and latitude in degrees
+
+An attribute owns one *dimension* (a column of keys), a point attribute two. Dimensions are handed out in order of appearance and
+never change, so arrays encoded earlier stay valid while a schema learns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from matchwood.errors import InexactValueError, SchemaError, UnknownAttributeError, ValueTypeError
+
+MAX_DIMENSIONS = 65_000
+UNKNOWN_SYMBOL = -1.0
+"""The key of a string nobody has registered: it equals no code, so `=` fails and `!=` holds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_EXACT_INTEGER = 2**53
+
+
+class Type(StrEnum):
+    NUMBER = "number"
+    STRING = "string"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    POINT = "point"
+
+
+class Point(NamedTuple):
+    """A place in degrees."""
+
+    lon: float
+    lat: float
+
+
+class Range(NamedTuple):
+    """A closed range of values, as an event's value: `Range(20, 30)`. An open end is an infinity."""
+
+    lo: Any
+    hi: Any
+
+
+Scalar = int | float | str | bool | datetime
+
+
+@dataclass(slots=True)
+class Symbols:
+    """Strings and their codes, 0, 1, 2, ... in order of appearance.
+
+    One writer. A code never changes, so a reader may look up while a writer appends.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+
+    def code(self, text: str) -> int:
+        """The code of `text`, a new one if it has none. O(1)."""
+        code = self.codes.get(text)
+        if code is None:
+            code = self.codes[text] = len(self.texts)
+            self.texts.append(text)
+        return code
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(slots=True)
+class Attribute:
+    """A name, a type (None until learnt), its dimensions, and its symbols if it holds strings."""
+
+    name: str
+    type: Type | None
+    dims: tuple[int, ...]
+    symbols: Symbols | None = None
+
+
+class Schema:
+    """The attributes of a system, declared or learnt.
+
+    With `learn=True` (the default) the first value of a new attribute fixes its type; with `learn=False` only declared names are
+    known and any other raises `UnknownAttributeError`. One writer; readers see attributes once they are whole.
+
+    >>> schema = Schema({"age": "number"})
+    >>> schema.key(schema.attribute_for("age", Type.NUMBER), 31)
+    31.0
+    >>> schema.key(schema.attribute_for("age", Type.NUMBER), "old")
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.ValueTypeError: attribute 'age': expected a number, got 'old' (str)
+    """
+
+    def __init__(self, declared: Mapping[str, str | Type] | None = None, *, learn: bool = True) -> None:
+        self.learn = learn
+        self._attributes: dict[str, Attribute] = {}
+        self._by_dimension: list[Attribute] = []
+        for name, type_ in (declared or {}).items():
+            self.declare(name, type_)
+
+    def declare(self, name: str, type_: str | Type) -> Attribute:
+        """Fix the type of `name`; a second, different declaration is an error. O(1)."""
+        try:
+            wanted = Type(type_)
+        except ValueError:
+            known = ", ".join(Type)
+            raise SchemaError(f"attribute {name!r}: expected one of the types {known}, got {type_!r}") from None
+        attribute = self._attributes.get(name)
+        if attribute is None:
+            attribute = self._add(name)
+        return self._give_type(attribute, wanted)
+
+    def attribute_for(self, name: str, type_: Type) -> Attribute:
+        """The attribute `name`, which must be of `type_`; learnt if the schema learns. O(1)."""
+        attribute = self.find(name)
+        if attribute.type is type_:
+            return attribute
+        return self._give_type(attribute, type_)
+
+    def find(self, name: str) -> Attribute:
+        """The attribute `name`; new, with its type still open, if the schema learns. O(1)."""
+        attribute = self._attributes.get(name)
+        if attribute is not None:
+            return attribute
+        if not self.learn:
+            known = ", ".join(sorted(self._attributes)[:20]) or "none"
+            raise UnknownAttributeError(f"attribute {name!r} is not in the schema (known: {known}); declare it first")
+        return self._add(name)
+
+    def get(self, name: str) -> Attribute | None:
+        """The attribute `name` if it is known, without learning it. O(1)."""
+        return self._attributes.get(name)
+
+    def of_dimension(self, dim: int) -> Attribute:
+        """The attribute that owns a dimension. O(1)."""
+        return self._by_dimension[dim]
+
+    def key(self, attribute: Attribute, value: object, *, register: bool = True) -> float:
+        """The key of one scalar value of `attribute`, whose type must be known and not point.
+
+        With `register=False` an unseen string gets `UNKNOWN_SYMBOL` rather than a code of its own. O(1).
+        """
+        try:
+            return _KEYS[attribute.type](attribute, value, register)
+        except SchemaError as error:
+            raise error.about(f"attribute {attribute.name!r}") from None
+
+    def value(self, attribute: Attribute, key: float) -> Scalar:
+        """The value whose key is `key`: the inverse of `key`, used to show rows to people. O(1)."""
+        if math.isinf(key) or attribute.type in (Type.NUMBER, Type.POINT, None):
+            return int(key) if key.is_integer() and abs(key) < _EXACT_INTEGER else key
+        if attribute.type is Type.BOOL:
+            return bool(key)
+        if attribute.type is Type.TIMESTAMP:
+            return _EPOCH + timedelta(microseconds=key)
+        symbols = attribute.symbols
+        return symbols.texts[int(key)] if symbols is not None and 0 <= key < len(symbols) else f"<unregistered {key}>"
+
+    @property
+    def dimensions(self) -> int:
+        """How many dimensions have been handed out."""
+        return len(self._by_dimension)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self._attributes.values())
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attributes
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to make the same schema again, symbols included."""
+        return {
+            "learn": self.learn,
+            "attributes": [
+                {
+                    "name": attribute.name,
+                    "type": attribute.type,
+                    "dims": list(attribute.dims),
+                    **({} if attribute.symbols is None else {"symbols": attribute.symbols.texts}),
+                }
+                for attribute in self
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Schema:
+        """The schema that `to_json` described."""
+        schema = cls(learn=bool(saved["learn"]))
+        owners: dict[int, Attribute] = {}
+        for item in saved["attributes"]:
+            type_ = None if item["type"] is None else Type(item["type"])
+            attribute = Attribute(str(item["name"]), type_, tuple(int(dim) for dim in item["dims"]))
+            if type_ is Type.STRING:
+                texts = [str(text) for text in item.get("symbols", ())]
+                attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
+                if len(attribute.symbols.codes) != len(texts):
+                    raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
+            schema._attributes[attribute.name] = attribute
+            owners.update(dict.fromkeys(attribute.dims, attribute))
+        if sorted(owners) != list(range(len(owners))):
+            raise SchemaError("the dimensions of the saved schema are not 0, 1, 2, ...")
+        schema._by_dimension = [owners[dim] for dim in range(len(owners))]
+        return schema
+
+    def _add(self, name: str) -> Attribute:
+        if not isinstance(name, str) or not name:
+            raise SchemaError(f"expected an attribute name, got {name!r}")
+        attribute = self._attributes[name] = Attribute(name, None, ())
+        attribute.dims = (self._new_dimension(attribute),)
+        return attribute
+
+    def _give_type(self, attribute: Attribute, type_: Type) -> Attribute:
+        if attribute.type is None:
+            if type_ is Type.POINT:
+                attribute.dims = (*attribute.dims, self._new_dimension(attribute))
+            if type_ is Type.STRING:
+                attribute.symbols = Symbols()
+            attribute.type = type_
+        if attribute.type is not type_:
+            raise ValueTypeError(f"attribute {attribute.name!r} is of type {attribute.type}, but is used as {type_}")
+        return attribute
+
+    def _new_dimension(self, attribute: Attribute) -> int:
+        dim = len(self._by_dimension)
+        if dim >= MAX_DIMENSIONS:
+            raise SchemaError(f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS} dimensions")
+        self._by_dimension.append(attribute)
+        return dim
+
+
+def type_of(value: object) -> Type:
+    """The type a value has by itself, without a schema.
+
+    >>> type_of(True), type_of(3), type_of("x")
+    (<Type.BOOL: 'bool'>, <Type.NUMBER: 'number'>, <Type.STRING: 'string'>)
+    """
+    for classes, type_ in _TYPE_OF_CLASS:
+        if isinstance(value, classes):
+            return type_
+    raise ValueTypeError(f"expected a number, string, bool, datetime or Point, got {describe(value)}")
+
+
+def is_missing(value: object) -> bool:
+    """None and NaN mean that the attribute is absent."""
+    return value is None or (isinstance(value, float) and value != value)
+
+
+def instant_key(value: object) -> float:
+    """The key of a timestamp: whole microseconds since the epoch, from a datetime, a date or ISO 8601 text."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueTypeError(f"expected a timestamp, got {value!r}; write it as 2026-01-31T12:00:00Z") from None
+    if not isinstance(value, date):
+        raise ValueTypeError(f"expected a timestamp, got {describe(value)}")
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return exact_key((value - _EPOCH) // _MICROSECOND)
+
+
+def exact_key(value: int) -> float:
+    """An integer as float64, refused if that would round it.
+
+    >>> exact_key(2**53 + 1)
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.InexactValueError: 9007199254740993 has no exact float64; use a string or scale it down
+    """
+    if -_EXACT_INTEGER <= value <= _EXACT_INTEGER:
+        return float(value)
+    try:
+        key = float(value)
+    except OverflowError:
+        key = math.inf
+    if key != value:
+        raise InexactValueError(f"{value} has no exact float64; use a string or scale it down")
+    return key
+
+
+def point_of(value: object) -> Point:
+    """A point from a `Point`, a (lon, lat) pair, {"lon", "lat"} or a GeoJSON point."""
+    if isinstance(value, Mapping):
+        pair: Any = value.get("coordinates") if "coordinates" in value else (value.get("lon"), value.get("lat"))
+    else:
+        pair = value
+    if isinstance(pair, Iterable) and not isinstance(pair, str | bytes):
+        numbers = tuple(pair)
+        if len(numbers) == 2 and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+            lon, lat = float(numbers[0]), float(numbers[1])
+            if -180.0 <= lon <= 180.0 and -90.0 <= lat <= 90.0:
+                return Point(lon + 0.0, lat + 0.0)
+            raise ValueTypeError(f"expected a longitude in -180..180 and a latitude in -90..90, got ({lon}, {lat})")
+    raise ValueTypeError(f"expected a point (lon, lat), got {describe(value)}")
+
+
+def describe(value: object) -> str:
+    """A value and its class, short enough for a message."""
+    text = repr(value)
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
+def _number_key(attribute: Attribute, value: object, register: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        value = _unwrapped(value)
+        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+            raise ValueTypeError(f"expected a number, got {describe(value)}")
+    if isinstance(value, int):
+        return exact_key(value)
+    key = float(value)
+    if key != key:
+        raise ValueTypeError("expected a number, got NaN (in an event it means that the attribute is absent)")
+    return key + 0.0
+
+
+def _bool_key(attribute: Attribute, value: object, register: bool) -> float:
+    value = _unwrapped(value)
+    if not isinstance(value, bool):
+        raise ValueTypeError(f"expected true or false, got {describe(value)}")
+    return float(value)
+
+
+def _timestamp_key(attribute: Attribute, value: object, register: bool) -> float:
+    if isinstance(value, float) and math.isinf(value):
+        return value
+    return instant_key(value)
+
+
+def _string_key(attribute: Attribute, value: object, register: bool) -> float:
+    if not isinstance(value, str):
+        raise ValueTypeError(f"expected a string, got {describe(value)}")
+    assert attribute.symbols is not None
+    if register:
+        return float(attribute.symbols.code(value))
+    code = attribute.symbols.codes.get(value)
+    return UNKNOWN_SYMBOL if code is None else float(code)
+
+
+def _no_key(attribute: Attribute, value: object, register: bool) -> float:
+    raise ValueTypeError(f"expected a point (lon, lat), got {describe(value)}")
+
+
+def _unwrapped(value: object) -> object:
+    """NumPy's scalars as Python's, told by their `item` method so that this layer need not import NumPy."""
+    item = getattr(value, "item", None)
+    return item() if callable(item) and not isinstance(value, str) else value
+
+
+_KEYS = {
+    Type.NUMBER: _number_key,
+    Type.BOOL: _bool_key,
+    Type.TIMESTAMP: _timestamp_key,
+    Type.STRING: _string_key,
+    Type.POINT: _no_key,
+    None: _no_key,
+}
+
+_TYPE_OF_CLASS: tuple[tuple[tuple[type, ...], Type], ...] = (
+    ((bool,), Type.BOOL),
+    ((int, float, Decimal), Type.NUMBER),
+    ((str,), Type.STRING),
+    ((date,), Type.TIMESTAMP),
+    ((Point,), Type.POINT),
+)

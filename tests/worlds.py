@@ -1,0 +1,214 @@
+"""Small random worlds: a schema, subscriptions and events that collide often. Hypothesis-made, or seeded for larger ones.
+
+Domains are tiny on purpose: ends of intervals, ties of scores and equal keys must happen all the time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from matchwood.encode.arrays import Events, Matches, Rows
+from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.errors import NeverMatchesError
+from matchwood.lang.evaluate import Combine, Mode, add, rank
+from matchwood.lang.event import Event, event_keys
+from matchwood.lang.expression import (
+    BBox,
+    Between,
+    Compare,
+    Constant,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Predicate,
+    Shape,
+    all_of,
+    any_of,
+)
+from matchwood.lang.rows import Row, normalise
+from matchwood.schema import Point, Range, Schema
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+TYPES = {
+    "age": "number",
+    "price": "number",
+    "rare": "number",
+    "plan": "string",
+    "city": "string",
+    "vip": "bool",
+    "seen": "timestamp",
+    "place": "point",
+    "home": "point",
+}
+NUMBERS: list[float] = [-math.inf, -3, -1, 0, 0.5, 1, 1.0000000000000002, 2, 3, 7, 1e300, math.inf]
+WORDS = ["free", "trial", "pro", "it's", ""]
+INSTANTS = [DAY + timedelta(hours=h) for h in range(5)]
+POINTS = [Point(x, y) for x in (-180.0, -74.01, -74.0, -73.99, 180.0) for y in (-90.0, 40.7, 40.71, 40.72, 90.0)]
+WEIGHTS = [0.0, 0.1, 0.25, 0.3, 1.0, 3.0]
+RADII = [500.0, 1200.0, 3000.0, 2e6, 3e7]
+
+
+class Dice:
+    """One source of choices for both Hypothesis (`draw`) and seeded runs (`random.Random`)."""
+
+    def __init__(self, pick: Any) -> None:
+        self._pick = pick
+
+    def one(self, options: Sequence[Any]) -> Any:
+        return options[self._pick(len(options))]
+
+    def some(self, options: Sequence[Any], most: int) -> list[Any]:
+        return [self.one(options) for _ in range(1 + self._pick(most))]
+
+    def chance(self, one_in: int) -> bool:
+        return self._pick(one_in) == 0
+
+    def below(self, n: int) -> int:
+        return int(self._pick(n))
+
+
+@dataclass
+class World:
+    """A schema, subscriptions (id, priority, expression, rows) and events, and their arrays."""
+
+    schema: Schema
+    subscriptions: dict[int, tuple[float, Expression, tuple[Row, ...]]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    def put(self, id_: int, priority: float, expression: Expression) -> None:
+        self.subscriptions[id_] = (priority, expression, normalise(expression, self.schema))
+
+    def rows(self, ids: Sequence[int] | None = None) -> Rows:
+        builder = RowsBuilder(self.schema)
+        for id_ in self.subscriptions if ids is None else ids:
+            priority, _, rows = self.subscriptions[id_]
+            builder.add(id_, priority, rows)
+        return builder.build()
+
+    def event_arrays(self) -> Events:
+        return encode_events(self.events, self.schema)
+
+    def expected(
+        self, *, mode: str = Mode.ALL, k: int | None = None, combine: Combine = add
+    ) -> list[list[tuple[int, float]]]:
+        """What the oracle says: for each event (id, score), best first."""
+        subscriptions = [(id_, priority, rows) for id_, (priority, _, rows) in self.subscriptions.items()]
+        return [
+            rank(subscriptions, event_keys(event, self.schema), k=k, mode=mode, combine=combine)
+            for event in self.events
+        ]
+
+
+def ranked(matches: Matches) -> list[list[tuple[int, float]]]:
+    """The hits of each event as (id, score), best first."""
+    per_event = []
+    for e in range(len(matches.offsets) - 1):
+        ids, scores = matches.of(e)
+        order = np.lexsort((ids, -scores))
+        per_event.append([(int(ids[i]), float(scores[i])) for i in order])
+    return per_event
+
+
+def listed(matches: Matches) -> list[list[tuple[int, float]]]:
+    """The hits of each event as (id, score), in the order given."""
+    spans = [matches.of(e) for e in range(len(matches.offsets) - 1)]
+    return [[(int(i), float(s)) for i, s in zip(ids, scores, strict=True)] for ids, scores in spans]
+
+
+def a_value(dice: Dice, name: str) -> Any:
+    return dice.one(
+        {"number": NUMBERS, "string": WORDS, "bool": [True, False], "timestamp": INSTANTS, "point": POINTS}[TYPES[name]]
+    )
+
+
+def a_predicate(dice: Dice) -> Predicate:
+    name = dice.one(list(TYPES))
+    weight = dice.one(WEIGHTS)
+    if dice.chance(8):
+        return IsNull(name, weight, negated=dice.chance(2))
+    if TYPES[name] == "point":
+        return a_place(dice, name, weight)
+    kind = dice.below(4)
+    if kind == 0:
+        return In(
+            name, weight, values=tuple(dice.some([a_value(dice, name) for _ in range(4)], 12)), negated=dice.chance(3)
+        )
+    if kind == 1 and TYPES[name] != "string":
+        lo, hi = a_value(dice, name), a_value(dice, name)
+        return Between(name, weight, lo=min(lo, hi), hi=max(lo, hi), negated=dice.chance(3))
+    operators = [Operator.EQ, Operator.NE] if TYPES[name] == "string" else list(Operator)
+    return Compare(name, weight, operator=dice.one(operators), value=a_value(dice, name))
+
+
+def a_place(dice: Dice, name: str, weight: float) -> Predicate:
+    if dice.chance(3):
+        (west, south), (east, north) = dice.one(POINTS), dice.one(POINTS)
+        return BBox(name, weight, west=west, south=min(south, north), east=east, north=max(south, north))
+    shape = dice.one([Shape.CIRCLE, Shape.CIRCLE, Shape.SQUARE])
+    return DWithin(name, weight, centre=dice.one(POINTS), radius=dice.one(RADII), shape=shape)
+
+
+def an_expression(dice: Dice, depth: int = 3) -> Expression:
+    kind = dice.below(8)
+    if depth == 0 or kind < 2:
+        return Constant(True) if dice.chance(40) else a_predicate(dice)
+    children = [an_expression(dice, depth - 1) for _ in range(2 + dice.below(3))]
+    if kind < 6:
+        return all_of(*children)
+    return any_of(*children) if kind == 6 else Not(children[0])
+
+
+def an_event(dice: Dice) -> Event:
+    values: dict[str, object] = {}
+    for name in TYPES:
+        if dice.chance(3):
+            continue
+        if TYPES[name] != "point" and dice.chance(6):
+            values[name] = dice.some([a_value(dice, name) for _ in range(3)], 4)
+        elif TYPES[name] in ("number", "timestamp") and dice.chance(6):
+            lo, hi = a_value(dice, name), a_value(dice, name)
+            values[name] = Range(min(lo, hi), max(lo, hi))
+        else:
+            values[name] = a_value(dice, name)
+    weights = {name: dice.one(WEIGHTS) for name in TYPES if dice.chance(2)}
+    return Event(values, weights)
+
+
+def a_subscription(dice: Dice, world: World, id_: int) -> None:
+    """Give the world a subscription of that id; expressions that can never match are drawn again."""
+    while True:
+        try:
+            world.put(id_, dice.one([0.0, 0.0, 1.0, -2.5]), an_expression(dice))
+            return
+        except NeverMatchesError:
+            continue
+
+
+def a_world(dice: Dice, subscriptions: int, events: int) -> World:
+    world = World(Schema(TYPES))
+    for id_ in range(subscriptions):
+        a_subscription(dice, world, id_ * 3)
+    world.events = [an_event(dice) for _ in range(events)]
+    return world
+
+
+def seeded_dice(seed: int) -> Dice:
+    return Dice(random.Random(seed).randrange)
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *, subscriptions: int = 8, events: int = 4) -> World:
+    """Hypothesis chooses every subscription and event, and shrinks them."""
+    dice = Dice(lambda n: draw(st.integers(0, n - 1)))
+    return a_world(dice, draw(st.integers(0, subscriptions)), draw(st.integers(0, events)))
