@@ -1,0 +1,28 @@
+"""Seeded workloads of the papers, and of real data; see docs/workloads.md.
+
+>>> from matchwood.workloads import BEGen
+>>> workload = BEGen(size=1000)
+>>> workload.subscriptions().size, workload.events(10).size
+(1000, 10)
+"""
+
+from matchwood.workloads.begen import BEGen
+from matchwood.workloads.city import City
+from matchwood.workloads.covering import Covering, Operations
+from matchwood.workloads.ranked import Ranked
+from matchwood.workloads.selectivity import Selectivity, measure
+from matchwood.workloads.vcr import VCR
+from matchwood.workloads.workload import Workload, WorkloadError
+
+__all__ = [
+    "VCR",
+    "BEGen",
+    "City",
+    "Covering",
+    "Operations",
+    "Ranked",
+    "Selectivity",
+    "Workload",
+    "WorkloadError",
+    "measure",
+]

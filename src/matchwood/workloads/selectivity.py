@@ -1,0 +1,109 @@
+"""How many subscriptions an event really matches: a plain check in NumPy that shares no code with any index.
+
+Rows are walked one entry position at a time and a row is dropped at its first predicate that fails, so an event costs
+about one pass over the first entries of the rows, and little more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import INTERVAL, JOINED, MORE, Events, Float64s, Int64s, Rows
+from matchwood.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Selectivity:
+    """Matches of each event of a sample, among `subscriptions` of them."""
+
+    matches: Int64s
+    subscriptions: int
+
+    @property
+    def probability(self) -> float:
+        """The share of (subscription, event) pairs that match."""
+        return float(self.matches.mean()) / self.subscriptions
+
+    @property
+    def events_with_matches(self) -> float:
+        """The share of events that match at least one subscription."""
+        return float((self.matches > 0).mean())
+
+    def __str__(self) -> str:
+        low, middle, high = np.percentile(self.matches, [5, 50, 95])
+        return (
+            f"{self.probability:.4%} of {self.subscriptions:,} subscriptions match an event "
+            f"(5/50/95 % of events: {low:.0f}/{middle:.0f}/{high:.0f} matches)"
+        )
+
+
+def measure(rows: Rows, events: Events, *, subscriptions: int = 200_000) -> Selectivity:
+    """Count the matches of every event among at most about `subscriptions` evenly spaced subscriptions.
+
+    A subscription of several rows counts once. O(events x sampled rows) with a small constant: 5 to 30 ns a pair.
+    """
+    if np.any(rows.kinds > JOINED):
+        raise UnsupportedError("a workload's rows hold intervals only; circles and absences are not measured here")
+    distinct = int(rows.ids.max(initial=-1)) + 1
+    step = max(1, -(-distinct // max(1, subscriptions)))
+    chosen = np.flatnonzero((rows.ids % step == 0) & (np.diff(rows.offsets) > 0))
+    first = rows.dims[rows.offsets[chosen]]
+    dimensions = int(rows.dims.max(initial=0)) + 1
+    found = np.empty(events.size, dtype=np.int64)
+    for event in range(events.size):
+        layers = _layers(events, event, dimensions)
+        # Most rows of a sparse workload fall here, for the price of one gather.
+        hopeful = chosen[~np.isnan(layers[0][0])[first]] if layers else chosen[:0]
+        found[event] = len(np.unique(rows.ids[_matching(rows, hopeful, layers)]))
+    return Selectivity(found, max(1, len(np.unique(rows.ids[chosen]))))
+
+
+def _matching(rows: Rows, chosen: Int64s, layers: list[tuple[Float64s, Float64s]]) -> Int64s:
+    """Those of the `chosen` row numbers (rows that are not empty) whose every predicate holds for the event."""
+    starts, ends = rows.offsets[chosen], rows.offsets[chosen + 1]
+    alive = np.arange(len(chosen))
+    holds = np.ones(len(alive), dtype=bool)
+    done = []
+    position = 0
+    while len(alive):
+        entry = starts[alive] + position
+        head = rows.kinds[entry] != MORE
+        keep = holds | ~head
+        alive, entry, head, holds = alive[keep], entry[keep], head[keep], holds[keep]
+        holds = np.where(head, False, holds) | _meets(rows, entry, layers)
+        position += 1
+        ended = ends[alive] == starts[alive] + position
+        done.append(alive[ended & holds])
+        alive, holds = alive[~ended], holds[~ended]
+    return chosen[np.concatenate(done)] if done else chosen[:0]
+
+
+def _meets(rows: Rows, entry: Int64s, layers: list[tuple[Float64s, Float64s]]) -> NDArray[np.bool_]:
+    """Whether each entry's interval meets a value of the event in its dimension; an absent one is NaN and never does."""
+    dims, lo, hi = rows.dims[entry], rows.lo[entry], rows.hi[entry]
+    meets = np.zeros(len(entry), dtype=bool)
+    for low, high in layers:
+        meets |= (low[dims] <= hi) & (high[dims] >= lo)
+    return meets
+
+
+def _layers(events: Events, event: int, dimensions: int) -> list[tuple[Float64s, Float64s]]:
+    """The event as dense rows of keys; a dimension with a list of values takes one layer for each of them."""
+    span = slice(events.offsets[event], events.offsets[event + 1])
+    dims, lo, hi = events.dims[span].astype(np.int64), events.lo[span], events.hi[span]
+    first = np.r_[True, dims[1:] != dims[:-1]] if len(dims) else np.empty(0, dtype=bool)
+    run = np.flatnonzero(first)
+    depth = np.arange(len(dims)) - np.repeat(run, np.diff(np.r_[run, len(dims)]))
+    layers = []
+    for level in range(int(depth.max(initial=-1)) + 1):
+        here = (depth == level) & (dims < dimensions)
+        low, high = np.full(dimensions, np.nan), np.full(dimensions, np.nan)
+        low[dims[here]], high[dims[here]] = lo[here], hi[here]
+        layers.append((low, high))
+    return layers
+
+
+assert (INTERVAL, MORE, JOINED) == (0, 1, 2), "`measure` tells interval kinds by their order"
