@@ -34,7 +34,7 @@ PLAIN_NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 """An attribute name that needs no quotes, as a pattern for `re.ASCII`."""
 
 MAX_DEPTH = 100
-"""Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays far from Python's limit of 1000."""
+"""Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays clear of Python's limit."""
 
 METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "ft": 0.3048, "nmi": 1852.0}
 """The units of a radius."""
@@ -74,7 +74,7 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise ExpressionError(
-            f"an expression has no truth value ({self}); combine with &, | and ~ rather than and, or and not, "
+            "an expression has no truth value; combine with &, | and ~ rather than and, or and not, "
             "write lo < x < hi as between(lo, hi), and test `is None` for a missing expression"
         )
 
@@ -231,7 +231,7 @@ class IsNull(Predicate):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DWithin(Predicate):
-    """The event's point lies within `radius` metres of `centre`, or, with the square shape, in the square of half-side `radius`."""
+    """The event's point lies within `radius` metres of `centre`, or, with the square shape, in the square of that half-side."""
 
     centre: Point
     radius: float

@@ -1,0 +1,221 @@
+"""Expressions written in Python: `attr("age", weight=0.4).between(22, 36) & (attr("city") == "Oslo")`.
+
+A builder makes the same trees that `parse` makes. It takes what Python programs hold (dates, NumPy's scalars, sets) and turns it
+into what trees hold (datetimes in UTC, Python's scalars, tuples).
+
+Python binds `&` before `^`, and both before `<`, so every comparison needs parentheses. `weight=` needs none, and where operators
+are mixed up so that a condition would be lost, an `ExpressionError` says so. One case cannot be seen from here:
+`attr("a") > 5 ^ 2` reaches us as `attr("a") > 7`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime
+from typing import Any, NoReturn
+
+from matchwood.errors import ExpressionError
+from matchwood.lang.expression import (
+    METRES,
+    BBox,
+    Between,
+    Compare,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Operator,
+    Shape,
+    instant,
+)
+from matchwood.schema import Point, Scalar, describe
+
+
+class Attr:
+    """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
+
+    Every method is O(1), or O(n) in the number of values it is given.
+    """
+
+    __slots__ = ("_name", "_weight")
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a predicate, so an Attr can be no key
+
+    def __init__(self, name: str, weight: float = 1.0) -> None:
+        if not isinstance(name, str) or not name:
+            raise ExpressionError(f"expected the name of an attribute, got {describe(name)}")
+        self._name = str.__str__(name)
+        self._weight = self._number(weight, "a weight")
+
+    def __repr__(self) -> str:
+        return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"
+
+    def __eq__(self, value: object) -> Compare:  # type: ignore[override]
+        return self._compare(Operator.EQ, value)
+
+    def __ne__(self, value: object) -> Compare:  # type: ignore[override]
+        return self._compare(Operator.NE, value)
+
+    def __lt__(self, value: object) -> Compare:
+        return self._compare(Operator.LT, value)
+
+    def __le__(self, value: object) -> Compare:
+        return self._compare(Operator.LE, value)
+
+    def __gt__(self, value: object) -> Compare:
+        return self._compare(Operator.GT, value)
+
+    def __ge__(self, value: object) -> Compare:
+        return self._compare(Operator.GE, value)
+
+    def between(self, lo: object, hi: object) -> Between:
+        """The value lies from `lo` to `hi`, both included.
+
+        >>> print(attr("age").between(22, 36) ^ 0.4)
+        age BETWEEN 22 AND 36 ^0.4
+        """
+        return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi))
+
+    def not_between(self, lo: object, hi: object) -> Between:
+        """The value lies below `lo` or above `hi`."""
+        return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi), negated=True)
+
+    def is_in(self, values: Iterable[object]) -> In:
+        """The value is one of `values`, which keep their order; a set's are sorted, so that equal sets make equal trees.
+
+        >>> print(attr("city").is_in(["Oslo", "Bergen"]))
+        city IN ('Oslo', 'Bergen')
+        """
+        return In(self._name, self._weight, values=self._scalars(values))
+
+    def not_in(self, values: Iterable[object]) -> In:
+        """The attribute is there and its value is none of `values`."""
+        return In(self._name, self._weight, values=self._scalars(values), negated=True)
+
+    def is_null(self) -> IsNull:
+        """The event lacks the attribute."""
+        return IsNull(self._name, self._weight)
+
+    def is_not_null(self) -> IsNull:
+        """The event has the attribute, whatever its value."""
+        return IsNull(self._name, self._weight, negated=True)
+
+    def within(
+        self,
+        centre: Point | Sequence[float] | Mapping[str, Any],
+        radius: float | tuple[float, str],
+        *,
+        shape: Shape | str = Shape.CIRCLE,
+    ) -> DWithin:
+        """The place lies within `radius` of `centre` (longitude, latitude): metres, or an amount and its unit.
+
+        >>> print(attr("place").within((-73.98, 40.75), (1, "km"), shape="square"))
+        DWITHIN(place, POINT(-73.98 40.75), 1000.0 m, SQUARE)
+        """
+        try:
+            form = Shape(shape)
+        except ValueError:
+            raise self._error(f"expected the shape 'circle' or 'square', got {describe(shape)}") from None
+        metres = self._metres(radius)
+        place: Any = centre
+        if not isinstance(centre, (Mapping, str)) and isinstance(centre, Iterable):
+            place = tuple([_plain(number) for number in centre])
+        return DWithin(self._name, self._weight, centre=place, radius=metres, shape=form)
+
+    def in_box(self, west: float, south: float, east: float, north: float) -> BBox:
+        """The place lies in the box, borders included; `west > east` crosses the antimeridian.
+
+        >>> print(attr("place").in_box(-74.1, 40.6, -73.8, 40.9))
+        BBOX(place, -74.1, 40.6, -73.8, 40.9)
+        """
+        borders = [self._number(border, "a border in degrees") for border in (west, south, east, north)]
+        return BBox(self._name, self._weight, west=borders[0], south=borders[1], east=borders[2], north=borders[3])
+
+    def __bool__(self) -> NoReturn:
+        raise self._error(
+            f"an attribute has no truth value; write ({self!r} == True), and lo < x < hi as between(lo, hi)"
+        )
+
+    def __xor__(self, other: object) -> NoReturn:
+        raise self._error(f"a weight belongs to a predicate; write ({self!r} > 5) ^ 0.4 or attr(..., weight=0.4)")
+
+    def __and__(self, other: object) -> NoReturn:
+        raise self._error(
+            f"&, | and ~ combine predicates, and Python binds them before comparisons; "
+            f"put each comparison in parentheses, ({self!r} > 5) & (...), and write a flag as ({self!r} == True)"
+        )
+
+    __or__ = __rand__ = __ror__ = __and__
+    __rxor__ = __xor__
+
+    def __invert__(self) -> NoReturn:
+        self.__and__(None)
+
+    def _compare(self, operator: Operator, value: object) -> Compare:
+        return Compare(self._name, self._weight, operator=operator, value=self._scalar(value))
+
+    def _scalar(self, value: object) -> Scalar:
+        """A value as trees hold it, or an error that says what to write instead."""
+        plain = _plain(value)
+        if isinstance(plain, (int, float, str, datetime)) and plain == plain:
+            return plain
+        if plain is None or (isinstance(plain, (float, date)) and plain != plain):
+            raise self._error(f"{plain} is no value; use is_null() or is_not_null()")
+        if isinstance(value, (Attr, Expression)):
+            raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with one another")
+        if isinstance(value, Iterable):
+            raise self._error(f"expected one value, got {describe(value)}; use is_in(...) for several")
+        raise self._error(f"expected a number, string, bool, date or datetime, got {describe(value)}")
+
+    def _scalars(self, values: Iterable[object]) -> tuple[Scalar, ...]:
+        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+            raise self._error(f"expected a list of values, got {describe(values)}")
+        ordered = sorted(values, key=repr) if isinstance(values, AbstractSet) else values
+        return tuple([self._scalar(value) for value in ordered])
+
+    def _number(self, value: object, what: str) -> float:
+        plain = _plain(value)
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+            raise self._error(f"expected {what}, got {describe(value)}")
+        return float(plain)
+
+    def _metres(self, radius: object) -> float:
+        amount, unit = radius if isinstance(radius, tuple) and len(radius) == 2 else (radius, "m")
+        if unit not in METRES:
+            raise self._error(f"expected one of the units {', '.join(METRES)}, got {describe(unit)}")
+        return self._number(amount, "a radius in metres or a pair such as (1, 'km')") * METRES[unit]
+
+    def _error(self, message: str) -> ExpressionError:
+        return ExpressionError(message).about(f"attribute {self._name!r}")
+
+
+def attr(name: str, *, weight: float = 1.0) -> Attr:
+    """The attribute `name`, to be compared; `weight` goes to every predicate made from it. O(1).
+
+    >>> print((attr("age", weight=0.4) >= 18) & ~attr("city").is_in(["Oslo", "Bergen"]))
+    age >= 18 ^0.4 AND NOT (city IN ('Oslo', 'Bergen'))
+    >>> 1 < attr("age") < 5
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.ExpressionError: an expression has no truth value; combine with ...
+    """
+    return Attr(name, weight)
+
+
+def _plain(value: object) -> object:
+    """Python's own scalar for a NumPy scalar, an enum's member or any date; everything else as it is."""
+    if type(value) in (int, float, str, bool):
+        return value
+    if getattr(value, "ndim", 0) == 0 and callable(item := getattr(value, "item", None)):
+        # In nanoseconds `item()` would give a bare integer; in microseconds it gives a datetime.
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
+        value = value.astype("datetime64[us]").item() if kind == "M" else item()  # type: ignore[attr-defined]
+    if isinstance(value, date):
+        if value != value:  # pandas' NaT
+            return None
+        to_datetime = getattr(value, "to_pydatetime", None)
+        return instant(to_datetime() if callable(to_datetime) else value)
+    for base in (int, float):
+        if isinstance(value, base) and not isinstance(value, bool):
+            return base(value)
+    return str.__str__(value) if isinstance(value, str) else value

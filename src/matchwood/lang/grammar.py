@@ -1,0 +1,410 @@
+"""The grammar of the text language (docs/language.md): the shape of a text -> a `Plan`."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from matchwood.lang import plan as read
+from matchwood.lang.expression import (
+    KEYWORDS,
+    MAX_DEPTH,
+    METRES,
+    PLAIN_NAME,
+    And,
+    BBox,
+    Between,
+    Compare,
+    Constant,
+    DWithin,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Shape,
+)
+from matchwood.lang.plan import Place, PlacedError, Plan, Step
+from matchwood.schema import Point
+
+_TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.])))", re.ASCII | re.IGNORECASE)
+_SPACE = re.compile(r"\s*", re.ASCII)
+
+_KIND_NAMES = {"n": "a number", "s": "a string", "q": "a quoted name", "end": "the end of the text"}
+
+_COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
+_FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
+_NO_TOKEN = {
+    "'": "this string is never closed; end it with ' (a quote inside is written '')",
+    '"': 'this name is never closed; end it with " (a quote inside is written "")',
+    "&": "unexpected '&'; write AND",
+    "|": "unexpected '|'; write OR",
+    "!": "unexpected '!'; write NOT, or != for unequal",
+    "~": "unexpected '~'; write NOT",
+    **dict.fromkeys(
+        "\u2018\u2019\u201c\u201d`", "unexpected quote; write a string in straight single quotes, 'like this'"
+    ),
+}
+
+
+class _Token(NamedTuple):
+    """`kind` is w(ord), o(perator), n(umber), s(tring), q(uoted name) or end; `slot` numbers the constants."""
+
+    kind: str
+    text: str
+    upper: str
+    place: Place
+    slot: int = -1
+
+    def __str__(self) -> str:
+        return _KIND_NAMES.get(self.kind) or repr(self.text)
+
+
+def _tokens(shape: tuple[str, ...]) -> list[_Token]:
+    kinds, *pieces = shape
+    tokens: list[_Token] = []
+    for index, piece in enumerate(pieces):
+        offset = 0
+        while match := _TOKENS.match(piece, offset):
+            group = match.lastindex or 1
+            text = match[group]
+            tokens.append(_Token("wo"[group - 1], text, text.upper(), (2 * index, match.start(group))))
+            offset = match.end()
+        space = _SPACE.match(piece, offset)
+        offset = space.end() if space else offset
+        if offset < len(piece):
+            stray = piece[offset]
+            message = _NO_TOKEN.get(
+                stray, f"unexpected {stray!r} (U+{ord(stray):04X}); a name with it needs double quotes"
+            )
+            raise PlacedError(message, (2 * index, offset))
+        if index < len(kinds):
+            tokens.append(_Token(kinds[index], "", "", (2 * index + 1, 0), index))
+    tokens.append(_Token("end", "", "", (2 * len(pieces) - 2, len(pieces[-1]))))
+    return tokens
+
+
+@dataclass(slots=True)
+class _Group:
+    """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs that wait for the next operand."""
+
+    opening: _Token
+    terms: list[list[int]] = field(default_factory=lambda: [[]])
+    nots: list[_Token] = field(default_factory=list)
+
+
+class Grammar:
+    """Reads the tokens of one shape into a plan.
+
+        expression = term { OR term }
+        term       = factor { AND factor }
+        factor     = NOT factor | "(" expression ")" | TRUE | FALSE | predicate
+
+    These three keep their own stack of groups rather than recurse, so that no text, however nested, can exhaust Python's stack
+    wherever the caller stands in it. What they make is limited to `MAX_DEPTH` for the sake of those who read the tree.
+    """
+
+    def __init__(self, shape: tuple[str, ...]) -> None:
+        self.tokens = _tokens(shape)
+        self.at = 0
+        self.converters = [read.CONVERTERS[kind] for kind in shape[0]]
+        self.fixed: list[Any] = []
+        self.steps: list[Step] = []
+        self.places: list[Place] = []
+        self.depths: list[int] = []
+
+    def plan(self) -> Plan:
+        self.expression()
+        return Plan(tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places))
+
+    def expression(self) -> None:
+        if self.token.kind == "end":
+            raise self.problem("expected an expression, got none; write TRUE to match every event")
+        groups = [_Group(self.token)]
+        while True:
+            self.operand(groups)
+            while self.takes(")"):
+                if len(groups) == 1:
+                    raise self.problem("this parenthesis was never opened", self.tokens[self.at - 1])
+                self.add(groups[-2], self.close(groups.pop()))
+            if self.takes("OR"):
+                groups[-1].terms.append([])
+            elif not self.takes("AND"):
+                break
+        if self.token.kind == "end" and len(groups) > 1:
+            raise self.problem("this parenthesis is never closed", groups[-1].opening)
+        if self.token.kind != "end":
+            raise self.problem(self.why_not_after_operand(in_group=len(groups) > 1))
+        self.close(groups.pop())
+
+    def operand(self, groups: list[_Group]) -> None:
+        """Everything up to and including the next predicate or constant: NOTs and opening parentheses come before it."""
+        while True:
+            token = self.token
+            if self.takes("NOT"):
+                groups[-1].nots.append(token)
+            elif self.takes("("):
+                groups.append(_Group(token))
+                if len(groups) > MAX_DEPTH:
+                    raise self.problem(f"parentheses nest more than {MAX_DEPTH} deep; use fewer", token)
+            else:
+                break
+        if token.upper in ("TRUE", "FALSE") and self.tokens[self.at + 1].text not in _COMPARISONS:
+            self.at += 1
+            constant = Constant(token.upper == "TRUE")
+            self.add(groups[-1], self.node(lambda values, nodes: constant, token))
+        else:
+            self.add(groups[-1], self.predicate())
+
+    def add(self, group: _Group, node: int) -> None:
+        """Put a finished operand under the NOTs that waited for it and into the group's last term."""
+        for token in reversed(group.nots):
+            node = self.negation(node, token)
+        group.nots.clear()
+        group.terms[-1].append(node)
+
+    def close(self, group: _Group) -> int:
+        terms = [self.join(And, term, group.opening) for term in group.terms]
+        return self.join(Or, terms, group.opening)
+
+    def join(self, kind: type[And] | type[Or], children: list[int], token: _Token) -> int:
+        if len(children) == 1:
+            return children[0]
+        chosen = itemgetter(*children)
+        depth = 1 + max(self.depths[child] for child in children)
+        return self.node(lambda values, nodes: kind(chosen(nodes)), token, depth)
+
+    def negation(self, child: int, token: _Token) -> int:
+        return self.node(lambda values, nodes: Not(nodes[child]), token, 1 + self.depths[child])
+
+    def node(self, step: Step, token: _Token, depth: int = 1) -> int:
+        if depth > MAX_DEPTH:
+            raise self.problem(f"the expression nests more than {MAX_DEPTH} levels deep; simplify it", token)
+        self.steps.append(step)
+        self.places.append(token.place)
+        self.depths.append(depth)
+        return len(self.steps) - 1
+
+    def predicate(self) -> int:
+        token = self.token
+        if self.calls("DWITHIN"):
+            return self.node(self.dwithin(), token)
+        if self.calls("BBOX"):
+            return self.node(self.bbox(), token)
+        if self.begins_value():
+            value = self.value()
+            operator = self.comparison("expected a comparison after a value").mirrored
+            return self.node(self.compare(self.attribute(), operator, value), token)
+        attribute = self.attribute()
+        if self.token.text in _COMPARISONS:
+            operator = self.comparison("")
+            return self.node(self.compare(attribute, operator, self.value()), token)
+        if self.takes("IS"):
+            return self.node(self.is_null(attribute), token)
+        negated = self.takes("NOT")
+        if self.takes("BETWEEN"):
+            return self.node(self.between(attribute, negated), token)
+        if self.takes("IN"):
+            return self.node(self.is_in(attribute, negated), token)
+        expected = (
+            "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
+        )
+        raise self.problem(f"expected {expected}, got {self.token}")
+
+    def compare(self, attribute: int, operator: Operator, value: int) -> Step:
+        weight = self.weight()
+        return lambda values, nodes: Compare(values[attribute], values[weight], operator=operator, value=values[value])
+
+    def between(self, attribute: int, negated: bool) -> Step:
+        lo = self.value()
+        self.expect("AND", "between the two ends of BETWEEN")
+        hi = self.value()
+        weight = self.weight()
+        return lambda values, nodes: Between(
+            values[attribute], values[weight], lo=values[lo], hi=values[hi], negated=negated
+        )
+
+    def is_in(self, attribute: int, negated: bool) -> Step:
+        self.expect("(", "after IN")
+        if self.token.text == ")":
+            raise self.problem("expected at least one value in IN (...)")
+        members = [self.value()]
+        while self.takes(","):
+            members.append(self.value())
+        self.expect(")", "or , in the list of IN")
+        weight = self.weight()
+        return lambda values, nodes: In(
+            values[attribute], values[weight], values=tuple([values[member] for member in members]), negated=negated
+        )
+
+    def is_null(self, attribute: int) -> Step:
+        negated = self.takes("NOT")
+        self.expect("NULL", "after IS; compare with a value by =")
+        weight = self.weight()
+        return lambda values, nodes: IsNull(values[attribute], values[weight], negated=negated)
+
+    def dwithin(self) -> Step:
+        attribute = self.place_attribute()
+        if not self.calls("POINT"):
+            raise self.problem(f"expected a centre such as POINT(-73.98 40.75), got {self.token}")
+        lon = self.number(read.longitude, "a longitude")
+        if self.token.text == ",":
+            raise self.problem("unexpected ','; a point's longitude and latitude are separated by a space")
+        lat = self.number(read.latitude, "a latitude")
+        self.expect(")", "after the point's latitude")
+        self.expect(",", "and a radius after the centre")
+        radius = self.radius()
+        shape = Shape.CIRCLE
+        if self.takes(","):
+            if self.token.upper not in ("CIRCLE", "SQUARE"):
+                raise self.problem(f"expected CIRCLE or SQUARE, got {self.token}")
+            shape = Shape(self.token.text.lower())
+            self.at += 1
+        self.expect(")", "at the end of DWITHIN")
+        weight = self.weight()
+        return lambda values, nodes: DWithin(
+            values[attribute],
+            values[weight],
+            centre=Point(values[lon], values[lat]),
+            radius=values[radius],
+            shape=shape,
+        )
+
+    def radius(self) -> int:
+        radius = self.number(read.weight, "a radius such as 1 km")
+        unit = "m"
+        if self.token.kind == "w":
+            unit = self.token.text.lower()
+            if unit not in METRES:
+                raise self.problem(f"expected one of the units {', '.join(METRES)}, got {self.token}")
+            self.at += 1
+        self.converters[radius] = partial(read.metres, unit=unit)
+        return radius
+
+    def bbox(self) -> Step:
+        attribute = self.place_attribute()
+        west = self.number(read.longitude, "the west border")
+        self.expect(",", "after the west border")
+        south = self.number(read.latitude, "the south border")
+        self.expect(",", "after the south border")
+        east = self.number(read.longitude, "the east border")
+        self.expect(",", "after the east border")
+        north = self.number(read.latitude, "the north border")
+        self.expect(")", "at the end of BBOX")
+        weight = self.weight()
+        return lambda values, nodes: BBox(
+            values[attribute],
+            values[weight],
+            west=values[west],
+            south=values[south],
+            east=values[east],
+            north=values[north],
+        )
+
+    def place_attribute(self) -> int:
+        attribute = self.attribute()
+        self.expect(",", "after the name")
+        return attribute
+
+    def attribute(self) -> int:
+        token = self.token
+        if token.kind == "q":
+            self.at += 1
+            return token.slot
+        if token.kind == "w" and token.upper not in KEYWORDS:
+            self.at += 1
+            return self.constant(token.text)
+        remedy = f'; a name that is a keyword needs double quotes: "{token.text}"' if token.kind == "w" else ""
+        raise self.problem(f"expected the name of an attribute, got {token}{remedy}")
+
+    def begins_value(self) -> bool:
+        token = self.token
+        called = token.upper in ("TIMESTAMP", "DATE") and self.tokens[self.at + 1].text == "("
+        return token.kind in "ns" or token.upper in _FIXED_VALUES or called
+
+    def value(self) -> int:
+        token = self.token
+        if not self.begins_value():
+            raise self.problem(_why_no_value(token))
+        if self.calls("TIMESTAMP", "DATE"):
+            return self.text_of_instant(read.timestamp if token.upper == "TIMESTAMP" else read.midnight)
+        self.at += 1
+        return token.slot if token.kind in "ns" else self.constant(_FIXED_VALUES[token.upper])
+
+    def text_of_instant(self, convert: Callable[[str], datetime]) -> int:
+        token = self.token
+        if token.kind != "s":
+            raise self.problem(f"expected a timestamp in single quotes, '2026-01-31T12:00:00Z', got {token}")
+        self.at += 1
+        self.expect(")", "after the timestamp")
+        self.converters[token.slot] = convert
+        return token.slot
+
+    def number(self, convert: Callable[[str], float], what: str) -> int:
+        token = self.token
+        if token.kind != "n":
+            raise self.problem(f"expected {what}, got {token}")
+        self.at += 1
+        self.converters[token.slot] = convert
+        return token.slot
+
+    def weight(self) -> int:
+        return self.number(read.weight, "a weight such as ^0.4") if self.takes("^") else self.constant(1.0)
+
+    def comparison(self, expected: str) -> Operator:
+        operator = _COMPARISONS.get(self.token.text)
+        if operator is None:
+            raise self.problem(f"{expected}, got {self.token}")
+        self.at += 1
+        return operator
+
+    def constant(self, value: object) -> int:
+        """The index of a value that the shape itself holds: these follow the constants of the text."""
+        self.fixed.append(value)
+        return len(self.converters) + len(self.fixed) - 1
+
+    @property
+    def token(self) -> _Token:
+        return self.tokens[self.at]
+
+    def takes(self, text: str) -> bool:
+        """Step over the next token if it is the operator or keyword `text`."""
+        found = self.token.upper == text
+        self.at += found
+        return found
+
+    def calls(self, *functions: str) -> bool:
+        """Step over the next two tokens if they are one of `functions` and its parenthesis."""
+        found = self.token.upper in functions and self.tokens[self.at + 1].text == "("
+        self.at += 2 * found
+        return found
+
+    def expect(self, text: str, where: str) -> None:
+        if not self.takes(text):
+            raise self.problem(f"expected {text} {where}, got {self.token}")
+
+    def problem(self, message: str, token: _Token | None = None) -> PlacedError:
+        return PlacedError(message, (token or self.token).place)
+
+    def why_not_after_operand(self, *, in_group: bool) -> str:
+        if self.token.text in _COMPARISONS:
+            return "comparisons do not chain; join them with AND or use BETWEEN"
+        if self.token.text == "^":
+            return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
+        return f"expected AND, OR or {')' if in_group else 'the end of the text'}, got {self.token}"
+
+
+def _why_no_value(token: _Token) -> str:
+    if token.upper == "NULL":
+        return "NULL is no value; write IS NULL or IS NOT NULL"
+    if token.kind == "q":
+        return "expected a value, got a quoted name; double quotes are for attributes, write a string in single quotes"
+    if token.kind == "w" and token.upper not in KEYWORDS:
+        return f"expected a value, got the name {token}; write a string in single quotes, '{token.text}'"
+    return f"expected a value (a number, a 'string', TRUE, FALSE, TIMESTAMP('...')), got {token}"

@@ -1,0 +1,312 @@
+"""Expression <-> JSON, in the shapes of OGC CQL2 JSON.
+
+    {"op": "and", "args": [{"op": ">", "args": [{"property": "age"}, 31], "weight": 0.4}, ...]}
+
+What CQL2 has is written as CQL2 writes it, so that its readers understand us and we understand its writers. Three things it
+lacks:
+
+    "weight"                     on a predicate, where it is not 1
+    "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
+    {"number": "inf"}            infinity, which JSON has no word for
+
+NOT BETWEEN, NOT IN and IS NOT NULL are a "not" around the predicate, as in CQL2. The tree tells `a NOT IN (1)` from
+`NOT (a IN (1))`, which mean the same; the second bears `"prefix": true`, a key that a foreign reader may ignore without harm.
+A `"negated": true` on the predicate itself would be simpler, and would turn the condition round for every reader that
+overlooks it.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import date, datetime
+from functools import partial
+from typing import Any
+
+from matchwood.errors import ExpressionError, TooComplexError
+from matchwood.lang.expression import (
+    MAX_DEPTH,
+    And,
+    BBox,
+    Between,
+    Compare,
+    Constant,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    Shape,
+    all_of,
+    any_of,
+    instant,
+)
+from matchwood.schema import Point, Scalar
+
+_TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
+_INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
+
+
+def to_json(expression: Expression) -> dict[str, Any] | bool:
+    """The expression as a value for `json.dumps`; a bare TRUE or FALSE is a JSON boolean. O(size).
+
+    >>> from matchwood.lang.parser import parse
+    >>> to_json(parse("age > 31 ^0.4"))
+    {'op': '>', 'args': [{'property': 'age'}, 31], 'weight': 0.4}
+    >>> to_json(parse("age IS NOT NULL"))
+    {'op': 'not', 'args': [{'op': 'isNull', 'args': [{'property': 'age'}]}]}
+    """
+    return _written(expression, 1)
+
+
+def from_json(value: object) -> Expression:
+    """The expression that a JSON value (as `json.loads` gives it) says; an error names the place: `$.args[1].args[0]`. O(size).
+
+    >>> print(from_json({"op": "in", "args": [{"property": "city"}, ["Oslo", "Bergen"]], "weight": 2}))
+    city IN ('Oslo', 'Bergen') ^2.0
+    >>> from_json({"op": "and", "args": [{"op": ">", "args": [{"property": "age"}, None]}, True]})
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.ExpressionError: $.args[0].args[1]: null is no value; use the op "isNull"
+    """
+    return _read(value, "$", 1)
+
+
+def _written(expression: Expression, depth: int) -> dict[str, Any] | bool:
+    if depth > MAX_DEPTH:
+        raise TooComplexError(_TOO_DEEP)
+    if isinstance(expression, Constant):
+        return expression.value
+    if isinstance(expression, (And, Or)):
+        op = "and" if isinstance(expression, And) else "or"
+        return {"op": op, "args": [_written(child, depth + 1) for child in expression.children]}
+    if isinstance(expression, Not):
+        child = _written(expression.child, depth + 1)
+        negatable = isinstance(child, dict) and child["op"] in _NEGATABLE
+        return {"op": "not", "args": [child], **({"prefix": True} if negatable else {})}
+    if isinstance(expression, Predicate):
+        return _written_predicate(expression)
+    raise ExpressionError(f"expected an expression, got {_described(expression)}")
+
+
+def _written_predicate(predicate: Predicate) -> dict[str, Any]:
+    op, args, extra = _operation(predicate)
+    if predicate.weight != 1.0:
+        extra["weight"] = float(predicate.weight)
+    written = {"op": op, "args": [{"property": predicate.attribute}, *args], **extra}
+    return {"op": "not", "args": [written]} if getattr(predicate, "negated", False) else written
+
+
+def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
+    """The op of a predicate, its arguments after the property, and its further keys."""
+    match predicate:
+        case Compare(operator=operator, value=value):
+            return ("<>" if operator is Operator.NE else operator.value), [_written_value(value)], {}
+        case Between(lo=lo, hi=hi):
+            return "between", [_written_value(lo), _written_value(hi)], {}
+        case In(values=values):
+            return "in", [[_written_value(value) for value in values]], {}
+        case IsNull():
+            return "isNull", [], {}
+        case DWithin(centre=centre, radius=radius, shape=shape):
+            point = {"type": "Point", "coordinates": list(centre)}
+            return "s_dwithin", [point, radius], ({} if shape is Shape.CIRCLE else {"shape": shape.value})
+        case BBox(west=west, south=south, east=east, north=north):
+            return "s_intersects", [{"bbox": [west, south, east, north]}], {}
+    raise ExpressionError(f"expected a predicate of the language, got {_described(predicate)}")
+
+
+def _written_value(value: Scalar) -> object:
+    if isinstance(value, datetime):
+        return {"timestamp": value.isoformat().replace("+00:00", "Z")}
+    if isinstance(value, float) and math.isinf(value):
+        return {"number": "inf" if value > 0 else "-inf"}
+    return value
+
+
+def _read(value: object, path: str, depth: int) -> Expression:
+    if depth > MAX_DEPTH:
+        raise TooComplexError(_TOO_DEEP)
+    if isinstance(value, bool):
+        return Constant(value)
+    op, args = _checked_operation(value, path)
+    if op == "not":
+        return _read_not(value, args, path, depth)
+    if op in ("and", "or"):
+        if not args:
+            raise _error(f"{path}.args", "expected at least one expression, got none")
+        children = [_read(arg, f"{path}.args[{index}]", depth + 1) for index, arg in enumerate(args)]
+        return all_of(*children) if op == "and" else any_of(*children)
+    return _read_predicate(op, args, value, path)
+
+
+def _checked_operation(value: object, path: str) -> tuple[str, list[Any]]:
+    """The op and the args of an object that has both, in the right number, and no key its op does not know."""
+    if not isinstance(value, Mapping):
+        raise _error(path, f'expected true, false or an object with "op" and "args", got {_described(value)}')
+    op, args = value.get("op"), value.get("args")
+    if not isinstance(op, str) or op not in _OPERATIONS:
+        raise _error(f"{path}.op", f"expected one of {', '.join(_OPERATIONS)}, got {_described(op)}")
+    count, keys = _OPERATIONS[op]
+    if not isinstance(args, (list, tuple)):
+        raise _error(f"{path}.args", f"expected a list, got {_described(args)}")
+    if count is not None and len(args) != count:
+        raise _error(f"{path}.args", f"expected {count} argument{'s' * (count != 1)} of {op!r}, got {len(args)}")
+    for key in value:
+        if key not in ("op", "args", *keys):
+            known = ", ".join(("op", "args", *keys))
+            raise _error(f"{path}.{key}", f"unknown key; {op!r} knows {known}")
+    return op, list(args)
+
+
+def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
+    child = _read(args[0], f"{path}.args[0]", depth + 1)
+    prefix = value.get("prefix", False)
+    if not isinstance(prefix, bool):
+        raise _error(f"{path}.prefix", f"expected true or false, got {_described(prefix)}")
+    # The child's own op decides, not the child: in a double "not" the inner one has already been taken into the predicate.
+    own = isinstance(args[0], Mapping) and args[0].get("op") in _NEGATABLE
+    if own and not prefix and isinstance(child, (Between, In, IsNull)):
+        return replace(child, negated=True)
+    return Not(child)
+
+
+def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicate:
+    places = [f"{path}.args[{index}]" for index in range(len(args))]
+    if op in _COMPARISONS and not _is_property(args[0]) and _is_property(args[1]):
+        operator = _COMPARISONS[op].mirrored
+        args, places = args[::-1], places[::-1]
+    else:
+        operator = _COMPARISONS.get(op, Operator.EQ)
+    if not _is_property(args[0]):
+        raise _error(places[0], f'expected {{"property": NAME}}, got {_described(args[0])}')
+    weight = _read_number(value.get("weight", 1.0), f"{path}.weight")
+    kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
+    fields = fields_of(args, places, value)
+    try:
+        predicate: Predicate = kind(args[0]["property"], weight, **fields)
+    except ExpressionError as error:
+        raise error.about(path) from None
+    return predicate
+
+
+def _compared(operator: Operator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"operator": operator, "value": _read_value(args[1], places[1])}
+
+
+def _between(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"lo": _read_value(args[1], places[1]), "hi": _read_value(args[2], places[2])}
+
+
+def _is_in(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    if not isinstance(args[1], (list, tuple)):
+        raise _error(places[1], f"expected a list of values, got {_described(args[1])}")
+    return {"values": tuple(_read_value(member, f"{places[1]}[{index}]") for index, member in enumerate(args[1]))}
+
+
+def _is_null(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {}
+
+
+def _dwithin(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    if not isinstance(args[1], Mapping) or args[1].get("type") != "Point":
+        raise _error(places[1], f'expected {{"type": "Point", "coordinates": [LON, LAT]}}, got {_described(args[1])}')
+    lon, lat = _read_numbers(args[1].get("coordinates"), 2, f"{places[1]}.coordinates")
+    shape = value.get("shape", "circle")
+    if shape not in ("circle", "square"):
+        raise _error(
+            f"{places[0].removesuffix('.args[0]')}.shape", f'expected "circle" or "square", got {_described(shape)}'
+        )
+    return {"centre": Point(lon, lat), "radius": _read_number(args[2], places[2]), "shape": Shape(shape)}
+
+
+def _intersects(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    if not isinstance(args[1], Mapping) or "bbox" not in args[1]:
+        raise _error(places[1], f'expected {{"bbox": [WEST, SOUTH, EAST, NORTH]}}, got {_described(args[1])}')
+    borders = _read_numbers(args[1]["bbox"], 4, f"{places[1]}.bbox")
+    return dict(zip(("west", "south", "east", "north"), borders, strict=True))
+
+
+def _is_property(value: object) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"property"} and isinstance(value["property"], str)
+
+
+def _read_value(value: object, path: str) -> Scalar:
+    if value is None:
+        raise _error(path, 'null is no value; use the op "isNull"')
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Mapping) and len(value) == 1:
+        key, text = next(iter(value.items()))
+        if key == "number" and isinstance(text, str) and text in _INFINITIES:
+            return _INFINITIES[text]
+        if key in ("timestamp", "date") and isinstance(text, str):
+            return _read_instant(key, text, path)
+        if key == "property":
+            raise _error(path, "expected a constant, got a property; attributes cannot be compared with one another")
+    expected = 'a number, string, boolean, {"timestamp": ...}, {"date": ...} or {"number": "inf"}'
+    raise _error(path, f"expected {expected}, got {_described(value)}")
+
+
+def _read_instant(key: str, text: str, path: str) -> datetime:
+    try:
+        return instant(text if key == "timestamp" else date.fromisoformat(text))
+    except ValueError:
+        raise _error(f"{path}.date", f"expected a date such as 2026-01-31, got {text!r}") from None
+    except ExpressionError as error:
+        raise _error(f"{path}.{key}", str(error)) from None
+
+
+def _read_number(value: object, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _error(path, f"expected a number, got {_described(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise _error(path, f"expected a number within float64, got {_described(value)}") from None
+
+
+def _read_numbers(value: object, count: int, path: str) -> list[float]:
+    if not isinstance(value, (list, tuple)) or len(value) != count:
+        raise _error(path, f"expected a list of {count} numbers, got {_described(value)}")
+    return [_read_number(number, f"{path}[{index}]") for index, number in enumerate(value)]
+
+
+def _described(value: object) -> str:
+    """A value and its class. Not `schema.describe`: the `repr` of a deeply nested list would exhaust the stack."""
+    return f"{_SHORT.repr(value)} ({type(value).__name__})"
+
+
+def _error(path: str, message: str) -> ExpressionError:
+    return ExpressionError(message).about(path)
+
+
+# Each op's class, and what reads the class's fields from (args, the path of each, the whole object).
+_READERS: dict[str, tuple[type[Predicate], Callable[[list[Any], list[str], Any], dict[str, Any]]]] = {
+    "between": (Between, _between),
+    "in": (In, _is_in),
+    "isNull": (IsNull, _is_null),
+    "s_dwithin": (DWithin, _dwithin),
+    "s_intersects": (BBox, _intersects),
+}
+_NEGATABLE = ("between", "in", "isNull")
+_OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
+    "and": (None, ()),
+    "or": (None, ()),
+    "not": (1, ("prefix",)),
+    **dict.fromkeys(_COMPARISONS, (2, ("weight",))),
+    "between": (3, ("weight",)),
+    "in": (2, ("weight",)),
+    "isNull": (1, ("weight",)),
+    "s_dwithin": (3, ("weight", "shape")),
+    "s_intersects": (2, ("weight",)),
+}
+"""Each op, how many arguments it takes (None: any number), and the keys it knows besides "op" and "args"."""

@@ -1,0 +1,139 @@
+"""What a shape of text becomes: a straight-line program over the constants, and the converters that read them.
+
+A plan is immutable; any number of threads may build from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import partial
+from typing import Any
+
+from matchwood.errors import ExpressionError, ParseError
+from matchwood.lang.expression import METRES, Expression, instant
+
+Place = tuple[int, int]
+"""(piece, offset): the even pieces of a split text lie between the constants, the odd ones are the constants."""
+
+Step = Callable[[list[Any], list[Expression]], Expression]
+
+
+class PlacedError(Exception):
+    """What is wrong and at which (piece, offset), before that has become a position in the text."""
+
+    def __init__(self, message: str, place: Place) -> None:
+        super().__init__(message)
+        self.message = message
+        self.place = place
+
+    def within(self, text: str, pieces: list[str]) -> ParseError:
+        piece, offset = self.place
+        return ParseError(self.message, text, sum(map(len, pieces[:piece])) + offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A straight-line program that makes an expression from the constants of its text.
+
+        values = each constant through its converter, then `fixed` (plain names, TRUE, INF, the default weight)
+        nodes  = each step in turn, given all values and the nodes made so far; the last node is the expression
+
+    Steps name values and nodes by index. `places` says where in the text each step begins.
+    """
+
+    converters: tuple[Callable[[str], Any], ...]
+    fixed: tuple[Any, ...]
+    steps: tuple[Step, ...]
+    places: tuple[Place, ...]
+
+    def build(self, constants: list[str]) -> Expression:
+        values = [convert(text) for convert, text in zip(self.converters, constants, strict=True)]
+        values += self.fixed
+        nodes: list[Expression] = []
+        for step in self.steps:
+            nodes.append(step(values, nodes))
+        return nodes[-1]
+
+    def first_error(self, constants: list[str]) -> PlacedError:
+        """Why `build` raises for these constants, found by doing it again with an eye on the place."""
+        values: list[Any] = []
+        nodes: list[Expression] = []
+        place = (0, 0)
+        try:
+            for index, (convert, text) in enumerate(zip(self.converters, constants, strict=True)):
+                place = (2 * index + 1, 0)
+                values.append(convert(text))
+            values += self.fixed
+            for step, place in zip(self.steps, self.places, strict=True):  # noqa: B007
+                nodes.append(step(values, nodes))
+        except ExpressionError as error:
+            return PlacedError(str(error), place)
+        raise AssertionError("the plan accepts these constants")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _string(text: str) -> str:
+    return text[1:-1].replace("''", "'")
+
+
+def _quoted_name(text: str) -> str:
+    if text == '""':
+        raise ExpressionError("an attribute's name cannot be empty")
+    return text[1:-1].replace('""', '"')
+
+
+def _number(text: str) -> int | float:
+    if "." in text or "e" in text or "E" in text:
+        value = float(text)
+        if math.isinf(value):
+            raise ExpressionError(f"{_short(text)} is too large for float64; write INF for no limit")
+        return value
+    try:
+        return int(text)
+    except ValueError:
+        raise ExpressionError(f"expected a number, got one of {len(text)} digits, more than Python reads") from None
+
+
+def timestamp(text: str) -> datetime:
+    return instant(_string(text))
+
+
+def midnight(text: str) -> datetime:
+    try:
+        return instant(date.fromisoformat(_string(text)))
+    except ValueError:
+        raise ExpressionError(f"expected a date such as 2026-01-31, got {_string(text)!r}") from None
+
+
+def weight(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value < math.inf:
+        raise ExpressionError(f"expected a finite weight >= 0, got {_short(text)}")
+    return value
+
+
+def metres(text: str, *, unit: str) -> float:
+    value = float(text) * METRES[unit]
+    if not 0.0 < value < math.inf:
+        raise ExpressionError(f"expected a finite radius > 0, got {_short(text)} {unit}")
+    return value
+
+
+def _degrees(text: str, *, limit: float, word: str) -> float:
+    value = float(text)
+    if not -limit <= value <= limit:
+        raise ExpressionError(f"expected a {word} from -{limit:g} to {limit:g} degrees, got {_short(text)}")
+    return value
+
+
+longitude = partial(_degrees, limit=180.0, word="longitude")
+latitude = partial(_degrees, limit=90.0, word="latitude")
+
+CONVERTERS: dict[str, Callable[[str], Any]] = {"n": _number, "s": _string, "q": _quoted_name}
+"""How a constant is read by its kind alone, where the grammar does not ask for something narrower."""

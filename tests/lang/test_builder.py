@@ -1,0 +1,228 @@
+"""The Python builder: the same trees as the text, from the values Python programs hold, and no condition lost to precedence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta, timezone
+from enum import IntEnum, StrEnum
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from matchwood.errors import ExpressionError
+from matchwood.lang.builder import attr
+from matchwood.lang.expression import (
+    And,
+    BBox,
+    Between,
+    Compare,
+    Constant,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    all_of,
+    any_of,
+)
+from matchwood.lang.parser import parse
+from tests.strategies import expressions
+
+a, b = attr("a"), attr("b")
+NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+@pytest.mark.parametrize(
+    ("built", "text"),
+    [
+        (a == 1, "a = 1"),
+        (a != 1, "a != 1"),
+        (a < 1, "a < 1"),
+        (a <= 1, "a <= 1"),
+        (a > 1, "a > 1"),
+        (a >= 1, "a >= 1"),
+        (1 < a, "a > 1"),
+        ("x" == a, "a = 'x'"),
+        (a.between(22, 36) ^ 0.4, "a BETWEEN 22 AND 36 ^0.4"),
+        (attr("a", weight=0.4).between(22, 36), "a BETWEEN 22 AND 36 ^0.4"),
+        (a.not_between(1, 2.5), "a NOT BETWEEN 1 AND 2.5"),
+        (a.is_in(["x", "y"]), "a IN ('x', 'y')"),
+        (a.is_in(str(n) for n in (1, 2)), "a IN ('1', '2')"),
+        (a.is_in({"y", "x", "z"}), "a IN ('x', 'y', 'z')"),
+        (a.not_in((1, True)), "a NOT IN (1, TRUE)"),
+        (a.is_null(), "a IS NULL"),
+        (attr("a", weight=2).is_not_null(), "a IS NOT NULL ^2"),
+        (a.within((-73.98, 40.75), 500), "DWITHIN(a, POINT(-73.98 40.75), 500 m)"),
+        (a.within({"lon": 1, "lat": 2}, (1, "km"), shape="square"), "DWITHIN(a, POINT(1 2), 1 km, SQUARE)"),
+        (a.within(np.array([1.0, 2.0], np.float32), np.int64(5)), "DWITHIN(a, POINT(1 2), 5 m)"),
+        (a.in_box(170, -5, -170, np.float32(5)), "BBOX(a, 170, -5, -170, 5)"),
+        ((a > 1) & (b < 2) | ~(a == 3), "a > 1 AND b < 2 OR NOT (a = 3)"),
+        (((a > 1) ^ 0.4) & (b < 2), "a > 1 ^0.4 AND b < 2"),
+        (attr("two words") == "it's", "\"two words\" = 'it''s'"),
+    ],
+)
+def test_the_builder_makes_the_tree_of_the_text(built: Expression, text: str) -> None:
+    assert repr(built) == repr(parse(text))
+
+
+def rebuilt(node: Expression) -> Expression:
+    """The tree made again by the builder alone."""
+    match node:
+        case Not(child=child):
+            return ~rebuilt(child)
+        case And(children=children):
+            return all_of(*map(rebuilt, children))
+        case Constant():
+            return node
+        case Compare(operator=operator, value=value):
+            compare = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[operator]
+            made: Expression = getattr(of(node), f"__{compare}__")(value)
+            return made
+        case Between(lo=lo, hi=hi, negated=negated):
+            return of(node).not_between(lo, hi) if negated else of(node).between(lo, hi)
+        case In(values=values, negated=negated):
+            return of(node).not_in(values) if negated else of(node).is_in(values)
+        case IsNull(negated=negated):
+            return of(node).is_not_null() if negated else of(node).is_null()
+        case DWithin(centre=centre, radius=radius, shape=shape):
+            return of(node).within(centre, radius, shape=shape)
+        case BBox(west=west, south=south, east=east, north=north):
+            return of(node).in_box(west, south, east, north)
+    return any_of(*map(rebuilt, node.children))  # type: ignore[attr-defined]
+
+
+def of(node: Expression):  # type: ignore[no-untyped-def]
+    return attr(node.attribute, weight=node.weight)  # type: ignore[attr-defined]
+
+
+@given(expressions())
+def test_the_builder_can_make_every_tree(expression: Expression) -> None:
+    assert repr(rebuilt(expression)) == repr(expression)
+
+
+@pytest.mark.parametrize(
+    ("given_value", "kept"),
+    [
+        (np.int64(5), 5),
+        (np.uint8(5), 5),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.5), 0.5),
+        (np.bool_(True), True),
+        (np.str_("x"), "x"),
+        (np.array(7), 7),
+        (Level.HIGH, 3),
+        (Colour.RED, "red"),
+        (math.inf, math.inf),
+        (date(2026, 1, 31), NOON.replace(hour=0)),
+        (datetime(2026, 1, 31, 12), NOON),
+        (NOON.astimezone(timezone(timedelta(hours=5))), NOON),
+        (np.datetime64("2026-01-31T12:00:00", "ns"), NOON),
+        (np.datetime64("2026-01-31", "D"), NOON.replace(hour=0)),
+    ],
+)
+def test_a_value_is_kept_as_python_s_own(given_value: object, kept: object) -> None:
+    found = a == given_value
+    assert type(found.value) is type(kept)
+    assert repr(found) == repr(a == kept)
+    assert parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: a == None, r"None is no value; use is_null\(\)"),  # noqa: E711
+        (lambda: a > math.nan, "nan is no value"),
+        (lambda: a > np.float32("nan"), "nan is no value"),
+        (lambda: a > np.datetime64("NaT"), "None is no value"),
+        (lambda: a == [1, 2], r"expected one value, got \[1, 2\] \(list\); use is_in"),
+        (lambda: a == np.array([1, 2]), "expected one value"),
+        (lambda: a == b, "attributes cannot be compared"),
+        (lambda: a == (b > 1), "expected a constant"),
+        (lambda: a == object(), "expected a number, string, bool, date or datetime"),
+        (lambda: a.between(1, None), "None is no value"),
+        (lambda: a.is_in("xyz"), "expected a list of values, got 'xyz'"),
+        (lambda: a.is_in(5), "expected a list of values, got 5"),
+        (lambda: a.is_in([]), "at least one value"),
+        (lambda: a.is_in([1, None]), "None is no value"),
+        (lambda: a.within((1, 2), (1, "parsec")), "m, km, mi, ft, nmi, got 'parsec'"),
+        (lambda: a.within((1, 2), 0), "radius > 0"),
+        (lambda: a.within((1, 2), "far"), "expected a radius in metres"),
+        (lambda: a.within((1, 2, 3), 5), "expected a point"),
+        (lambda: a.within("here", 5), "expected a point"),
+        (lambda: a.within((200, 2), 5), "longitude in -180..180"),
+        (lambda: a.within((1, 2), 5, shape="oval"), "'circle' or 'square'"),
+        (lambda: a.in_box(1, "2", 3, 4), "a border in degrees, got '2'"),
+        (lambda: a.in_box(1, 5, 3, 4), "south"),
+        (lambda: attr(""), "expected the name"),
+        (lambda: attr(5), "expected the name"),
+        (lambda: attr("a", weight=-1) > 5, "finite weight >= 0"),
+        (lambda: attr("a", weight="x"), "expected a weight, got 'x'"),
+        (lambda: (a > 5) ^ "x", "expected a weight, got 'x'"),
+        (lambda: (a > 5) ^ (b > 5), "expected a weight"),
+        (lambda: (a > 5) ^ math.nan, "finite weight >= 0"),
+    ],
+)
+def test_a_value_that_fits_nowhere_is_refused_with_a_remedy(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ExpressionError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: 1 < a < 5,
+        lambda: (a > 1) and (b > 1),
+        lambda: (a > 1) or (b > 1),
+        lambda: not (a > 1),
+        lambda: bool(a),
+        lambda: 5 in [a],
+        lambda: a > 5 & b < 3,
+        lambda: a & (b > 1),
+        lambda: (b > 1) & a,
+        lambda: (b > 1) | a,
+        lambda: ~a,
+        lambda: a ^ 0.4,
+        lambda: (a > 5) & (b < 3) ^ 0.4,
+        lambda: (a > 5) ^ 0.4 & (b < 3),
+        lambda: (a > 5) & 7,
+        lambda: 7 | (a > 5),
+    ],
+)
+def test_no_condition_is_lost_to_python_s_precedence(make: Callable[[], object]) -> None:
+    with pytest.raises(ExpressionError):
+        make()
+
+
+def test_a_weight_bound_to_the_constant_is_refused_by_python_itself() -> None:
+    with pytest.raises(TypeError):
+        a > 5 ^ 0.4  # noqa: B015
+
+
+def test_expressions_still_live_in_containers() -> None:
+    one, other = a > 1, b > 1
+    assert one in [other, a > 1]
+    assert one not in [other]
+    assert {one, other, a > 1} == {other, one}
+    assert [one, other].index(b > 1) == 1
+
+
+def test_an_attribute_is_no_key() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(a)
+
+
+def test_an_attribute_shows_how_it_was_made() -> None:
+    assert repr(attr("it's")) == 'attr("it\'s")'
+    assert repr(attr("a", weight=2)) == "attr('a', weight=2.0)"
+    assert Operator.LE.mirrored is Operator.GE

@@ -1,0 +1,136 @@
+"""Hypothesis strategies that more than one test module draws from.
+
+`expressions()` makes trees of every node kind, over names, values and weights chosen to be awkward: names that are keywords or
+hold quotes, strings that look like syntax, numbers at the edges of float64, timestamps with and without fractions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hypothesis import strategies as st
+
+from matchwood.lang.expression import (
+    BBox,
+    Between,
+    Compare,
+    Constant,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Predicate,
+    Shape,
+    all_of,
+    any_of,
+)
+from matchwood.schema import Point, Scalar
+
+AWKWARD_NAMES = (
+    *("a", "age", "a.b", "a.1", "_x", "A1", "date", "timestamp", "point", "km", "e5", "inf.x"),
+    *(
+        "AND",
+        "not",
+        "Null",
+        "INF",
+        "in",
+        ".a",
+        "a.",
+        "a..b",
+        "1a",
+        "it's",
+        'say "x"',
+        '"',
+        "'",
+        " ",
+        "a b",
+        "\n",
+        "é",
+        "名",
+        "a-1",
+    ),
+)
+AWKWARD_STRINGS = (
+    "",
+    "'",
+    "''",
+    '"',
+    "it's",
+    "a\nb",
+    " AND ",
+    "^0.4",
+    "5",
+    "TRUE",
+    "\x00",
+    "\\",
+    "名",
+    "🜁",
+    "a'b\"c",
+    "%",
+    "--",
+)
+AWKWARD_NUMBERS = (
+    *(0, 1, -1, 2**53, 2**53 + 1, -(10**30), 0.0, -0.0, 0.1, 1.5, -2.5, 1e16, 1e-7, 5e-324, 1.7976931348623157e308),
+    *(math.inf, -math.inf),
+)
+
+
+def names() -> st.SearchStrategy[str]:
+    """Attribute names: any text but the empty one."""
+    return st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1, max_size=8)
+
+
+def numbers() -> st.SearchStrategy[int | float]:
+    return st.sampled_from(AWKWARD_NUMBERS) | st.integers() | st.floats(allow_nan=False)
+
+
+def timestamps() -> st.SearchStrategy[datetime]:
+    return st.datetimes(timezones=st.just(UTC)).map(lambda moment: moment.replace(fold=0))  # UTC has no folds
+
+
+def scalars() -> st.SearchStrategy[Scalar]:
+    """A value of any type a comparison takes."""
+    return st.one_of(numbers(), st.sampled_from(AWKWARD_STRINGS), st.text(max_size=8), st.booleans(), timestamps())
+
+
+def weights() -> st.SearchStrategy[float]:
+    return st.sampled_from((1.0, 1.0, 0.0, 0.4, 2.0, 1e-300, 1e300)) | st.floats(0.0, 1e6)
+
+
+def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Predicate]:
+    """A predicate of any kind, on one of `attributes` or on any name."""
+    on = {"attribute": names() if attributes is None else st.sampled_from(attributes), "weight": weights()}
+    lon, lat = st.floats(-180.0, 180.0), st.floats(-90.0, 90.0)
+    latitudes = st.tuples(lat, lat).map(sorted)
+    radius = st.floats(1e-3, 2e7)
+    return st.one_of(
+        st.builds(Compare, operator=st.sampled_from(Operator), value=scalars(), **on),
+        st.builds(Between, lo=scalars(), hi=scalars(), negated=st.booleans(), **on),
+        st.builds(In, values=st.lists(scalars(), min_size=1, max_size=4).map(tuple), negated=st.booleans(), **on),
+        st.builds(IsNull, negated=st.booleans(), **on),
+        st.builds(DWithin, centre=st.builds(Point, lon, lat), radius=radius, shape=st.sampled_from(Shape), **on),
+        st.builds(_box, west=lon, east=lon, latitudes=latitudes, **on),
+    )
+
+
+def expressions(attributes: Sequence[str] | None = None, *, max_leaves: int = 8) -> st.SearchStrategy[Expression]:
+    """A tree of any node kind, over `attributes` or over any names."""
+    leaves: st.SearchStrategy[Expression] = predicates(attributes) | st.builds(Constant, st.booleans())
+    return st.recursive(leaves, _combined, max_leaves=max_leaves)
+
+
+def _combined(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(children, min_size=2, max_size=4)
+    return st.one_of(
+        several.map(lambda parts: all_of(*parts)),
+        several.map(lambda parts: any_of(*parts)),
+        children.map(Not),
+    )
+
+
+def _box(attribute: str, weight: float, west: float, east: float, latitudes: list[float]) -> BBox:
+    return BBox(attribute, weight, west=west, south=latitudes[0], east=east, north=latitudes[1])
