@@ -15,10 +15,16 @@ from matchwood.kernels.scan import Columns, Scratch
 from matchwood.kernels.store import ABSENT, CIRCLE
 
 MAX_COLUMNS = 8
+SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is
+SAMPLE_EVENTS = 256  # how many events tell which attributes events have; then the rows are laid out once more
 
 
 class Scan(Index):
     """Columns of boxes, scanned block by block; survivors are verified exactly.
+
+    The most selective dimension of a row stands in its first column. How often an event passes is estimated from the
+    rows (how many centres of the dimension's intervals an interval holds) and from the first events (how many of them
+    have the attribute).
 
     Layout and kernels: `kernels.scan`. Positions are packed; a deleted row's place is taken by the last one.
     Invariant: every live row stands at one position, its boxes contain its exact hulls (`check`).
@@ -37,36 +43,37 @@ class Scan(Index):
     def __init__(self) -> None:
         super().__init__()
         self._size = 0
-        self._rank = np.zeros(
-            0, np.float32
-        )  # by dimension: expected share of events that pass; smaller is tested first
+        # By dimension: the share of events expected to pass (the least is tested first), and how many of the first had it.
+        self._rank = np.zeros(0, np.float32)
+        self._present = np.zeros(0x10000, np.int64)
+        self._sampled = 0
         self._columns = _new_columns(2, 0, 0)
         keys = np.full((2, 0x10000), np.nan, np.float32)
         self._keys = keys[0], keys[1]
-        self._block = np.zeros(kernel.BLOCK, np.uint8), np.zeros(kernel.BLOCK + 1, np.uint32)
+
+    def columns_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(dims, lo, hi) of every column, positions in the order of the slots: what a scan in another language needs. O(rows)."""
+        order = self._columns.positions[self.store.live_slots()]
+        dims, lo, hi = (np.ascontiguousarray(column[:, order]) for column in self._columns[:3])
+        return dims, lo, hi
 
     def _insert(self, slots: Slots) -> None:
         width = max(len(self._columns.dims), self._width_for(slots))
         if self._size < len(slots) or width > len(self._columns.dims):
-            # The new rows outnumber the old, or need more columns: rank the dimensions afresh and lay everything out again.
-            slots = np.concatenate([self._columns.slots[: self._size], slots])
-            self._rank = self._ranked(slots)
-            self._size = 0
-        elif len(self._rank) < self.store.dimensions:
-            self._rank = np.pad(self._rank, (0, self.store.dimensions - len(self._rank)), constant_values=1.0)
-        self._reserve(width, self._size + len(slots))
-        rank = np.pad(self._rank, (0, 0x10000 - len(self._rank)), constant_values=np.inf)
-        kernel.place_rows(self._columns, self.store.state, rank, slots, self._size)
-        self._size += len(slots)
+            self._lay_out(np.concatenate([self._columns.slots[: self._size], slots]), width)
+        else:
+            self._place(slots, width)
 
     def _delete(self, slots: Slots) -> None:
         self._size = int(kernel.remove_positions(self._columns, slots, self._size))
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
+        self._learn(events)
         state = self._columns, self.store.state, self._size, self._scratch()
         return int(kernel.match_many(*state, events, first, how, combine, out, ends, self._candidates))
 
     def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
+        self._learn(events)
         state = self._columns, self.store.state, self._size, self._scratch()
         return int(kernel.top_many(*state, events, first, how, combine, k, out, ends, self._candidates))
 
@@ -105,7 +112,29 @@ class Scan(Index):
         self._size = len(saved["slots"])
 
     def _nodes(self) -> int:
-        return -(-self._size // kernel.BLOCK)
+        return _whole_blocks(self._size) // kernel.BLOCK
+
+    def _learn(self, events: Events) -> None:
+        """Count which attributes the first events have; once there are enough of them, lay the rows out by what they tell."""
+        if self._sampled >= SAMPLE_EVENTS:
+            return
+        sample = events.take(0, min(events.size, SAMPLE_EVENTS - self._sampled))
+        self._present += np.bincount(sample.dims, minlength=len(self._present))
+        self._sampled += sample.size
+        if self._sampled >= SAMPLE_EVENTS and self._size:
+            self._lay_out(self._columns.slots[: self._size].copy(), len(self._columns.dims))
+
+    def _lay_out(self, slots: Slots, width: int) -> None:
+        """Rank the dimensions afresh and place all rows anew. O(entries)."""
+        self._rank = self._ranked(slots)
+        self._size = 0
+        self._place(slots, width)
+
+    def _place(self, slots: Slots, width: int) -> None:
+        self._reserve(width, self._size + len(slots))
+        rank = np.pad(self._rank, (0, 0x10000 - len(self._rank)), constant_values=np.inf)
+        kernel.place_rows(self._columns, self.store.state, rank, slots, self._size)
+        self._size += len(slots)
 
     def _width_for(self, slots: Slots) -> int:
         rows = self.store.state.rows
@@ -125,17 +154,39 @@ class Scan(Index):
         self._columns = grown
 
     def _ranked(self, slots: Slots) -> np.ndarray:
-        """By dimension, how likely an event passes a test on it: how popular it is times how wide its intervals are."""
-        size = self.store.dimensions
-        low, high, total = np.full(size, np.inf), np.full(size, -np.inf), np.zeros(size)
-        kernel.measure_dimensions(self.store.state, slots, low, high, total)
-        return (total / max(len(slots), 1)).astype(np.float32)
+        """By dimension, the share of events that is expected to pass one of its intervals. O(sample log sample)."""
+        rows = self.store.state.rows[slots[:: -(-len(slots) // SAMPLE_ROWS)]]
+        entries = self.store.state.entries[flat_ranges(rows["start"], rows["count"])]
+        entries = entries[(entries["kind"] & (ABSENT | CIRCLE)) == 0]
+        entries = entries[np.argsort(entries["dim"], kind="stable")]
+        found, starts = np.unique(entries["dim"], return_index=True)
+        rank = np.ones(self.store.dimensions, np.float32)
+        for dim, start, stop in zip(found, starts, [*starts[1:], len(entries)], strict=True):
+            group = entries[start:stop]
+            lo, hi = np.clip(group["lo"], -1e300, 1e300), np.clip(group["hi"], -1e300, 1e300)
+            centres = np.sort(lo / 2 + hi / 2)
+            held = np.searchsorted(centres, hi, "right") - np.searchsorted(centres, lo, "left")
+            rank[dim] = held.mean() / len(group)
+        if self._sampled:
+            rank *= (self._present[: len(rank)] + 1) / (self._sampled + 1)
+        return rank
 
     def _scratch(self) -> Scratch:
-        return Scratch(self._values, self._seen, *self._keys, *self._block)
+        return Scratch(self._values, self._seen, *self._keys)
 
 
 def _new_columns(width: int, capacity: int, slots: int) -> Columns:
-    shape = width, capacity
+    shape = width, _whole_blocks(capacity)
     dims, lo, hi = np.zeros(shape, np.uint16), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    return Columns(dims, lo, hi, np.zeros(capacity, np.uint32), np.zeros(slots, np.uint32))
+    return Columns(dims, lo, hi, np.zeros(shape[1], np.uint32), np.zeros(slots, np.uint32))
+
+
+def _whole_blocks(size: int) -> int:
+    return -(-size // kernel.BLOCK) * kernel.BLOCK
+
+
+def flat_ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The numbers of all the ranges start, start + 1, ..., start + count - 1, one range after the other."""
+    counts = counts.astype(np.int64)
+    firsts = starts.astype(np.int64) - (np.cumsum(counts) - counts)
+    return np.repeat(firsts, counts) + np.arange(counts.sum())

@@ -1,0 +1,167 @@
+"""What a benchmark produces: figures, the workloads behind them and the environment; JSON for machines, a table for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One figure. `ratio` is baseline / ours: above 1 is better. `verified` only if the answers were compared in this run."""
+
+    workload: str
+    system: str
+    n: int
+    metric: str
+    value: float
+    baseline: str | None = None
+    ratio: float | None = None
+    verified: bool = False
+    spread: float | None = None
+
+
+@dataclass
+class Report:
+    """Collects rows; prints each as it comes, so that a long run shows where it is."""
+
+    preset: str
+    rows: list[Row] = field(default_factory=list)
+    workloads: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def workload(self, name: str, **parameters: Any) -> None:
+        """Note every parameter and seed of a workload."""
+        self.workloads[name] = parameters
+
+    def row(
+        self,
+        *,
+        workload: str,
+        system: str,
+        n: int,
+        metric: str,
+        value: float,
+        baseline: str | None = None,
+        ratio: float | None = None,
+        verified: bool = False,
+        spread: float | None = None,
+    ) -> None:
+        """Add a figure and print it."""
+        row = Row(workload, system, n, metric, float(value), baseline, ratio, verified, spread)
+        self.rows.append(row)
+        against = f"  {row.ratio:8.2f} x {row.baseline}" if row.ratio is not None else ""
+        mark = "verified" if row.verified else ""
+        print(
+            f"{row.workload:<28} {row.system:<24} {row.n:>9,} {row.metric:<22} {row.value:>14,.3f}{against}  {mark}",
+            flush=True,
+        )
+
+    def value(self, *, workload: str, system: str, metric: str) -> float | None:
+        """The latest figure of that kind, if there is one."""
+        for row in reversed(self.rows):
+            if (row.workload, row.system, row.metric) == (workload, system, metric):
+                return row.value
+        return None
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Say what is going on, on the error stream, with the time it took."""
+        start = time.perf_counter()
+        print(f"... {text}", file=sys.stderr, flush=True)
+        yield
+        print(f"    {text}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
+
+    def save(self, path: Path) -> None:
+        """Write everything as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {
+            "environment": environment(),
+            "preset": self.preset,
+            "workloads": self.workloads,
+            "rows": [asdict(row) for row in self.rows],
+        }
+        path.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: the median of the repeats, and how far they spread (max - min)."""
+
+    median: float
+    spread: float
+
+
+def timed(call: Callable[[], object], *, repeats: int = 5) -> Timing:
+    """Time a call that has been warmed up by the caller."""
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return Timing(statistics.median(seconds), max(seconds) - min(seconds))
+
+
+def median_time(call: Callable[[], object], repeats: int = 5) -> float:
+    """The median of the repeats, in seconds."""
+    return timed(call, repeats=repeats).median
+
+
+def side_by_side(calls: dict[str, Callable[[], object]], *, repeats: int = 7) -> dict[str, Timing]:
+    """Time several calls in turn, round after round, so that a noisy minute hits all of them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(repeats):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: Timing(statistics.median(s), max(s) - min(s)) for name, s in seconds.items()}
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions that the figures depend on."""
+    packages = {}
+    for package in ("matchwood", "numba", "llvmlite", "numpy", "pyarrow", "pyspark"):
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "packages": packages,
+        "commit": _commit(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
+
+
+def _commit() -> str | None:
+    try:
+        done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

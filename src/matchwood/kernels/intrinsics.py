@@ -1,0 +1,102 @@
+"""The few machine operations that Python cannot say, as LLVM IR; LLVM lowers them for whatever CPU runs.
+
+They read memory without bounds checks, so each says what its caller must guarantee. Keep them few, and covered by tests.
+
+    trailing_zeros   position of the lowest set bit
+    prefetch         ask for a cache line before it is needed
+    boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I1, _I8, _I16, _I32, _I64, _F32 = (
+    ir.IntType(1),
+    ir.IntType(8),
+    ir.IntType(16),
+    ir.IntType(32),
+    ir.IntType(64),
+    ir.FloatType(),
+)
+_LANES = 16
+
+
+@intrinsic
+def trailing_zeros(typing_context, word):
+    """How many zero bits a uint64 has below its lowest one; 64 for zero. One instruction."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(_I1, 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
+def prefetch(typing_context, array, index):
+    """Ask for the cache line of array[index] (one-dimensional). Any index is safe: a prefetch never faults."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], arguments[0], arguments[1])
+        module = builder.module
+        function = cgutils.get_or_insert_function(
+            module, ir.FunctionType(ir.VoidType(), [ir.PointerType(_I8), _I32, _I32, _I32]), "llvm.prefetch.p0"
+        )
+        arguments_ = [builder.bitcast(pointer, ir.PointerType(_I8)), *(ir.Constant(_I32, n) for n in (0, 3, 1))]
+        builder.call(function, arguments_)
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@intrinsic
+def boxes_hit(typing_context, dims, lo, hi, at, key_lo, key_hi):
+    """Bit j: lo[at + j] <= key_hi[d] and key_lo[d] <= hi[at + j], with d = dims[at + j], for j in 0..15.
+
+    The caller guarantees that the three columns have 16 elements from `at` on and that both key tables are as long as
+    the largest dimension plus one. NaN keys never hit.
+    """
+
+    def generate(context, builder, signature, arguments):
+        columns = [
+            _vector(context, builder, signature.args[i], arguments[i], arguments[3], element, size)
+            for i, (element, size) in enumerate(((_I16, 2), (_F32, 4), (_F32, 4)))
+        ]
+        places = builder.zext(columns[0], ir.VectorType(_I32, _LANES))
+        keys = [_gathered(context, builder, signature.args[i], arguments[i], places) for i in (4, 5)]
+        begins = builder.fcmp_ordered("<=", columns[1], keys[1])
+        ends = builder.fcmp_ordered("<=", keys[0], columns[2])
+        both = builder.and_(begins, ends)
+        return builder.zext(builder.bitcast(both, _I16), _I64)
+
+    return types.uint64(dims, lo, hi, types.int64, key_lo, key_hi), generate
+
+
+def _element(context, builder, array_type, array, index):
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [index])
+
+
+def _vector(context, builder, array_type, array, at, element, size):
+    """16 elements of `size` bytes from array[at] on, loaded wherever they lie."""
+    pointer = _element(context, builder, array_type, array, at)
+    return builder.load(builder.bitcast(pointer, ir.PointerType(ir.VectorType(element, _LANES))), align=size)
+
+
+def _gathered(context, builder, array_type, array, places):
+    """array[places], 16 float32 at once. Addresses are computed as integers: llvmlite knows no `gep` with a vector of indices."""
+    data = context.make_array(array_type)(context, builder, array).data
+    wide = ir.VectorType(_I64, _LANES)
+    undefined = ir.Constant(wide, ir.Undefined)
+    base = builder.insert_element(undefined, builder.ptrtoint(data, _I64), ir.Constant(_I32, 0))
+    bases = builder.shuffle_vector(base, undefined, ir.Constant(ir.VectorType(_I32, _LANES), [0] * _LANES))
+    bytes_ = builder.shl(builder.zext(places, wide), ir.Constant(wide, [2] * _LANES))
+    pointers = builder.inttoptr(builder.add(bases, bytes_), ir.VectorType(ir.PointerType(_F32), _LANES))
+    vector, mask = ir.VectorType(_F32, _LANES), ir.VectorType(_I1, _LANES)
+    function_type = ir.FunctionType(vector, [pointers.type, _I32, mask, vector])
+    function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.masked.gather.v16f32.v16p0")
+    every = ir.Constant(mask, [1] * _LANES)
+    return builder.call(function, [pointers, ir.Constant(_I32, 4), every, ir.Constant(vector, ir.Undefined)])
