@@ -161,7 +161,7 @@ class Scan(Index):
         entries = entries[np.argsort(entries["dim"], kind="stable")]
         found, starts = np.unique(entries["dim"], return_index=True)
         rank = np.ones(self.store.dimensions, np.float32)
-        for dim, start, stop in zip(found, starts, [*starts[1:], len(entries)], strict=True):
+        for dim, start, stop in zip(found, starts, np.append(starts, len(entries))[1:], strict=True):
             group = entries[start:stop]
             lo, hi = np.clip(group["lo"], -1e300, 1e300), np.clip(group["hi"], -1e300, 1e300)
             centres = np.sort(lo / 2 + hi / 2)
