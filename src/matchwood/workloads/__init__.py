@@ -10,17 +10,22 @@ from matchwood.workloads.begen import BEGen
 from matchwood.workloads.city import City
 from matchwood.workloads.covering import Covering, Operations
 from matchwood.workloads.ranked import Ranked
+from matchwood.workloads.real import Ads, Flights, Papers, Retail
 from matchwood.workloads.selectivity import Selectivity, measure
 from matchwood.workloads.vcr import VCR
 from matchwood.workloads.workload import Workload, WorkloadError
 
 __all__ = [
     "VCR",
+    "Ads",
     "BEGen",
     "City",
     "Covering",
+    "Flights",
     "Operations",
+    "Papers",
     "Ranked",
+    "Retail",
     "Selectivity",
     "Workload",
     "WorkloadError",
