@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,15 @@ VERSION = 1
 MANIFEST = "manifest.json"
 
 
-def write_folder(path: Path, kind: str, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays and a manifest of the given kind to a new folder. O(bytes)."""
+def write_folder(
+    path: Path,
+    kind: str,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    also: Callable[[Path], None] | None = None,
+) -> None:
+    """Write arrays and a manifest of the given kind to a new folder; `also` may put more into it before it appears. O(bytes)."""
     if path.exists():
         raise StorageError(f"{path} exists already; saved folders are never overwritten: choose a new name")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -33,6 +40,8 @@ def write_folder(path: Path, kind: str, about: Mapping[str, Any], arrays: Mappin
     try:
         temporary.mkdir(parents=True)
         files = {name: _write_array(temporary / f"{name}.npy", array) for name, array in arrays.items()}
+        if also is not None:
+            also(temporary)
         manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "about": dict(about), "arrays": files}
         with (temporary / MANIFEST).open("w", encoding="utf-8") as file:
             json.dump(manifest, file, ensure_ascii=False, indent=1)
@@ -41,9 +50,11 @@ def write_folder(path: Path, kind: str, about: Mapping[str, Any], arrays: Mappin
         _flush_folder(temporary)
         temporary.rename(path)
         _flush_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise StorageError(f"{path}: could not be written: {error}") from error
+        if isinstance(error, OSError):
+            raise StorageError(f"{path}: could not be written: {error}") from error
+        raise
 
 
 def read_folder(path: Path, kind: str, *, verify: bool = False) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -1,0 +1,396 @@
+"""Engine: the facade. Subscriptions in, events in, ranked matches out; any index behind it."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows
+from matchwood.encode.objects import RowsBuilder, decode_rows, encode_events
+from matchwood.engine.clock import Clock, system_clock
+from matchwood.engine.explanation import Explanation
+from matchwood.errors import (
+    DuplicateSubscriptionError,
+    ExpressionError,
+    MatchwoodError,
+    StorageError,
+    SubscriptionError,
+    UnknownSubscriptionError,
+)
+from matchwood.index import Stats, load_index, make_index
+from matchwood.index.scoring import scoring as make_scoring
+from matchwood.index.storage import read_folder, write_folder
+from matchwood.kernels.ordering import order_hits
+from matchwood.lang.describe import describe_rows
+from matchwood.lang.evaluate import Combine, Mode, judge
+from matchwood.lang.event import PLACE, Event, event_keys
+from matchwood.lang.expression import DWithin, Expression, all_of
+from matchwood.lang.json_form import from_json
+from matchwood.lang.parser import parse
+from matchwood.lang.rows import MAX_ROWS, Row, normalise
+from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
+
+Source = str | Expression | Mapping[str, Any]
+"""A subscription's expression: text, a tree from the builder, or CQL2 JSON."""
+
+
+class Match(NamedTuple):
+    """One subscription that an event matches."""
+
+    id: int
+    score: float
+
+
+class Subscription(NamedTuple):
+    """What the engine knows of a subscription; `expression` is its normal form as text."""
+
+    id: int
+    expression: str
+    priority: float
+    until: datetime | None
+
+
+class Engine:
+    """Standing subscriptions that events are matched against, best first.
+
+    `schema` is a `Schema`, a mapping name -> type, or None to learn types from the data. `index` names the structure behind the
+    engine. Calls may come from several threads: one lock is held for a call (for a batch, the whole batch).
+
+    >>> engine = Engine()
+    >>> adult = engine.subscribe("age >= 18 ^0.4 AND plan IN ('pro', 'trial') ^0.6")
+    >>> senior = engine.subscribe("age >= 65", priority=2)
+    >>> engine.match({"age": 70, "plan": "pro"})
+    [Match(id=1, score=3.0), Match(id=0, score=1.0)]
+    >>> engine.top_k({"age": 70, "plan": "pro"}, k=1)
+    [Match(id=1, score=3.0)]
+    >>> print(engine.explain({"age": 70}, adult))
+    subscription 0 does not match
+        +0.4  age >= 18 ^0.4   (event: 70)
+          no  plan IN ('pro', 'trial') ^0.6   (event: NULL)
+    """
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, str] | None = None,
+        *,
+        index: str = "scan",
+        index_options: Mapping[str, Any] | None = None,
+        scoring: str | Combine | None = None,
+        clock: Clock = system_clock,
+        max_rows: int = MAX_ROWS,
+    ) -> None:
+        self.schema = schema if isinstance(schema, Schema) else Schema(schema)
+        self._index = make_index(index, **(index_options or {}))
+        self._scoring = make_scoring(scoring)
+        self._clock = clock
+        self._max_rows = max_rows
+        self._next_id = 0
+        self._until: dict[int, float] = {}  # the instants, as keys, of the subscriptions that expire
+        self._expiring: list[tuple[float, int]] = []  # a heap of them; an entry that `_until` does not confirm is stale
+        self._lock = RLock()
+
+    # subscriptions
+
+    def subscribe(
+        self,
+        expression: Source,
+        *,
+        id: int | None = None,
+        priority: float = 0.0,
+        place: Point | tuple[float, float] | None = None,
+        radius: float | None = None,
+        until: datetime | str | None = None,
+    ) -> int:
+        """Register a subscription and return its id (a new one unless given). Cost: that of the index's insert.
+
+        `place` and `radius` (metres) add the condition that the event's place lies in that circle. From `until` on it is gone.
+        """
+        with self._lock:
+            id_ = self._new_id() if id is None else self._checked_id(id)
+            self._check_unknown(id_)
+            rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
+            self._index.insert(rows)
+            self._note(id_, expiry)
+            return id_
+
+    def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
+        """Register many at once, all or none; return their ids in order. `progress` is told how many have been read."""
+        with self._lock:
+            builder = RowsBuilder(self.schema)
+            first = self._new_id()
+            count = 0
+            for expression in expressions:
+                builder.add(first + count, 0.0, self._rows_of(first + count, expression))
+                count += 1
+                if progress is not None and count % 1024 == 0:
+                    progress(count)
+            self._index.insert(builder.build())
+            self._next_id = first + count
+            return np.arange(first, first + count)
+
+    def subscribe_rows(self, rows: Rows) -> None:
+        """Register subscriptions that are arrays already (from a table, a generator, another engine of the same schema)."""
+        with self._lock:
+            if rows.size and int(rows.dims.max(initial=0)) >= max(self.schema.dimensions, 1):
+                raise SubscriptionError(
+                    f"the rows name dimension {rows.dims.max()}, the schema has {self.schema.dimensions}; encode them with it"
+                )
+            self._index.insert(rows)
+            if rows.size:
+                self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
+
+    def unsubscribe(self, id: int) -> None:
+        """Remove a subscription."""
+        self.unsubscribe_many([id])
+
+    def unsubscribe_many(self, ids: Iterable[int]) -> None:
+        """Remove subscriptions, all or (if one is not known) none."""
+        with self._lock:
+            self._expire()
+            doomed = np.array([self._checked_id(id_) for id_ in ids], dtype=np.int64)
+            self._index.delete(doomed)
+            for id_ in doomed.tolist():
+                self._until.pop(id_, None)
+
+    def update(
+        self,
+        id: int,
+        expression: Source,
+        *,
+        priority: float = 0.0,
+        place: Point | tuple[float, float] | None = None,
+        radius: float | None = None,
+        until: datetime | str | None = None,
+    ) -> None:
+        """Replace a subscription; everything is given anew, as in `subscribe`."""
+        with self._lock:
+            self._expire()
+            id_ = self._checked_id(id)
+            if id_ not in self:
+                raise UnknownSubscriptionError(f"subscription {id_} is not there")
+            rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
+            self._index.update(rows)
+            self._until.pop(id_, None)
+            self._note(id_, expiry)
+
+    def subscription(self, id: int) -> Subscription:
+        """What is registered under an id."""
+        with self._lock:
+            self._expire()
+            rows, priority = self._rows_at(id)
+            until = self._until.get(id)
+            instant = None if until is None else _instant(until)
+            return Subscription(id, describe_rows(tuple(rows), self.schema), priority, instant)
+
+    def ids(self) -> Int64s:
+        """The ids of all subscriptions, ascending."""
+        with self._lock:
+            self._expire()
+            return self._index.store.ids()
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        with self._lock:
+            self._expire()
+            return self._index.store.subscriptions
+
+    def __contains__(self, id: object) -> bool:
+        if isinstance(id, bool) or not isinstance(id, int | np.integer):
+            return False
+        with self._lock:
+            self._expire()
+            return bool(self._index.store.knows(np.array([id], np.int64))[0])
+
+    # matching
+
+    def match(self, event: Event | Mapping[str, object], *, mode: Mode | str = Mode.ALL) -> list[Match]:
+        """Every subscription that the event matches: best score first, then smallest id."""
+        return _listed(self.match_many([event], mode=mode))
+
+    def match_many(
+        self,
+        events: Events | Iterable[Event | Mapping[str, object]],
+        *,
+        mode: Mode | str = Mode.ALL,
+        ordered: bool = True,
+    ) -> Matches:
+        """The matches of a batch as arrays; without `ordered` those of an event come in no particular order, and faster."""
+        with self._lock:
+            self._expire()
+            matches = self._index.match(self._encoded(events), mode=mode, combine=self._scoring.compiled)
+            if ordered:
+                order_hits(matches.offsets, matches.ids, matches.scores)
+            return matches
+
+    def top_k(self, event: Event | Mapping[str, object], k: int, *, mode: Mode | str = Mode.ALL) -> list[Match]:
+        """The k best subscriptions for the event: best score first, then smallest id."""
+        return _listed(self.top_k_many([event], k, mode=mode))
+
+    def top_k_many(
+        self, events: Events | Iterable[Event | Mapping[str, object]], k: int, *, mode: Mode | str = Mode.ALL
+    ) -> Matches:
+        """The k best of each event of a batch, as arrays, best first."""
+        with self._lock:
+            self._expire()
+            return self._index.top_k(self._encoded(events), k, mode=mode, combine=self._scoring.compiled)
+
+    def explain(self, event: Event | Mapping[str, object], id: int, *, mode: Mode | str = Mode.ALL) -> Explanation:
+        """Which predicates of a subscription hold for the event, which do not, and what each adds to the score."""
+        with self._lock:
+            self._expire()
+            rows, priority = self._rows_at(id)
+            keys = event_keys(event, self.schema)
+            verdict = judge(rows, keys, priority=priority, mode=mode, combine=self._scoring.combine)
+            return Explanation(int(id), priority, verdict, self.schema)
+
+    def stats(self) -> Stats:
+        """Size and work of the index."""
+        with self._lock:
+            return self._index.stats()
+
+    @property
+    def index(self) -> str:
+        """The name of the index."""
+        return self._index.name
+
+    # saving
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a new folder, whole or not at all. O(bytes)."""
+        with self._lock:
+            self._expire()
+            folder = Path(path)
+            expiring = sorted(self._until.items())
+            arrays = {
+                "expiring_ids": np.array([id_ for id_, _ in expiring], np.int64),
+                "expiring_until": np.array([until for _, until in expiring], np.float64),
+            }
+            about = {"schema": self.schema.to_json(), "next_id": self._next_id}
+            write_folder(folder, "engine", about, arrays, also=lambda inside: self._index.save(inside / "index"))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        scoring: str | Combine | None = None,
+        clock: Clock = system_clock,
+        max_rows: int = MAX_ROWS,
+        verify: bool = False,
+    ) -> Engine:
+        """The engine saved at `path`; arrays are mapped, so it takes milliseconds. Scoring and clock are not saved: give them again."""
+        folder = Path(path)
+        about, arrays = read_folder(folder, "engine", verify=verify)
+        try:
+            engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)
+            engine._next_id = int(about["next_id"])
+            engine._index = load_index(folder / "index", verify=verify)
+            for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
+                engine._note(id_, until)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
+        return engine
+
+    # inside
+
+    def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
+        return events if isinstance(events, Events) else encode_events(events, self.schema)
+
+    def _prepared(
+        self,
+        id_: int,
+        source: Source,
+        priority: float,
+        place: Point | tuple[float, float] | None,
+        radius: float | None,
+        until: datetime | str | None,
+    ) -> tuple[Rows, float | None]:
+        """The arrays of one subscription, and the key of the instant it expires."""
+        if isinstance(priority, bool) or not isinstance(priority, int | float) or not math.isfinite(priority):
+            raise SubscriptionError(f"subscription {id_}: expected a finite priority, got {describe(priority)}")
+        if (place is None) is not (radius is None):
+            raise SubscriptionError(f"subscription {id_}: a place needs a radius, and a radius a place")
+        expiry = None if until is None else instant_key(until)
+        if place is not None and radius is not None:
+            here = DWithin(PLACE, centre=point_of(place), radius=radius)
+            source = all_of(self._expression(id_, source), here)
+        builder = RowsBuilder(self.schema)
+        builder.add(id_, float(priority), self._rows_of(id_, source))
+        return builder.build(), expiry
+
+    def _rows_of(self, id_: int, source: Source) -> tuple[Row, ...]:
+        expression = self._expression(id_, source)
+        try:
+            return normalise(expression, self.schema, max_rows=self._max_rows)
+        except MatchwoodError as error:
+            raise error.about(f"subscription {id_}") from None
+
+    def _expression(self, id_: int, source: Source) -> Expression:
+        try:
+            if isinstance(source, str):
+                return parse(source)
+            if isinstance(source, Mapping):
+                return from_json(source)
+        except MatchwoodError as error:
+            raise error.about(f"subscription {id_}") from None
+        if isinstance(source, Expression):
+            return source
+        raise ExpressionError(f"subscription {id_}: expected text, an expression or CQL2 JSON, got {describe(source)}")
+
+    def _rows_at(self, id: int) -> tuple[list[Row], float]:
+        slots = self._index.store.slots_of(np.array([self._checked_id(id)], np.int64))
+        rows = self._index.store.extract(slots)
+        return decode_rows(rows, self.schema), float(rows.priority[0])
+
+    def _new_id(self) -> int:
+        return self._next_id
+
+    def _checked_id(self, id_: object) -> int:
+        if isinstance(id_, bool) or not isinstance(id_, int | np.integer) or not 0 <= id_ < 2**63:
+            raise SubscriptionError(f"expected an id that is a whole number from 0 to 2^63 - 1, got {describe(id_)}")
+        return int(id_)
+
+    def _check_unknown(self, id_: int) -> None:
+        self._expire()
+        if id_ in self:
+            raise DuplicateSubscriptionError(
+                f"subscription {id_} is there already; use update, or unsubscribe it first"
+            )
+
+    def _note(self, id_: int, until: float | None) -> None:
+        self._next_id = max(self._next_id, id_ + 1)
+        if until is not None:
+            self._until[id_] = until
+            heapq.heappush(self._expiring, (until, id_))
+
+    def _expire(self) -> None:
+        """Remove the subscriptions whose time is over. O(log n) for each of them, O(1) if there is none."""
+        if not self._expiring:
+            return
+        now = instant_key(self._clock())
+        gone = []
+        while self._expiring and self._expiring[0][0] <= now:
+            until, id_ = heapq.heappop(self._expiring)
+            if self._until.get(id_) == until:
+                del self._until[id_]
+                gone.append(id_)
+        if gone:
+            self._index.delete(np.array(gone, np.int64))
+
+
+def _listed(matches: Matches) -> list[Match]:
+    return [Match(id_, score) for id_, score in zip(matches.ids.tolist(), matches.scores.tolist(), strict=True)]
+
+
+def _instant(key: float) -> datetime:
+    schema = Schema({"until": Type.TIMESTAMP})
+    value = schema.value(schema.find("until"), key)
+    assert isinstance(value, datetime)
+    return value
