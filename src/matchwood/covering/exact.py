@@ -1,0 +1,106 @@
+"""Covering of rows and subscriptions in plain Python: the judge of every covering index.
+
+s1 covers s2 iff every event that matches s2 (mode `all`) matches s1 (Covering, Definition 1). What is tested:
+
+    predicate  narrow implies wide if they ask for one attribute and narrow's keys are all in wide's; absence implies absence
+    row        every predicate of the wide row is implied by the narrow row's predicate on that attribute
+    several    every row of the narrow subscription is covered by some row of the wide one
+
+Always sound, for events with ranges and lists too: a value that meets the smaller set meets the larger one.
+
+Complete for single rows of numbers, strings and boxes: a key of the narrow set that the wide one lacks, or an attribute that only
+the wide row names, makes an event that tells them apart. Not complete, so a cover may be overlooked, where
+
+- several rows of the wide subscription cover a row together, none of them alone;
+- keys exist that no event can have: `t < seen < t + 1 us`, `vip != true` against `vip = false`, longitudes beyond 180;
+- circles: one circle is compared with one circle or with the box, never with several shapes together, and a radius beyond
+  15,000 km only with circles of the same centre. A row whose circles exclude one another is not recognised as empty;
+- IS NOT NULL on a place was normalised before the schema knew the attribute as a point; its row then names no latitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matchwood import sphere
+from matchwood.lang.places import Circle
+from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.schema import Point
+
+SLACK_M = 1e-3
+"""Distances are compared with a millimetre to spare: a thousand times the error of the arithmetic up to LARGEST_M."""
+LARGEST_M = 15_000_000.0
+"""Beyond it chords hardly grow with the angle, and a rounding error of a chord may be metres of arc."""
+
+
+def covers(wide: Sequence[Row], narrow: Sequence[Row]) -> bool:
+    """Is every row of `narrow` covered by some row of `wide`? O(rows x rows x predicates)."""
+    return all(any(row_covers(w, n) for w in wide) for n in narrow)
+
+
+def row_covers(wide: Row, narrow: Row) -> bool:
+    """Does every event that `narrow` holds for satisfy `wide`? O(predicates + intervals)."""
+    asked = {predicate.attribute: predicate for predicate in narrow.predicates}
+    return all(p.attribute in asked and implies(asked[p.attribute], p) for p in wide.predicates)
+
+
+def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
+    """Does `wide` hold wherever `narrow` does? Both are about the same attribute."""
+    if isinstance(narrow, Absent) or isinstance(wide, Absent):
+        return isinstance(narrow, Absent) and isinstance(wide, Absent)
+    if isinstance(wide, Holds):
+        # A place under `Holds` is IS NOT NULL, whose keys are all there are.
+        return wide.keys.covers(narrow.keys) if isinstance(narrow, Holds) else True
+    if isinstance(narrow, Holds):
+        return False
+    return (
+        wide.lon.covers(narrow.lon)
+        and wide.lat.covers(narrow.lat)
+        and all(_implies_circle(narrow, circle) for circle in wide.circles)
+    )
+
+
+def _implies_circle(narrow: Placed, wide: Circle) -> bool:
+    if not wide.outside and (wide.radius >= sphere.HALF_TURN_M or _box_in_circle(narrow, wide)):
+        return True
+    return any(circle_implies(circle, wide) for circle in narrow.circles)
+
+
+def circle_implies(narrow: Circle, wide: Circle) -> bool:
+    """Does every place that satisfies `narrow` satisfy `wide`? By the distance of the centres."""
+    if narrow.centre == wide.centre and narrow.outside is wide.outside:
+        inner, outer = (wide, narrow) if wide.outside else (narrow, wide)
+        return sphere.chord_squared(inner.radius) <= sphere.chord_squared(outer.radius)
+    if max(narrow.radius, wide.radius) > LARGEST_M:
+        return False
+    if wide.outside and not narrow.outside:  # two circles that do not touch
+        return not _near(narrow.centre, wide.centre, narrow.radius + wide.radius + SLACK_M)
+    if wide.outside is not narrow.outside:
+        return False
+    inner, outer = (wide, narrow) if wide.outside else (narrow, wide)
+    spare = outer.radius - inner.radius - SLACK_M
+    return spare >= 0.0 and _near(narrow.centre, wide.centre, spare)
+
+
+def _box_in_circle(narrow: Placed, wide: Circle) -> bool:
+    """Are the corners of the box in the circle? Then all of it is: within a quarter turn of the centre the distance grows with
+    the difference of longitudes, and along a meridian it is largest at an end."""
+    reach = wide.radius - SLACK_M
+    if reach < 0.0 or wide.radius > sphere.HALF_TURN_M / 2.0 - 1.0:
+        return False
+    west, east = _clipped(narrow.lon.hull, 180.0)
+    south, north = _clipped(narrow.lat.hull, 90.0)
+    if west < wide.centre.lon - 180.0 or east > wide.centre.lon + 180.0:
+        return False  # the far meridian may lie inside the box
+    corners = [Point(x, y) for x in (west, east) for y in (south, north)]
+    return all(_near(corner, wide.centre, reach) for corner in corners)
+
+
+def _clipped(hull: tuple[float, float], limit: float) -> tuple[float, float]:
+    """The part of the hull where places can be; all of them there are if it lies outside."""
+    lo, hi = max(hull[0], -limit), min(hull[1], limit)
+    return (lo, hi) if lo <= hi else (-limit, limit)
+
+
+def _near(place: Point, centre: Point, distance: float) -> bool:
+    return sphere.is_within(*place, *sphere.unit_vector(*centre), sphere.chord_squared(distance))
