@@ -9,11 +9,12 @@ from matchwood.errors import QueryError, StorageError
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
+from matchwood.index.vcr import VCR
 
-INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan,)}
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR)}
 """Every index by its name; the contract suite runs over all of them."""
 
-__all__ = ["INDEXES", "Capability", "Index", "Scan", "Stats", "load_index", "make_index"]
+__all__ = ["INDEXES", "VCR", "Capability", "Index", "Scan", "Stats", "load_index", "make_index"]
 
 
 def make_index(name: str, **parameters: Any) -> Index:

@@ -1,0 +1,150 @@
+"""What a VCR index is laid out for: which two dimensions, which edges their cells have, and how long VCRs may be.
+
+Everything is estimated from rows alone, as if events fell where the ends of rows fall. All three choices only decide speed:
+any of them gives the same answers.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.index.row_store import RowStore, Slots
+from matchwood.kernels.store import ABSENT, CIRCLE, JOINED
+
+NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
+SAMPLE = 4096
+MOST_POWER = 6  # sides up to 64: 49 VCRs a corner, one bit each in a word of 64
+
+# The cost of a search, in nanoseconds, fitted to one machine's times over L (bench/vcr.py, Figure 6). The last is no time: it
+# prices the memory and the work of an update that an entry stands for. At 0.1 us the choice for the paper's workload is the
+# optimum of the search time; a price of 0.3 would halve memory for a search 1.1 times as long.
+CORNER, LIST, ENTRY = 1.0, 20.0, 100.0
+
+
+class Hulls(NamedTuple):
+    """The hulls of a sample of rows, flat: one entry an interval."""
+
+    row: Int64s
+    dim: Int64s
+    lo: Float64s
+    hi: Float64s
+    points: set[tuple[int, int]]  # (longitude, latitude) of the point attributes among them
+
+
+def hulls_of(store: RowStore, slots: Slots, most: int) -> Hulls:
+    """Hulls of at most `most` of these rows, evenly picked. O(entries)."""
+    if len(slots) > most:
+        slots = slots[np.linspace(0, len(slots) - 1, most).astype(np.int64)]
+    rows = store.state.rows[slots]
+    counts = rows["count"].astype(np.int64)
+    ends = np.cumsum(counts)
+    at = np.arange(counts.sum()) + np.repeat(rows["start"].astype(np.int64) - ends + counts, counts)
+    entries = store.state.entries[at]
+    joined = np.flatnonzero((entries["kind"] & (JOINED | CIRCLE)) == JOINED)
+    points = set(zip(entries["dim"][joined - 1].tolist(), entries["dim"][joined].tolist(), strict=True))
+    plain = (entries["kind"] & (ABSENT | CIRCLE)) == 0
+    row = np.repeat(np.arange(len(slots)), counts)[plain]
+    entries = entries[plain]
+    return Hulls(row, entries["dim"].astype(np.int64), entries["lo"].copy(), entries["hi"].copy(), points)
+
+
+def choose_dimensions(hulls: Hulls) -> tuple[int, int]:
+    """The pair that lets the fewest rows pass, expected; a point's longitude and latitude win where it is close.
+
+    The share of events that an interval lets pass is taken as the share of all ends on the dimension that it holds.
+    """
+    dims = np.unique(hulls.dim)
+    if len(dims) == 0:
+        return NO_DIMENSION, NO_DIMENSION
+    passing = {}
+    for dim in dims.tolist():
+        passing[dim] = np.ones(int(hulls.row.max()) + 1)
+        here = hulls.dim == dim
+        passing[dim][hulls.row[here]] = _shares(hulls.lo[here], hulls.hi[here])
+    best = sorted(passing, key=lambda dim: float(passing[dim].sum()))[:8]
+    pairs = {pair: float((passing[pair[0]] * passing[pair[1]]).sum()) for pair in combinations(sorted(best), 2)}
+    for pair in pairs:
+        if pair in hulls.points:
+            pairs[pair] *= 0.8
+    if not pairs:
+        return best[0], NO_DIMENSION
+    return min(pairs, key=lambda pair: pairs[pair])
+
+
+def choose_edges(hulls: Hulls, dim: int, most: int) -> Float64s:
+    """The first keys of the cells of one axis, at most `most`.
+
+    Every end of the rows if they are that few: a grid of whole numbers stays itself, and its rows are aligned with it.
+    Otherwise quantiles of the ends, so many that a row is about eight cells long: outliers and skew cost nothing.
+    """
+    here = hulls.dim == dim
+    lo, hi = hulls.lo[here], hulls.hi[here]
+    ends = _finite_ends(lo, hi)
+    if not len(ends):
+        return np.zeros(1)
+    distinct = np.unique(ends)
+    if len(distinct) <= most:
+        return distinct
+    some = slice(None, None, max(1, len(lo) // SAMPLE))
+    share = float(_shares(lo[some], hi[some]).mean())
+    cells = int(np.clip(8 / max(share, 1e-9), min(16, most), most))
+    return np.unique(ends[np.linspace(0, len(ends) - 1, cells).astype(np.int64)])
+
+
+def default_cells(rows: int) -> int:
+    """The most cells an axis is given: about as many in all as four times the rows, and not so many that masks outgrow caches."""
+    return int(np.clip(2 * np.sqrt(rows), 16, 1024))
+
+
+def choose_sides(widths: Int64s, heights: Int64s, rows: int, cells: int) -> tuple[int, int]:
+    """(L_x, L_y) of least cost for rectangles of these sides in cells (Figure 6: short sides cut rows into many entries, long
+    ones make an event visit many lists).
+
+    A covering set has L_x L_y corners and (2 L_x - 1)(2 L_y - 1) VCRs, of which no more can be active than there are hits.
+    O(sample * 49).
+
+    >>> import numpy as np
+    >>> sides = np.random.default_rng(1).integers(2, 42, 4000), np.random.default_rng(2).integers(2, 22, 4000)
+    >>> choose_sides(*sides, rows=256_000, cells=60_000)
+    (4, 4)
+    >>> choose_sides(sides[0] * 8, sides[1] * 8, rows=256_000, cells=60_000 * 64)
+    (16, 16)
+    """
+    if not len(widths):
+        return 1, 1
+    hits = rows * float((widths * heights).mean()) / cells
+    along_x = [_pieces(widths, power) for power in range(MOST_POWER + 1)]
+    along_y = [_pieces(heights, power) for power in range(MOST_POWER + 1)]
+
+    def cost(powers: tuple[int, int]) -> float:
+        x, y = powers
+        covering = (2 * 2**x - 1) * (2 * 2**y - 1)
+        lists = covering * -np.expm1(-hits / covering)
+        return float(CORNER * 2 ** (x + y) + LIST * lists + ENTRY * (along_x[x] * along_y[y]).mean())
+
+    every = [(x, y) for x in range(MOST_POWER + 1) for y in range(MOST_POWER + 1)]
+    power_x, power_y = min(every, key=cost)
+    return 1 << power_x, 1 << power_y
+
+
+def _pieces(lengths: Int64s, power: int) -> Int64s:
+    """Into how many pieces of at most 2^power simple decomposition cuts each length."""
+    return (lengths >> power) + np.bitwise_count(lengths & ((1 << power) - 1)).astype(np.int64)
+
+
+def _finite_ends(lo: Float64s, hi: Float64s) -> Float64s:
+    ends = np.concatenate([lo, hi])
+    return np.sort(ends[np.isfinite(ends)])
+
+
+def _shares(lo: Float64s, hi: Float64s) -> Float64s:
+    """Of all finite ends, the share that each interval holds."""
+    ends = _finite_ends(lo, hi)
+    if not len(ends):
+        return np.ones(len(lo))
+    held = np.searchsorted(ends, hi, side="right") - np.searchsorted(ends, lo, side="left")
+    return np.asarray(held / len(ends))
