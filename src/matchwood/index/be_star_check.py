@@ -1,0 +1,237 @@
+"""What a BE*-Tree promises, verified bucket by bucket, and its picture. In Python, for tests: O(n * entries * depth)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.index.row_store import Slots
+from matchwood.kernels import be_star as layout
+from matchwood.kernels.be_star import Tree
+from matchwood.kernels.be_star_update import LARGE
+from matchwood.kernels.store import ABSENT, CIRCLE, NONE, Store
+
+_NONE = int(NONE)
+Hull = tuple[float, float]
+EMPTY: Hull = (np.inf, -np.inf)
+
+
+def check_tree(tree: Tree, store: Store, live: Slots) -> None:
+    """Raise AssertionError, saying which bucket, if an invariant of `kernels.be_star` is broken."""
+    checker = _Checker(tree, store)
+    checker.walk()
+    assert sorted(checker.rows) == live.tolist(), "leaf rows and live rows differ"
+    assert len(checker.reached) == tree.counts[layout.NODES], "buckets are miscounted"
+    checker.check_pools()
+
+
+def hull(a: Hull, b: Hull) -> Hull:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+class _Checker:
+    def __init__(self, tree: Tree, store: Store) -> None:
+        self.tree, self.store = tree, store
+        self.rows: list[int] = []
+        self.reached: list[int] = []
+        self.p_nodes = 0
+        self.loose = False
+
+    def walk(self) -> None:
+        """Depth first from the root with an explicit stack: parents before children, so summing up goes backwards."""
+        order: list[tuple[int, list[int]]] = []
+        pending: list[tuple[int, list[int]]] = [(0, [])]
+        while pending:
+            b, dims = pending.pop()
+            order.append((b, dims))
+            self.reached.append(b)
+            pending += self._below(b, dims)
+        assert len(set(self.reached)) == len(self.reached), "a bucket is reached twice"
+        reached = self.tree.buckets[self.reached]
+        self.loose = bool(((reached["stale"] > 0) & (reached["leaf_size"] > LARGE)).any())
+        totals: dict[int, tuple[list[Hull], int, list[float]]] = {}
+        for b, dims in reversed(order):
+            totals[b] = self._check_bucket(b, dims, totals)
+        assert self.p_nodes == self.tree.counts[layout.PNODES], "p-nodes are miscounted"
+
+    def _below(self, b: int, dims: list[int]) -> list[tuple[int, list[int]]]:
+        bucket = self.tree.buckets[b]
+        assert bucket["state"] == layout.LIVE, f"bucket {b} is freed but reachable"
+        assert bucket["level"] == len(dims), f"bucket {b}: wrong level"
+        below = []
+        for side in ("left", "right"):
+            child = int(bucket[side])
+            if child != _NONE:
+                c = self.tree.buckets[child]
+                assert (c["parent"], c["owner"]) == (b, bucket["owner"]), f"bucket {child} does not know its parent {b}"
+                assert c["dim"] == bucket["dim"], f"bucket {child} clusters another dimension than {b}"
+                below.append((child, dims))
+        last = -1
+        for part in self._parts(b):
+            root = self.tree.buckets[int(part["root"])]
+            assert part["dim"] > last, f"bucket {b}: the p-directory is not sorted"
+            last = int(part["dim"])
+            assert last not in dims, f"bucket {b}: dimension {last} is partitioned twice on one path"
+            assert (root["dim"], root["owner"]) == (last, b), f"bucket {b}: p-node {last} leads astray"
+            assert root["parent"] == _NONE, f"bucket {b}: p-node {last} does not lead to a root"
+            below.append((int(part["root"]), [*dims, last]))
+            self.p_nodes += 1
+        return below
+
+    def _parts(self, b: int) -> np.ndarray:
+        bucket = self.tree.buckets[b]
+        start = int(bucket["parts"])
+        return (
+            self.tree.parts[start : start + int(bucket["parts_size"])] if bucket["parts_size"] else self.tree.parts[:0]
+        )
+
+    def _leaf(self, b: int) -> list[int]:
+        bucket = self.tree.buckets[b]
+        start, size = int(bucket["leaf"]), int(bucket["leaf_size"])
+        return self.tree.leaves[start : start + size].tolist() if size else []
+
+    def _check_bucket(
+        self, b: int, dims: list[int], totals: dict[int, tuple[list[Hull], int, list[float]]]
+    ) -> tuple[list[Hull], int, list[float]]:
+        """Verify one bucket; return the hull of its rows in each of `dims`, their number, and the largest summaries."""
+        bucket = self.tree.buckets[b]
+        slots = self._leaf(b)
+        self.rows += slots
+        own, count, bounds = [EMPTY] * len(dims), len(slots), [-np.inf] * 3
+        partitioned = {int(part["dim"]) for part in self._parts(b)}
+        for at, slot in enumerate(slots):
+            home = self.tree.homes[slot]
+            assert (home["bucket"], home["at"]) == (b, at), f"slot {slot} does not know its home {b}"
+            intervals = _intervals(self.store, slot)
+            assert not partitioned & set(intervals), f"slot {slot} lies in the leaf of {b} but has a p-node there"
+            own = [hull(h, intervals[d]) for h, d in zip(own, dims, strict=True)]
+            bounds = list(map(max, bounds, _summary(self.store, slot)))
+        self._check_bounds(b, "leaf_", bounds)
+        for part in self._parts(b):
+            hulls, rows, summary = totals[int(part["root"])]
+            assert rows > 0, f"bucket {b}: p-node {part['dim']} is empty"
+            assert part["rows"] == rows, f"bucket {b}: p-node {part['dim']} miscounts its rows"
+            own = [hull(a, h) for a, h in zip(own, hulls, strict=False)]
+            count, bounds = count + rows, list(map(max, bounds, summary))
+        total = own
+        for child in self._children(b):
+            hulls, rows, summary = totals[child]
+            assert rows > 0, f"bucket {child} is empty"
+            total = [hull(a, h) for a, h in zip(total, hulls, strict=True)]
+            count, bounds = count + rows, list(map(max, bounds, summary))
+        assert bucket["rows"] == count, f"bucket {b} miscounts its rows"
+        self._check_bounds(b, "", bounds)
+        self._check_boundaries(b, own, total)
+        self._check_capacity(b)
+        return total, count, bounds
+
+    def _children(self, b: int) -> list[int]:
+        sides = [int(self.tree.buckets[b][side]) for side in ("left", "right")]
+        children = [child for child in sides if child != _NONE]
+        if len(children) == 2:
+            left, right = (self.tree.buckets[child] for child in children)
+            assert left["hi"] < right["lo"] or right["hi"] < left["lo"], f"the children of bucket {b} overlap"
+        return children
+
+    def _check_bounds(self, b: int, prefix: str, bounds: list[float]) -> None:
+        bucket = self.tree.buckets[b]
+        for name, least in zip(("best", "sum", "top"), bounds, strict=True):
+            assert bucket[prefix + name] >= least, f"bucket {b}: {prefix}{name} does not dominate"
+
+    def _check_boundaries(self, b: int, own: list[Hull], total: list[Hull]) -> None:
+        """Boundaries are exact, but for buckets above a very large leaf with deletions that were not yet summed up."""
+        bucket = self.tree.buckets[b]
+        if not own:
+            return
+        boxes = int(bucket["boxes"])
+        stored = [(float(x["lo"]), float(x["hi"])) for x in self.tree.boxes[boxes : boxes + len(total) - 1]]
+        stored.append((float(bucket["lo"]), float(bucket["hi"])))
+        pairs = [*zip(stored, total, strict=True), ((float(bucket["own_lo"]), float(bucket["own_hi"])), own[-1])]
+        for kept, exact in pairs:
+            encloses = kept[0] <= exact[0] and kept[1] >= exact[1]
+            right = encloses if self.loose else kept == exact
+            assert right, f"bucket {b}: boundary {kept} where the rows span {exact}"
+
+    def _check_capacity(self, b: int) -> None:
+        bucket = self.tree.buckets[b]
+        assert bucket["leaf_size"] <= bucket["capacity"], f"bucket {b} overflows"
+        if bucket["capacity"] > self.tree.counts[layout.CAPACITY] and bucket["leaf_size"] > 2 * bucket["capacity"]:
+            raise AssertionError(f"bucket {b} was allowed to grow without need")
+
+    def check_pools(self) -> None:
+        """Every bucket, leaf region, p-directory and box region is either in use or in one free list."""
+        tree, counts = self.tree, self.tree.counts
+        used = tree.buckets[self.reached]
+        free = _chain(int(counts[layout.FREE_BUCKET]), lambda b: int(tree.buckets[b]["left"]))
+        assert sorted([*free, *self.reached]) == list(range(counts[layout.BUCKETS])), "a bucket is lost or doubled"
+        leaves = [(int(x["leaf"]), 1 << int(x["leaf_class"])) for x in used if x["leaf_class"] != layout.NO_CLASS]
+        parts = [(int(x["parts"]), 1 << int(x["parts_class"])) for x in used if x["parts_class"] != layout.NO_CLASS]
+        boxes = [(int(x["boxes"]), int(x["level"]) - 1) for x in used if x["level"] > 1]
+        for class_ in range(layout.CLASSES):
+            leaves += _freed(counts[layout.FREE_LEAF + class_], 1 << class_, lambda at: int(tree.leaves[at]))
+            parts += _freed(counts[layout.FREE_PARTS + class_], 1 << class_, lambda at: int(tree.parts[at]["root"]))
+        for size in range(1, layout.LEVELS + 1):
+            boxes += _freed(counts[layout.FREE_BOXES + size], size, lambda at: int(tree.boxes[at]["lo"]))
+        for name, regions, top in (
+            ("leaf rows", leaves, counts[layout.LEAVES]),
+            ("p-nodes", parts, counts[layout.PARTS]),
+            ("boxes", boxes, counts[layout.BOXES]),
+        ):
+            end = 0
+            for start, size in sorted(regions):
+                assert start == end, f"{name} {end} to {start} are lost or doubled"
+                end = start + size
+            assert end == top, f"the end of the {name} is miscounted"
+
+
+def _freed(head: int, size: int, following: object) -> list[tuple[int, int]]:
+    return [(at, size) for at in _chain(int(head), following)]
+
+
+def _chain(head: int, following: object) -> list[int]:
+    found: list[int] = []
+    while head != _NONE:
+        assert head not in found[-1:], "a free list runs in a circle"
+        found.append(head)
+        head = following(head)  # type: ignore[operator]
+    return found
+
+
+def _entries(store: Store, slot: int) -> np.ndarray:
+    row = store.rows[slot]
+    return store.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
+
+
+def _intervals(store: Store, slot: int) -> dict[int, Hull]:
+    """The first usable hull of the row on each of its dimensions."""
+    found: dict[int, Hull] = {}
+    for entry in _entries(store, slot):
+        if not entry["kind"] & (ABSENT | CIRCLE):
+            found.setdefault(int(entry["dim"]), (float(entry["lo"]), float(entry["hi"])))
+    return found
+
+
+def _summary(store: Store, slot: int) -> list[float]:
+    weights = float(_entries(store, slot)["weight"].sum())
+    priority = float(store.rows[slot]["priority"])
+    return [priority + weights, weights, priority]
+
+
+def dot_of(tree: Tree, most: int) -> str:
+    """Graphviz text of the first `most` buckets, breadth first; p-nodes are the labels of their edges."""
+    lines = ["digraph be_star_tree {", "  node [shape=record, fontsize=9];"]
+    pending, shown = [0], 0
+    while pending and shown < most:
+        b = pending.pop(0)
+        shown += 1
+        bucket = tree.buckets[b]
+        span = "root" if bucket["level"] == 0 else f"{bucket['lo']:.6g} .. {bucket['hi']:.6g}"
+        lines.append(f'  b{b} [label="{{{span}|{bucket["leaf_size"]} leaf rows of {bucket["rows"]}}}"];')
+        for side in ("left", "right"):
+            if bucket[side] != NONE:
+                lines.append(f'  b{b} -> b{bucket[side]} [label="{side}", style=dashed];')
+                pending.append(int(bucket[side]))
+        start = int(bucket["parts"])
+        for part in tree.parts[start : start + int(bucket["parts_size"])] if bucket["parts_size"] else []:
+            lines.append(f'  b{b} -> b{part["root"]} [label="dim {part["dim"]}"];')
+            pending.append(int(part["root"]))
+    return "\n".join([*lines, "}"])

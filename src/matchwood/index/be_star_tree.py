@@ -1,0 +1,264 @@
+"""BE*-Tree: a dynamic tree over attributes and values, built for ranked matching of conjunctions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Int64s
+from matchwood.errors import QueryError
+from matchwood.index.be_star_check import check_tree, dot_of
+from matchwood.index.protocol import EVERYTHING, Capability, Index
+from matchwood.index.row_store import Slots
+from matchwood.kernels import be_star as layout
+from matchwood.kernels import be_star_build as building
+from matchwood.kernels import be_star_match as matching
+from matchwood.kernels import be_star_split as splitting
+from matchwood.kernels import be_star_update as updating
+from matchwood.kernels.be_star import Tree
+from matchwood.kernels.be_star_build import Work
+from matchwood.kernels.results import Out
+from matchwood.kernels.store import NONE
+
+SPLITS = {"exhaustive": layout.EXHAUSTIVE, "approximate": layout.APPROXIMATE, "halves": layout.HALVES}
+RANKINGS = {"popularity": layout.POPULARITY, "selectivity": layout.SELECTIVITY}
+
+
+class _Options(NamedTuple):
+    capacity: int
+    alpha: float
+    beta: float
+    split: str
+    ranking: str
+    batch: bool
+
+
+class BEStarTree(Index):
+    """Rows in the smallest bucket that encloses them, found by attribute and value (BE*-Tree IV to VI).
+
+    Layout and invariants: `kernels.be_star`. Insert and delete O(depth), amortised; match visits the buckets that the
+    event's values meet. Relaxed matching is not offered: a row is reached through some of its predicates only.
+
+    >>> from matchwood.encode.arrays import make_events, make_rows
+    >>> rows = make_rows([7], [0.0], [0, 1], [0], [0], [18.0], [36.0], [0.5])
+    >>> tree = BEStarTree.build(rows)
+    >>> hits = tree.match(make_events([0, 1, 2], [0, 0], [20.0, 40.0], [20.0, 40.0]))
+    >>> hits.offsets.tolist(), hits.ids.tolist(), hits.scores.tolist()
+    ([0, 1, 1], [7], [0.5])
+    """
+
+    name: ClassVar[str] = "be-star-tree"
+    capabilities = EVERYTHING - {Capability.ANY}
+
+    def __init__(
+        self,
+        *,
+        capacity: int = 16,
+        alpha: float = 0.1,
+        beta: float = 4.0,
+        split: str = "exhaustive",
+        ranking: str = "popularity",
+        batch: bool = True,
+    ) -> None:
+        """capacity, alpha, beta: A, the least share of a bucket that a split leaves on each side, and how much a
+        bucket may be stretched before it gets a new one above it. batch: build from many rows at once where that is faster.
+        """
+        super().__init__()
+        if capacity < 1 or not 0.0 <= alpha <= 0.5 or not beta >= 1.0:
+            raise QueryError(f"expected capacity >= 1, alpha in 0..0.5, beta >= 1, got {capacity}, {alpha}, {beta}")
+        if split not in SPLITS or ranking not in RANKINGS:
+            raise QueryError(
+                f"expected split in {list(SPLITS)} and ranking in {list(RANKINGS)}, got {split!r}, {ranking!r}"
+            )
+        self._options = _Options(capacity, alpha, beta, split, ranking, batch)
+        self._work = _new_work(0, 0)
+        self._counters = np.zeros(2, np.int64)
+        self._heap = np.zeros(0, np.uint32), np.zeros(0)
+        self._clear()
+
+    # what the protocol asks for
+
+    def _insert(self, slots: Slots) -> None:
+        self._follow_store()
+        updating.note_rows(self._tree, self.store.state, slots)
+        held = int(self._tree.buckets[0]["rows"])
+        if self._options.batch and len(slots) > max(held, self._options.capacity):
+            self._build(np.concatenate([self._leaf_slots(), slots]) if held else slots)
+            return
+        done = 0
+        while (done := int(updating.insert_many(self._tree, self.store.state, self._work, slots, done))) < len(slots):
+            self._finish_build()
+        self._finish_build()
+
+    def _delete(self, slots: Slots) -> None:
+        updating.delete_many(self._tree, self.store.state, slots)
+
+    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
+        scratch = self._scratch()
+        return int(matching.match_many(self._tree, self.store.state, scratch, events, first, how, combine, out, ends))
+
+    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
+        scratch = self._scratch()
+        return int(matching.top_many(self._tree, self.store.state, scratch, events, first, how, combine, k, out, ends))
+
+    def _check(self) -> None:
+        check_tree(self._tree, self.store.state, self.store.live_slots())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        tree, counts = self._tree, self._tree.counts
+        return {
+            "buckets": tree.buckets[: counts[layout.BUCKETS]],
+            "parts": tree.parts[: counts[layout.PARTS]],
+            "leaves": tree.leaves[: counts[layout.LEAVES]],
+            "boxes": tree.boxes[: counts[layout.BOXES]],
+            "homes": tree.homes[: self.store.slots],
+            "counts": counts,
+            "real": tree.real,
+        }
+
+    def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self._tree = Tree(*(saved[name] for name in Tree._fields))
+
+    def _parameters(self) -> dict[str, Any]:
+        return self._options._asdict()
+
+    def _nodes(self) -> int:
+        return int(self._tree.counts[layout.NODES])
+
+    def _details(self) -> dict[str, float]:
+        return {"p_nodes": float(self._tree.counts[layout.PNODES]), "buckets_visited": float(self._counters[1])}
+
+    def reset_counters(self) -> None:
+        super().reset_counters()
+        self._counters[:] = 0
+
+    def to_dot(self, *, most: int = 200) -> str:
+        """The tree as a Graphviz graph, the first `most` buckets breadth first."""
+        return dot_of(self._tree, most)
+
+    # construction
+
+    def _clear(self) -> None:
+        """An empty tree: the root alone."""
+        counts = np.zeros(layout.COUNTS, np.int64)
+        counts[layout.FREE_BUCKET] = counts[layout.FREE_LEAF :] = int(NONE)
+        counts[layout.CAPACITY] = self._options.capacity
+        counts[layout.SPLITTING] = SPLITS[self._options.split]
+        counts[layout.RANKING] = RANKINGS[self._options.ranking]
+        counts[layout.BUCKETS] = counts[layout.NODES] = 1
+        buckets = np.zeros(8, layout.BUCKET)
+        root = buckets[:1]
+        root["left"] = root["right"] = root["leaf"] = root["parts"] = root["parent"] = root["owner"] = NONE
+        root["boxes"] = NONE
+        for field in ("lo", "own_lo"):
+            root[field] = np.inf
+        for field in ("hi", "own_hi", "best", "sum", "top", "leaf_best", "leaf_sum", "leaf_top"):
+            root[field] = -np.inf
+        root["leaf_class"] = root["parts_class"] = layout.NO_CLASS
+        root["capacity"], root["state"] = self._options.capacity, layout.LIVE
+        real = np.array([self._options.alpha, self._options.beta], np.float64)
+        homes = np.zeros(len(self.store.state.rows), layout.HOME)
+        parts, leaves, boxes = np.zeros(0, layout.PNODE), np.zeros(0, np.uint32), np.zeros(0, layout.BOX)
+        self._tree = Tree(buckets, parts, leaves, boxes, homes, counts, real)
+
+    def _build(self, slots: Slots) -> None:
+        """Batch construction (BE*-B): the whole tree from one item of work."""
+        old = self._tree.counts
+        self._clear()
+        for kept in (layout.MOST_PREDICATES, layout.ASKS_ABSENCE):
+            self._tree.counts[kept] = old[kept]
+        self._work = _new_work(len(slots), self.store.dimensions)
+        self._work.slots[:] = slots
+        self._work.items[0] = (0, building.CLUSTER, 0, len(slots))
+        self._work.made[0] = 0
+        self._work.sizes[:] = 1
+        self._finish_build()
+        self._work = _new_work(0, 0)
+
+    def _finish_build(self) -> None:
+        """Room for what stopped a kernel, and the rest of a pending construction."""
+        while True:
+            item = self._work.items[max(int(self._work.sizes[building.PENDING]) - 1, 0)]
+            pending = int(item["end"] - item["start"]) if self._work.sizes[building.PENDING] else 0
+            self._reserve(max(pending, int(self._tree.counts[layout.LARGEST_LEAF]) + 1))
+            if building.build(self._tree, self.store.state, self._work):
+                return
+
+    def _reserve(self, rows: int) -> None:
+        """Pools large enough for an item of that many rows, or for one insertion."""
+        tree, counts = self._tree, self._tree.counts
+        most = min(rows, self.store.dimensions) + 4
+        work = self._work
+        self._tree = tree._replace(
+            buckets=_roomy(tree.buckets, int(counts[layout.BUCKETS]) + most),
+            parts=_roomy(tree.parts, int(counts[layout.PARTS]) + 4 * most + 4 * self.store.dimensions),
+            leaves=_roomy(tree.leaves, int(counts[layout.LEAVES]) + 4 * rows + 8),
+            boxes=_roomy(tree.boxes, int(counts[layout.BOXES]) + most * layout.LEVELS),
+        )
+        if len(work.slots) < rows + 1:
+            grown = _new_work(2 * rows + 8, self.store.dimensions)
+            size = len(work.slots)
+            for name in ("slots", "spare", "choice", "lo", "hi"):
+                getattr(grown, name)[:size] = getattr(work, name)
+            work = work._replace(**{n: getattr(grown, n) for n in ("slots", "spare", "choice", "lo", "hi")})
+        if len(work.dimensions) < self.store.dimensions:
+            fresh = _new_work(0, self.store.dimensions)
+            work = work._replace(keys=fresh.keys, dimensions=fresh.dimensions)
+        self._work = work._replace(
+            items=_roomy(work.items, int(work.sizes[building.PENDING]) + most + 1),
+            made=_roomy(work.made, int(work.sizes[building.MADE]) + most + 1),
+        )
+
+    def _follow_store(self) -> None:
+        """Arrays by slot and by dimension as long as the store's."""
+        if len(self._tree.homes) < self.store.slots:
+            homes = np.zeros(len(self.store.state.rows), layout.HOME)
+            homes[: len(self._tree.homes)] = self._tree.homes
+            self._tree = self._tree._replace(homes=homes)
+        if len(self._work.dimensions) < self.store.dimensions:
+            self._reserve(1)
+
+    def _leaf_slots(self) -> Slots:
+        """The slots the tree holds, in no order. O(buckets)."""
+        buckets = self._tree.buckets[: self._tree.counts[layout.BUCKETS]]
+        held = buckets[(buckets["state"] == layout.LIVE) & (buckets["leaf_size"] > 0)]
+        sizes = held["leaf_size"].astype(np.int64)
+        starts = np.repeat(held["leaf"].astype(np.int64) - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        return self._tree.leaves[starts + np.arange(int(sizes.sum()))]
+
+    def _scratch(self) -> matching.Scratch:
+        return matching.Scratch(self._values, self._seen, *self._heap, self._counters)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        if len(self._heap[0]) < len(self._tree.buckets):
+            size = len(self._tree.buckets)
+            self._heap = np.zeros(size, np.uint32), np.zeros(size)
+        self._candidates = self._counters[:1]
+
+
+def _new_work(rows: int, dimensions: int) -> Work:
+    width = max(splitting.SAMPLE, dimensions) + 2
+    return Work(
+        np.zeros(rows, np.uint32),
+        np.zeros(rows, np.uint32),
+        np.zeros(rows, np.uint32),
+        np.zeros(rows),
+        np.zeros(rows),
+        np.zeros((5, width)),
+        np.zeros(dimensions, building.DIMENSION),
+        np.zeros(64, building.ITEM),
+        np.zeros(64, np.uint32),
+        np.zeros(2, np.int64),
+    )
+
+
+def _roomy(pool: np.ndarray, wanted: int) -> np.ndarray:
+    """The pool, or a copy half as large again if it has less room than wanted."""
+    if len(pool) >= wanted:
+        return pool
+    bigger = np.zeros(max(wanted, len(pool) + len(pool) // 2), pool.dtype)
+    bigger[: len(pool)] = pool
+    return bigger

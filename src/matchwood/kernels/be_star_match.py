@@ -1,0 +1,233 @@
+"""Matching (BE*-Tree VI). In: the tree, events. Out: hits. Readers only.
+
+An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. Leaf rows met are verified exactly.
+Top-k takes the pending bucket of the highest upper bound first and stops when none can beat the worst of the k kept. Where the
+paper queues p-nodes and searches their c-directories at once, buckets of a c-directory queue up too, with bounds of their own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, find_part, has_part
+from matchwood.kernels.results import best_first, emit, offer
+from matchwood.kernels.store import NONE
+from matchwood.kernels.verify import folded, load_event, score_row, unload_event
+
+
+class Scratch(NamedTuple):
+    values: np.ndarray  # VALUE, one a dimension
+    seen: np.ndarray  # uint32, one a slot
+    pending: np.ndarray  # uint32, one a bucket: a stack, or a heap by `bounds`
+    bounds: np.ndarray  # float64, one a bucket
+    work: np.ndarray  # int64: rows verified, buckets visited
+
+
+@helper
+def meets(values, dim, lo, hi):
+    """Does the event's value meet the interval? False if it is absent (NaN)."""
+    value = values[dim]
+    return lo <= value.hi and value.lo <= hi
+
+
+@helper
+def is_repeated(events, e, i):
+    """Is entry i a further part of a list value?"""
+    return i > events.offsets[e] and events.dims[i] == events.dims[i - 1]
+
+
+@helper
+def open_parts(tree, scratch, events, e, b, n):
+    """Push the c-directories of the bucket's p-nodes that the event enters. O(entries log p-nodes)."""
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        dim = np.int64(events.dims[i])
+        if dim >= scratch.values.size or is_repeated(events, e, i):
+            continue
+        at = find_part(tree, b, dim)
+        if has_part(tree, b, at, dim):
+            root = np.int64(tree.parts[at].root)
+            bucket = tree.buckets[root]
+            if meets(scratch.values, dim, bucket.lo, bucket.hi):
+                scratch.pending[n] = np.uint32(root)
+                n += 1
+    return n
+
+
+@helper
+def open_children(tree, scratch, b, n):
+    """Push the children whose boundary the event meets."""
+    bucket = tree.buckets[b]
+    dim = np.int64(bucket.dim)
+    for side in range(2):
+        child = bucket.left if side == 0 else bucket.right
+        if child != NONE:
+            c = tree.buckets[np.int64(child)]
+            if meets(scratch.values, dim, c.lo, c.hi):
+                scratch.pending[n] = child
+                n += 1
+    return n
+
+
+@kernel
+def match_many(tree, store, scratch, events, first, how, combine, out, ends):
+    """Match events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
+    n = np.int64(0)
+    for e in range(first, ends.size):
+        begin = n
+        load_event(scratch.values, events, e)
+        scratch.pending[0] = np.uint32(0)
+        pending = np.int64(1)
+        while pending > 0 and n >= 0:
+            pending -= 1
+            b = np.int64(scratch.pending[pending])
+            bucket = tree.buckets[b]
+            scratch.work[1] += 1
+            if bucket.level > 0:
+                pending = open_children(tree, scratch, b, pending)
+                if not meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi):
+                    continue
+            if bucket.parts_size > 0:
+                pending = open_parts(tree, scratch, events, e, b, pending)
+            leaf = np.int64(bucket.leaf)
+            scratch.work[0] += np.int64(bucket.leaf_size)
+            for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
+                slot = np.int64(tree.leaves[i])
+                score = score_row(store, slot, scratch.values, events, how, combine)
+                if not np.isnan(score) and n >= 0:
+                    n = emit(store, slot, score, out, begin, n, scratch.seen)
+        unload_event(scratch.values, events, e)
+        if n < 0:
+            return e
+        ends[e] = n
+    return ends.size
+
+
+@helper
+def bound_of(best, sum_, top, heaviest, steps, combine):
+    """No row of these summaries scores higher. `heaviest` is the largest weight of the event, `steps` the most predicates.
+
+    For a function of the user's, which is monotone: the best priority, folded with the largest weight up to `steps` times.
+    """
+    if combine is None:
+        bound = np.float64(best)
+        if heaviest > 1.0:
+            bound += np.float64(sum_) * (heaviest - 1.0)
+        other = np.float64(top)
+        if heaviest > 0.0:
+            other += np.float64(sum_) * heaviest
+        bound = min(bound, other)
+        return bound + abs(bound) * 1e-9 + (abs(np.float64(top)) + np.float64(sum_)) * 1e-12
+    else:
+        weight = np.float64(sum_) * heaviest if heaviest > 0.0 else 0.0
+        score = np.float64(top)
+        bound = score
+        for _ in range(steps):
+            score = folded(score, weight, combine)
+            bound = max(bound, score)
+        return bound
+
+
+@helper
+def push_heap(scratch, size, b, bound):
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if scratch.bounds[parent] >= bound:
+            break
+        scratch.bounds[at], scratch.pending[at] = scratch.bounds[parent], scratch.pending[parent]
+        at = parent
+    scratch.bounds[at], scratch.pending[at] = bound, np.uint32(b)
+
+
+@helper
+def pop_heap(scratch, size):
+    """Remove the root of a heap of `size`; the caller has read it."""
+    last = size - 1
+    bound, b = scratch.bounds[last], scratch.pending[last]
+    at = np.int64(0)
+    while True:
+        child = 2 * at + 1
+        if child >= last:
+            break
+        if child + 1 < last and scratch.bounds[child + 1] > scratch.bounds[child]:
+            child += 1
+        if scratch.bounds[child] <= bound:
+            break
+        scratch.bounds[at], scratch.pending[at] = scratch.bounds[child], scratch.pending[child]
+        at = child
+    scratch.bounds[at], scratch.pending[at] = bound, b
+
+
+@helper
+def queue(tree, scratch, size, fresh, least, heaviest, combine):
+    """Turn the buckets pushed at pending[size:fresh] into members of the heap, those that may beat `least`; return its size."""
+    steps = tree.counts[MOST_PREDICATES]
+    for i in range(size, fresh):
+        b = np.int64(scratch.pending[i])
+        bucket = tree.buckets[b]
+        bound = bound_of(bucket.best, bucket.sum, bucket.top, heaviest, steps, combine)
+        if bound >= least:
+            push_heap(scratch, size, b, bound)
+            size += 1
+    return size
+
+
+@helper
+def heaviest_of(tree, events, e):
+    """The largest weight by which the event may multiply a predicate's."""
+    heaviest = 1.0 if tree.counts[ASKS_ABSENCE] else 0.0
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        heaviest = max(heaviest, events.weight[i])
+    return heaviest
+
+
+@kernel
+def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
+    """The k best of events[first:], each best first; return the first event not done (out is full) or their number."""
+    n = np.int64(0)
+    for e in range(first, ends.size):
+        if n + k > out.ids.size:
+            return e
+        begin = n
+        held = np.int64(0)
+        load_event(scratch.values, events, e)
+        heaviest = heaviest_of(tree, events, e)
+        steps = tree.counts[MOST_PREDICATES]
+        least = -np.inf  # the score to reach
+        scratch.pending[0] = np.uint32(0)
+        scratch.bounds[0] = np.inf
+        size = np.int64(1)
+        while size > 0 and scratch.bounds[0] >= least:
+            b = np.int64(scratch.pending[0])
+            pop_heap(scratch, size)
+            size -= 1
+            bucket = tree.buckets[b]
+            scratch.work[1] += 1
+            fresh = size
+            own = bucket.level == 0
+            if not own:
+                fresh = open_children(tree, scratch, b, fresh)
+                own = meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
+            if own:
+                leaf = np.int64(bucket.leaf)
+                bound = bound_of(bucket.leaf_best, bucket.leaf_sum, bucket.leaf_top, heaviest, steps, combine)
+                if bucket.leaf_size > 0 and bound >= least:
+                    scratch.work[0] += np.int64(bucket.leaf_size)
+                    for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
+                        slot = np.int64(tree.leaves[i])
+                        score = score_row(store, slot, scratch.values, events, how, combine)
+                        if not np.isnan(score):
+                            held = offer(store, slot, score, out, begin, held, k)
+                    if held == k:
+                        least = out.scores[begin]
+                if bucket.parts_size > 0:
+                    fresh = open_parts(tree, scratch, events, e, b, fresh)
+            size = queue(tree, scratch, size, fresh, least, heaviest, combine)
+        unload_event(scratch.values, events, e)
+        best_first(out, begin, held)
+        n = begin + held
+        ends[e] = n
+    return ends.size

@@ -1,0 +1,325 @@
+"""Insertion (BE*-Tree Algorithms 1 to 3) and deletion, one row after the other. In: slots. Out: a changed tree.
+
+Kernels stop before a row for which a pool may be too small, or with the overflow of the last row pending in `work`,
+and say how far they got; the owner grows the pools, finishes `build` and resumes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.be_star import (
+    ASKS_ABSENCE,
+    BOXES,
+    BUCKETS,
+    CAPACITY,
+    LARGEST_LEAF,
+    LEAVES,
+    LEVELS,
+    MOST_PREDICATES,
+    NO_CLASS,
+    drop_part,
+    entry_on,
+    find_part,
+    free_bucket,
+    has_part,
+    length_of,
+    put_leaf_row,
+    take_bucket,
+    usable,
+    weights_of,
+)
+from matchwood.kernels.be_star_bounds import raise_bounds, rebuild, stretch_boxes, stretch_own, stretch_total
+from matchwood.kernels.be_star_build import CLUSTER, build, note_made, push
+from matchwood.kernels.store import ABSENT, NONE
+
+LARGE = 64  # the boundary of a leaf above this size is rebuilt once a quarter of it was deleted, not each time
+
+
+@kernel
+def note_rows(tree, store, slots):
+    """Keep what bounds need to know of any row: the most predicates, and whether absences are asked for. O(entries)."""
+    counts = tree.counts
+    for i in range(slots.size):
+        row = store.rows[np.int64(slots[i])]
+        counts[MOST_PREDICATES] = max(counts[MOST_PREDICATES], np.int64(row.count))
+        start = np.int64(row.start)
+        for at in range(start, start + np.int64(row.count)):
+            if store.entries[at].kind == ABSENT:
+                counts[ASKS_ABSENCE] = 1
+
+
+@helper
+def room_for_one(tree, work):
+    counts = tree.counts
+    return (
+        counts[BUCKETS] + 2 <= tree.buckets.size
+        and counts[BOXES] + 2 * LEVELS <= tree.boxes.size
+        and counts[LEAVES] + 4 * counts[LARGEST_LEAF] + 8 <= tree.leaves.size
+        and counts[LARGEST_LEAF] + 2 <= work.slots.size
+    )
+
+
+@kernel
+def insert_many(tree, store, work, slots, first):
+    """Insert slots[first:]; return how many are in. Less than all: grow the pools, call `build`, resume."""
+    for i in range(first, slots.size):
+        if not room_for_one(tree, work):
+            return i
+        b = place_row(tree, store, np.int64(slots[i]))
+        bucket = tree.buckets[b]
+        size = np.int64(bucket.leaf_size)
+        tree.counts[LARGEST_LEAF] = max(tree.counts[LARGEST_LEAF], size)
+        if size > np.int64(bucket.capacity):
+            leaf = np.int64(bucket.leaf)
+            for j in range(size):
+                work.slots[j] = tree.leaves[leaf + j]
+            note_made(work, b)
+            push(work, b, CLUSTER, 0, size)
+            if not build(tree, store, work):
+                return i + 1
+    return slots.size
+
+
+@kernel
+def place_row(tree, store, slot):
+    """Put the row into the leaf of its home bucket; return that (Algorithm 1). O(depth * entries)."""
+    best, sum_, top = weights_of(store, slot)
+    b = np.int64(0)
+    root = tree.buckets[b]
+    root.rows += np.uint32(1)
+    raise_bounds(root, best, sum_, top)
+    while tree.buckets[b].parts_size > 0:
+        part = best_part(tree, store, slot, b)
+        if part < 0:
+            break
+        tree.parts[part].rows += np.uint32(1)
+        tree.parts[part].rank += np.float32(1.0)
+        b = descend(tree, store, slot, part, best, sum_, top)
+    bucket = tree.buckets[b]
+    put_leaf_row(tree, b, slot)
+    bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
+    bucket.leaf_top = max(bucket.leaf_top, top)
+    return b
+
+
+@helper
+def best_part(tree, store, slot, b):
+    """The highest ranked p-node of the bucket on one of the row's attributes, or -1."""
+    row = store.rows[slot]
+    start = np.int64(row.start)
+    best = np.int64(-1)
+    for at in range(start, start + np.int64(row.count)):
+        entry = store.entries[at]
+        if not usable(entry):
+            continue
+        dim = np.int64(entry.dim)
+        part = find_part(tree, b, dim)
+        if has_part(tree, b, part, dim) and (best < 0 or tree.parts[part].rank > tree.parts[best].rank):
+            best = part
+    return best
+
+
+@helper
+def descend(tree, store, slot, part, best, sum_, top):
+    """Find the row's bucket in the p-node's c-directory, stretching those on the way (Algorithms 2 and 3)."""
+    dim = np.int64(tree.parts[part].dim)
+    entry = store.entries[entry_on(store, slot, dim)]
+    lo, hi = entry.lo, entry.hi
+    b = np.int64(tree.parts[part].root)
+    while True:
+        bucket = tree.buckets[b]
+        child = np.int64(-1)
+        if bucket.left != NONE or bucket.right != NONE or bucket.parts_size > 0:
+            if stretched(bucket, lo, hi) > tree.real[1] * length_of(bucket.lo, bucket.hi):
+                b = expand_upward(tree, b, part)
+            else:
+                child = child_for(tree, b, lo, hi)
+        bucket = tree.buckets[b]
+        bucket.rows += np.uint32(1)
+        raise_bounds(bucket, best, sum_, top)
+        stretch_total(bucket, lo, hi)
+        stretch_boxes(tree, store, b, slot)
+        if child < 0:
+            stretch_own(bucket, lo, hi)
+            return b
+        b = child
+
+
+@helper
+def child_for(tree, b, lo, hi):
+    """The child that takes the interval, made if there is none on that side; -1 if it is the bucket's own.
+
+    Own are those that meet both children: they would make them overlap.
+    """
+    bucket = tree.buckets[b]
+    left, right = np.int64(bucket.left), np.int64(bucket.right)
+    no_left, no_right = bucket.left == NONE, bucket.right == NONE
+    in_left = not no_left and lo <= tree.buckets[left].hi and tree.buckets[left].lo <= hi
+    in_right = not no_right and lo <= tree.buckets[right].hi and tree.buckets[right].lo <= hi
+    if in_left and in_right:
+        return np.int64(-1)
+    if in_left:
+        return left
+    if in_right:
+        return right
+    if no_left or no_right:
+        if no_left and no_right and lo <= bucket.own_hi and bucket.own_lo <= hi:
+            return np.int64(-1)
+        child = take_bucket(tree, np.int64(bucket.level), np.int64(bucket.dim), b, np.int64(bucket.owner))
+        if no_left:
+            bucket.left = np.uint32(child)
+        else:
+            bucket.right = np.uint32(child)
+        return child
+    if stretched(tree.buckets[left], lo, hi) < stretched(tree.buckets[right], lo, hi):
+        return left
+    return right
+
+
+@helper
+def stretched(bucket, lo, hi):
+    """The length of the bucket's boundary if it took in the interval."""
+    return length_of(min(lo, bucket.lo), max(hi, bucket.hi))
+
+
+@helper
+def expand_upward(tree, b, part):
+    """Put a new bucket above b, with b as its only child (bottom-up expansion, V-A2); return the new one."""
+    bucket = tree.buckets[b]
+    level = np.int64(bucket.level)
+    above = take_bucket(tree, level, np.int64(bucket.dim), np.int64(bucket.parent), np.int64(bucket.owner))
+    replace_child(tree, b, above)
+    fresh = tree.buckets[above]
+    fresh.left = np.uint32(b)
+    bucket.parent = np.uint32(above)
+    fresh.lo, fresh.hi, fresh.rows = bucket.lo, bucket.hi, bucket.rows
+    fresh.best, fresh.sum, fresh.top = bucket.best, bucket.sum, bucket.top
+    mine, theirs = np.int64(fresh.boxes), np.int64(bucket.boxes)
+    for j in range(level - 1):
+        tree.boxes[mine + j].lo, tree.boxes[mine + j].hi = tree.boxes[theirs + j].lo, tree.boxes[theirs + j].hi
+    return above
+
+
+@helper
+def replace_child(tree, b, other):
+    """Let whoever leads to bucket b lead to `other` (NONE: to nothing)."""
+    bucket = tree.buckets[b]
+    if bucket.parent != NONE:
+        above = tree.buckets[np.int64(bucket.parent)]
+        if np.int64(above.left) == b:
+            above.left = np.uint32(other)
+        else:
+            above.right = np.uint32(other)
+        return
+    owner = np.int64(bucket.owner)
+    at = find_part(tree, owner, np.int64(bucket.dim))
+    if other == np.int64(NONE):
+        drop_part(tree, owner, at)
+    else:
+        tree.parts[at].root = np.uint32(other)
+
+
+@kernel
+def delete_many(tree, store, slots):
+    """Delete the rows of these slots, which are still in the store. O(depth * (leaf + p-nodes)) each, no cascade."""
+    for i in range(slots.size):
+        slot = np.int64(slots[i])
+        b = np.int64(tree.homes[slot].bucket)
+        take_out(tree, slot)
+        tree.buckets[b].stale += np.uint32(1)
+        best, sum_, top = weights_of(store, slot)
+        while b != np.int64(NONE):
+            bucket = tree.buckets[b]
+            bucket.rows -= np.uint32(1)
+            above, owner = np.int64(bucket.parent), np.int64(bucket.owner)
+            if above == np.int64(NONE) and owner != np.int64(NONE):
+                part = tree.parts[find_part(tree, owner, np.int64(bucket.dim))]
+                part.rows -= np.uint32(1)
+                part.rank = max(part.rank - np.float32(1.0), np.float32(0.0))
+            if bucket.level > 0 and bucket.rows == 0:
+                replace_child(tree, b, np.int64(NONE))
+                free_bucket(tree, b)
+            elif touches(tree, store, b, slot, best, sum_, top) and (
+                bucket.leaf_size <= LARGE or 4 * bucket.stale >= bucket.leaf_size
+            ):
+                rebuild(tree, store, b)
+                tidy(tree, store, b)
+            else:
+                tidy(tree, store, b)
+            b = owner if above == np.int64(NONE) else above
+
+
+@helper
+def take_out(tree, slot):
+    """Fill the row's place in its leaf with the last leaf row."""
+    home = tree.homes[slot]
+    b, at = np.int64(home.bucket), np.int64(home.at)
+    bucket = tree.buckets[b]
+    last = np.int64(bucket.leaf_size) - 1
+    leaf = np.int64(bucket.leaf)
+    moved = tree.leaves[leaf + last]
+    tree.leaves[leaf + at] = moved
+    tree.homes[np.int64(moved)].at = np.uint32(at)
+    bucket.leaf_size = np.uint32(last)
+
+
+@helper
+def touches(tree, store, b, slot, best, sum_, top):
+    """Might the bucket's boundary or a summary have come from this row?"""
+    bucket = tree.buckets[b]
+    if best >= bucket.best or sum_ >= bucket.sum or top >= bucket.top:
+        return True
+    if best >= bucket.leaf_best or sum_ >= bucket.leaf_sum or top >= bucket.leaf_top:
+        return True
+    boxes = np.int64(bucket.boxes)
+    at = b
+    for j in range(np.int64(bucket.level) - 1, -1, -1):
+        entry = store.entries[entry_on(store, slot, np.int64(tree.buckets[at].dim))]
+        if at == b:
+            if entry.lo <= bucket.lo or entry.hi >= bucket.hi or entry.lo <= bucket.own_lo or entry.hi >= bucket.own_hi:
+                return True
+        elif entry.lo <= tree.boxes[boxes + j].lo or entry.hi >= tree.boxes[boxes + j].hi:
+            return True
+        at = np.int64(tree.buckets[at].owner)
+    return False
+
+
+@helper
+def tidy(tree, store, b):
+    """Merge an underflowing leaf child into the open bucket, and let an empty bucket with one child give way to it."""
+    bucket = tree.buckets[b]
+    if bucket.level == 0 or bucket.parts_size > 0:
+        return
+    least = tree.real[0] * tree.counts[CAPACITY]
+    for side in range(2):
+        child = np.int64(bucket.left) if side == 0 else np.int64(bucket.right)
+        if child == np.int64(NONE):
+            continue
+        c = tree.buckets[child]
+        if c.left != NONE or c.right != NONE or c.parts_size > 0 or c.rows > least:
+            continue
+        size = np.int64(c.leaf_size)
+        room = np.int64(0) if bucket.leaf_class == NO_CLASS else np.int64(1) << np.int64(bucket.leaf_class)
+        # Only into the room the leaf has: this kernel must never ask a pool for more.
+        if np.int64(bucket.leaf_size) + size > min(room, tree.counts[CAPACITY]):
+            continue
+        leaf = np.int64(c.leaf)
+        for i in range(leaf, leaf + size):
+            put_leaf_row(tree, b, np.int64(tree.leaves[i]))
+        replace_child(tree, child, np.int64(NONE))
+        free_bucket(tree, child)
+        rebuild(tree, store, b)
+    give_way(tree, b)
+
+
+@helper
+def give_way(tree, b):
+    bucket = tree.buckets[b]
+    if bucket.leaf_size > 0 or (bucket.left == NONE) == (bucket.right == NONE):
+        return
+    child = np.int64(bucket.left) if bucket.right == NONE else np.int64(bucket.right)
+    replace_child(tree, b, child)
+    tree.buckets[child].parent = bucket.parent
+    free_bucket(tree, b)
