@@ -1,0 +1,358 @@
+"""CoverIndex: finds covers among millions of subscriptions, and reduces a set to those that nothing covers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import Int64s, Rows
+from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
+from matchwood.index.row_store import RowStore, Slots
+from matchwood.kernels import covering_forest as forest_kernel
+from matchwood.kernels import covering_search as search_kernel
+from matchwood.kernels.covering_forest import Forest, Scratch
+
+ALL = 1 << 62
+"""As `k`: every cover."""
+ANY_ID = np.iinfo(np.int64).max
+"""As `before`: equals count as covers whatever their id."""
+
+Progress = Callable[[int, int], None]
+
+
+class Found(NamedTuple):
+    """Ids found for each query, CSR."""
+
+    offsets: Int64s
+    ids: Int64s
+
+    def of(self, query: int) -> Int64s:
+        return self.ids[self.offsets[query] : self.offsets[query + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What searches did: Covering's measures (V-A)."""
+
+    searches: int
+    nodes_visited: int
+    points_compared: int
+
+
+class CoverIndex:
+    """Subscriptions, searchable for those that cover a given one and those that it covers.
+
+    Layout and invariants: `kernels.covering_forest`. A subscription may have several rows, interval sets, absences and circles; covering
+    is what `covering.exact` says, to the bit. One writer, no reader at the same time.
+
+    `overflow` and `underflow` are the limits of a bucket (Covering IV-C); `overflow=None` keeps every signature in one bucket:
+    the naive scan.
+
+    >>> from matchwood.encode.arrays import make_rows
+    >>> index = CoverIndex()
+    >>> index.insert(make_rows([1, 2], [0, 0], [0, 1, 2], [0, 0], [0, 0], [0.0, 2.0], [9.0, 3.0], [1, 1]))
+    >>> query = make_rows([7], [0], [0, 1], [0], [0], [2.0], [3.0], [1])
+    >>> index.covers_of(query, k=5).of(0).tolist(), index.covered_by(query).of(0).tolist()
+    ([1, 2], [2])
+    """
+
+    def __init__(self, *, overflow: int | None = 32, underflow: int = 8) -> None:
+        if overflow is not None and not 4 <= underflow * 2 <= overflow:
+            raise QueryError(f"expected 2 <= underflow <= overflow / 2, got {underflow} and {overflow}")
+        self.overflow, self.underflow = overflow, underflow
+        self.store = RowStore()
+        counts = np.zeros(forest_kernel.COUNTS, np.int64)
+        counts[forest_kernel.FREE_NODE] = int(forest_kernel.NONE)
+        counts[forest_kernel.REGIONS :] = counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
+        counts[forest_kernel.OVERFLOW] = forest_kernel.NEVER if overflow is None else overflow
+        counts[forest_kernel.UNDERFLOW] = 0 if overflow is None else underflow
+        counts[forest_kernel.TRIES] = 1
+        words = np.zeros(1024, np.int64)
+        self.forest = Forest(
+            np.zeros(8, forest_kernel.GROUP),
+            np.zeros(64, np.uint32),
+            np.zeros(128, forest_kernel.NODE),
+            words,
+            words.view(np.float64),
+            np.zeros(0, forest_kernel.PLACE),
+            np.zeros(16, forest_kernel.TRIE),
+            _links(64),
+            counts,
+        )
+        self.forest.tries[0]["group"] = forest_kernel.NONE
+        self.scratch = _scratch(256, 4096)
+        self.counters = np.zeros(3, np.int64)
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return self.store.subscriptions
+
+    def insert(self, rows: Rows) -> None:
+        """Add the rows of new subscriptions. O(log n) a row; many at once are built in bulk."""
+        if rows.size:
+            if int(np.diff(rows.offsets).max()) > forest_kernel.MAX_ITEMS:
+                raise UnsupportedError(f"a row has more than {forest_kernel.MAX_ITEMS} entries")
+            slots = self.store.add(rows)
+            self.plant(slots)
+
+    def plant(self, slots: Slots) -> None:
+        """Enter rows that are in the store into the trees."""
+        self._reserve_places()
+        if len(slots) > 256 + int(self.forest.counts[forest_kernel.ROWS]) // 4:
+            self._build(slots)
+            return
+        done = 0
+        while done < len(slots):
+            first = done
+            done = int(forest_kernel.insert_many(self.forest, self.store.state, slots, done, self.scratch))
+            self.settle(grow=done == first)
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove subscriptions, all or (if one is not known) none. O(log n) a row."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        if len(np.unique(ids)) != len(ids):
+            raise SubscriptionError("a subscription is named twice in one delete")
+        self.uproot(self.store.slots_of(ids))
+        self.store.remove(ids)
+
+    def uproot(self, slots: Slots) -> None:
+        """Take rows that are still in the store out of the trees."""
+        done = 0
+        while done < len(slots):
+            done = int(forest_kernel.delete_many(self.forest, slots, done, self.scratch))
+            self.settle(grow=False)
+
+    def covers_of(self, rows: Rows, *, k: int = 1, before: int | Int64s = ANY_ID) -> Found:
+        """Up to k subscriptions that cover each given one (Covering's cov_k), in no particular order.
+
+        Equals, which cover each other, count only if their id is smaller than `before`.
+        """
+        if k < 1:
+            raise QueryError(f"expected k >= 1, got {k}")
+        other = RowStore()
+        slots = other.add(rows)
+        heads = slots[_first_of_each(rows.ids)]
+        limits = np.ascontiguousarray(np.broadcast_to(np.asarray(before, np.int64), heads.shape))
+        return self._covers(other, heads, limits, min(k, max(len(self), 1)))
+
+    def cover_of(self, rows: Rows) -> list[int | None]:
+        """One cover of each subscription, or None."""
+        found = self.covers_of(rows)
+        return [int(found.of(q)[0]) if len(found.of(q)) else None for q in range(len(found.offsets) - 1)]
+
+    def covered_by(self, rows: Rows) -> Found:
+        """All subscriptions that each given one covers, equals included. O(groups + what is visited)."""
+        other = RowStore()
+        slots = other.add(rows)
+        heads = slots[_first_of_each(rows.ids)]
+
+        def run(first: int, out: Int64s, ends: Int64s) -> int:
+            state = self.forest, self.store.state, other.state
+            return int(
+                search_kernel.covered_many(*state, heads, first, self.scratch, out, ends, self.counters)
+            )
+
+        return _collected(len(heads), 1024, run)
+
+    def reduce(self, progress: Progress | None = None) -> tuple[Int64s, dict[int, int]]:
+        """(ids that nothing else covers, ascending; covered id -> one of those that covers it).
+
+        Of equals the smallest id is kept. The kept set is minimal: no kept subscription covers another. One search a
+        subscription.
+        """
+        kept, covered, cover = self.reduce_arrays(progress)
+        return kept, dict(zip(covered.tolist(), cover.tolist(), strict=True))
+
+    def reduce_arrays(self, progress: Progress | None = None) -> tuple[Int64s, Int64s, Int64s]:
+        """As `reduce`, the map as two arrays."""
+        ids = self.store.ids()
+        heads = self._heads(ids)
+        cover = np.full(len(ids), -1, np.int64)
+        step = 16_384
+        for start in range(0, len(ids), step):
+            part = slice(start, min(start + step, len(ids)))
+            found = self._covers(self.store, heads[part], ids[part], 1)
+            has = np.diff(found.offsets) > 0
+            cover[part][has] = found.ids
+            if progress is not None:
+                progress(part.stop, len(ids))
+        at = np.flatnonzero(cover >= 0)
+        to = np.arange(len(ids))
+        to[at] = np.searchsorted(ids, cover[at])
+        while True:  # a cover may be covered: follow to the top, doubling the steps
+            further = to[to]
+            if (further == to).all():
+                break
+            to = further
+        return ids[cover < 0], ids[at], ids[to[at]]
+
+    @property
+    def work(self) -> Work:
+        """What all searches so far did."""
+        visited, compared, searches = self.counters.tolist()
+        return Work(searches, visited, compared)
+
+    @property
+    def signatures(self) -> int:
+        """How many different attribute signatures there are or have been."""
+        return int(self.forest.counts[forest_kernel.GROUPS])
+
+    @property
+    def nbytes(self) -> int:
+        return self.store.nbytes + sum(a.nbytes for a in self.forest if a is not self.forest.points)
+
+    def check(self) -> None:
+        """Verify the invariants of `kernels.covering_forest`. O(n), in Python: for tests."""
+        from matchwood.covering.forest_check import check_forest
+
+        self.store.check()
+        check_forest(self.forest, self.store)
+
+    def settle(self, *, grow: bool) -> None:
+        """Do what a kernel stopped for: a rebuild that asks for more scratch, or larger pools."""
+        counts = self.forest.counts
+        top = int(counts[forest_kernel.PENDING])
+        if top != forest_kernel.NO_WHERE:
+            node = self.forest.nodes[top]
+            stride = int(self.forest.groups[int(node["group"])]["stride"])
+            self._reserve(int(node["count"]), stride)
+            assert forest_kernel.rebuild(self.forest, top, self.scratch)
+            counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
+        elif grow:
+            self._grow_all()
+
+    def _covers(self, other: RowStore, heads: Slots, before: Int64s, k: int) -> Found:
+        def run(first: int, out: Int64s, ends: Int64s) -> int:
+            state = self.forest, self.store.state, other.state
+            done = search_kernel.cover_many(*state, heads, before, k, first, self.scratch, out, ends, self.counters)
+            return int(done)
+
+        return _collected(len(heads), max(k, 1024), run)
+
+    def _heads(self, ids: Int64s) -> Slots:
+        slots = self.store.slots_of(ids)
+        return slots[_first_of_each(self.store.state.rows["id"][slots])]
+
+    def _build(self, slots: Slots) -> None:
+        groups = np.empty(len(slots), np.uint32)
+        done = 0
+        while done < len(slots):
+            done = int(
+                forest_kernel.assign_groups(self.forest, self.store.state, slots, done, self.scratch, groups)
+            )
+            if done < len(slots):
+                self._grow_all()
+        order = np.argsort(groups, kind="stable")
+        slots, groups = slots[order], groups[order]
+        done = 0
+        while done < len(slots):
+            done = int(
+                forest_kernel.build_groups(self.forest, self.store.state, slots, groups, done, self.scratch)
+            )
+            if done < len(slots):
+                group = self.forest.groups[groups[done]]
+                root = int(group["root"])
+                there = 0 if root == int(forest_kernel.NONE) else int(self.forest.nodes[root]["count"])
+                end = int(np.searchsorted(groups, groups[done], side="right"))
+                self._reserve(there + end - done, int(group["stride"]))
+
+    def _reserve(self, records: int, stride: int) -> None:
+        """Room to move that many records: in scratch and in the pools."""
+        if records > len(self.scratch.members) or records * stride > len(self.scratch.records):
+            self.scratch = _scratch(
+                max(records * 5 // 4, len(self.scratch.members)), max(records * stride * 5 // 4, len(self.scratch.records))
+            )
+        counts, forest = self.forest.counts, self.forest
+        words = 5 * (records + 64) * (stride + 2) // 2 + 64
+        if counts[forest_kernel.WORDS] + words > len(forest.words):
+            self._set_words(max(len(forest.words) * 3 // 2, int(counts[forest_kernel.WORDS]) + words))
+        nodes = int(counts[forest_kernel.NODES]) + 2 * records + 16
+        if nodes > len(forest.nodes):
+            self.forest = self.forest._replace(nodes=_grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
+
+    def _grow_all(self) -> None:
+        """Half as much again of every pool that is more than half full, and room for any one row."""
+        forest, counts = self.forest, self.forest.counts
+        self._reserve(64, 2 * forest_kernel.MAX_ITEMS)
+        forest = self.forest
+        spare = 2 * forest_kernel.MAX_ITEMS
+        if 2 * counts[forest_kernel.WORDS] > len(forest.words):
+            self._set_words(len(forest.words) * 2)
+        sizes = {
+            "groups": int(counts[forest_kernel.GROUPS]) + 64,
+            "items": int(counts[forest_kernel.ITEMS]) + spare,
+            "tries": int(counts[forest_kernel.TRIES]) + spare,
+        }
+        grown = {
+            name: _grown(getattr(forest, name), max(2 * size, len(getattr(forest, name)))) for name, size in sizes.items()
+        }
+        links = forest.links
+        if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):
+            links = _links(1 << (8 * (int(counts[forest_kernel.LINKS]) + spare)).bit_length() - 1)
+            forest_kernel.relink(forest.links, links)
+        self.forest = self.forest._replace(links=links, **grown)
+
+    def _set_words(self, size: int) -> None:
+        words = _grown(self.forest.words, size)
+        self.forest = self.forest._replace(words=words, points=words.view(np.float64))
+
+    def _reserve_places(self) -> None:
+        slots = self.store.slots
+        if slots > len(self.forest.places):
+            self.forest = self.forest._replace(
+                places=_grown(self.forest.places, max(slots, len(self.forest.places) * 3 // 2))
+            )
+
+
+def _first_of_each(ids: Int64s) -> NDArray[np.bool_]:
+    return np.concatenate([np.ones(1, np.bool_), ids[1:] != ids[:-1]]) if len(ids) else np.zeros(0, np.bool_)
+
+
+def _collected(queries: int, room: int, run: Callable[[int, Int64s, Int64s], int]) -> Found:
+    """Call a kernel until every query is done, with more room whenever it asks."""
+    ends = np.zeros(queries, np.int64)
+    parts: list[Int64s] = []
+    done = before = 0
+    while done < queries:
+        out = np.empty(room, np.int64)
+        first, done = done, run(done, out, ends)
+        room *= 2
+        if done == first:
+            continue
+        n = int(ends[done - 1])
+        ends[first:done] += before
+        before += n
+        parts.append(out[:n])
+    return Found(np.concatenate([np.zeros(1, np.int64), ends]), np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
+def _links(size: int) -> np.ndarray:
+    links = np.zeros(size, forest_kernel.LINK)
+    links["key"] = forest_kernel.NO_KEY
+    return links
+
+
+def _scratch(members: int, records: int) -> Scratch:
+    most = forest_kernel.MAX_ITEMS + 4
+    return Scratch(
+        np.zeros(most, np.uint32),
+        np.zeros(2 * most),
+        np.zeros(2 * most),
+        np.zeros(4 * forest_kernel.STACK, np.int64),
+        np.zeros(members, np.int64),
+        np.zeros(members, np.int64),
+        np.zeros(records),
+        np.zeros(forest_kernel.SAMPLE),
+    )
+
+
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    if size <= len(array):
+        return array
+    bigger = np.zeros(size, array.dtype)
+    bigger[: len(array)] = array
+    return bigger

@@ -1,0 +1,299 @@
+"""Searches in the forest: which subscriptions cover a given one, and which does it cover.
+
+Upwards (`covers_of`): signatures that are subsets of the query's, by the set-trie; in each tree the points that dominate the query's,
+from the most dominating corner on: the right child first, always; the left one only if the split is not below the query.
+Downwards (`covered_of`): signatures that are supersets, by a 64-bit filter over all groups; in each tree the dominated points.
+
+The order of equals: of two subscriptions that cover each other, only the one of the smaller id counts as the other's cover: a search
+with `before` ignores equals whose id is not smaller, so covers never run in a circle and nobody covers itself.
+
+Counters: [nodes visited, points compared, searches].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.covering_forest import (
+    GROUPS,
+    IS_COMPLEX,
+    IS_SIBLING,
+    NO_WHERE,
+    SLOT_MASK,
+    STACK,
+    bloom_of,
+    child_of,
+    load_row,
+)
+from matchwood.kernels.covering_lanes import (
+    LANES,
+    all_at_least_4,
+    at_least_8,
+    at_least_32,
+    at_most_32,
+    lowest_bit,
+)
+from matchwood.kernels.covering_rows import is_complex, row_covers, subscription_covers
+from matchwood.kernels.store import NONE, SIBLING, first_slot
+
+VISITED, COMPARED, SEARCHES = 0, 1, 2
+
+
+@helper
+def corner_dominates(points, corner, query, stride):
+    """Is no coordinate of the corner below the query's? Without a branch a coordinate, which would be mispredicted."""
+    holds = True
+    for d in range(0, stride, 4):
+        holds = holds & all_at_least_4(points, corner + d, query, d)
+    return holds
+
+
+@helper
+def lanes(count):
+    """The mask of the first `count` lanes."""
+    return (np.int64(1) << min(count, np.int64(LANES))) - 1
+
+
+@helper
+def dominating(points, column, capacity, width, query, count):
+    """Which of the next 32 points of a bucket are >= the query everywhere? A bit mask. Stops where none is left."""
+    mask = lanes(count)
+    if count <= 8:
+        for d in range(width):
+            mask &= at_least_8(points, column + d * capacity, query[d])
+            if mask == 0:
+                break
+        return mask
+    for d in range(width):
+        mask &= at_least_32(points, column + d * capacity, query[d])
+        if mask == 0:
+            break
+    return mask
+
+
+@helper
+def dominated(points, column, capacity, width, query, count):
+    """Which of the next 32 points of a bucket are <= the query everywhere?"""
+    mask = lanes(count)
+    for d in range(width):
+        mask &= at_most_32(points, column + d * capacity, query[d])
+        if mask == 0:
+            break
+    return mask
+
+
+@helper
+def aim(forest, g, scratch, n, missing):
+    """The query point in the coordinates of group g: the loaded row's ends, `missing` where it has none. O(items)."""
+    group = forest.groups[g]
+    first = np.int64(group.first)
+    at = np.int64(0)
+    i = np.int64(0)
+    for j in range(np.int64(group.size)):
+        item = forest.items[first + j]
+        if item & np.uint32(1):
+            continue
+        while i < n and scratch.items[i] < item:
+            i += 1
+        if i < n and scratch.items[i] == item:
+            scratch.query[at], scratch.query[at + 1] = scratch.ends[2 * i], scratch.ends[2 * i + 1]
+        else:
+            scratch.query[at] = scratch.query[at + 1] = missing
+        at += 2
+    for d in range(at, np.int64(group.stride)):
+        scratch.query[d] = missing
+
+
+@kernel
+def accept_cover(store, member, other, row, before, out, begin, n):
+    """Judge a row whose hulls contain those of `row` of the other store; append its subscription to `out` if it is a cover."""
+    slot = member & SLOT_MASK
+    id_ = store.rows[slot].id
+    if member & IS_SIBLING:
+        for i in range(begin, n):
+            if out[i] == id_:
+                return n
+    if other.rows[row].flags & SIBLING:
+        head = first_slot(store, id_) if member & IS_SIBLING else slot
+        if not subscription_covers(store, head, other, first_slot(other, other.rows[row].id)):
+            return n
+    elif member & IS_COMPLEX and not row_covers(store, slot, other, row):
+        return n
+    if id_ >= before:
+        head = first_slot(store, id_) if member & IS_SIBLING else slot
+        narrow = first_slot(other, other.rows[row].id) if other.rows[row].flags & SIBLING else row
+        if subscription_covers(other, narrow, store, head):
+            return n
+    out[n] = id_
+    return n + 1
+
+
+@kernel
+def covers_in_group(forest, store, g, other, row, before, scratch, base, out, begin, n, most, counters):
+    """Append covers of the query point in scratch from one tree; return the new count, at most `most`."""
+    group = forest.groups[g]
+    if group.root == NONE:
+        return n
+    stride, width = np.int64(group.stride), np.int64(group.width)
+    points, query, stack = forest.points, scratch.query, scratch.stack
+    stack[base] = np.int64(group.root)
+    depth = base + 1
+    visited = np.int64(0)
+    compared = np.int64(0)
+    while depth > base and n < most:
+        depth -= 1
+        node = forest.nodes[stack[depth]]
+        visited += 1
+        if node.corner != NO_WHERE and not corner_dominates(points, node.corner, query, stride):
+            continue
+        if not node.leaf:
+            if query[np.int64(node.dim)] <= node.split:
+                stack[depth] = np.int64(node.left)
+                depth += 1
+            stack[depth] = np.int64(node.right)
+            depth += 1
+            continue
+        count, capacity = np.int64(node.count), np.int64(node.capacity)
+        for i in range(0, count, LANES):
+            compared += min(np.int64(LANES), count - i)
+            mask = dominating(points, node.start + capacity + i, capacity, width, query, count - i)
+            while mask != 0 and n < most:
+                member = forest.words[node.start + i + lowest_bit(mask)]
+                n = accept_cover(store, member, other, row, before, out, begin, n)
+                mask &= mask - 1
+            if n == most:
+                break
+    counters[VISITED] += visited
+    counters[COMPARED] += compared
+    return n
+
+
+@kernel
+def covers_of(forest, store, other, row, before, k, scratch, out, begin, counters):
+    """Write up to k ids of subscriptions that cover that of `row` (any of its rows) to out[begin:]; return the end.
+
+    `out` must have room for k. Signatures with many trees behind them cost one hash look-up a subset that exists.
+    """
+    counters[SEARCHES] += 1
+    size = load_row(other, row, scratch)
+    n = begin
+    stack = scratch.stack
+    stack[0] = 0  # (trie node, next item) in turn; the trees' own stack begins behind STACK
+    stack[1] = 0
+    depth = np.int64(2)
+    while depth > 0 and n < begin + k:
+        depth -= 2
+        t, i = stack[depth], stack[depth + 1]
+        g = np.int64(forest.tries[t].group)
+        if g != np.int64(NONE) and forest.groups[g].root != NONE:
+            aim(forest, g, scratch, size, -np.inf)
+            n = covers_in_group(
+                forest, store, g, other, row, before, scratch, 2 * STACK, out, begin, n, begin + k, counters
+            )
+        for j in range(size - 1, i - 1, -1):
+            child = child_of(forest, t, scratch.items[j])
+            if child != NO_WHERE and forest.tries[child].live > 0:
+                stack[depth], stack[depth + 1] = child, j + 1
+                depth += 2
+    return n
+
+
+@kernel
+def cover_many(forest, store, other, rows, before, k, first, scratch, out, ends, counters):
+    """Covers of rows[first:] of the other store, up to k each, into `out` up to ends[i]; return the first not done (no room)."""
+    n = np.int64(0)
+    for i in range(first, rows.size):
+        most = min(k, np.int64(out.size))
+        if n + most > out.size:
+            return i
+        n = covers_of(forest, store, other, np.int64(rows[i]), before[i], most, scratch, out, n, counters)
+        ends[i] = n
+    return rows.size
+
+
+@kernel
+def accept_covered(store, member, other, row, is_plain, out, begin, n):
+    """Judge a row whose hulls lie in those of `row`; append its subscription if all of its rows are covered."""
+    slot = member & SLOT_MASK
+    id_ = store.rows[slot].id
+    if member & IS_SIBLING or other.rows[row].flags & SIBLING:
+        for i in range(begin, n):
+            if out[i] == id_:
+                return n
+    if member & IS_SIBLING:
+        if not subscription_covers(other, first_slot(other, other.rows[row].id), store, first_slot(store, id_)):
+            return n
+    elif not is_plain and not row_covers(other, row, store, slot):
+        return n
+    out[n] = id_
+    return n + 1
+
+
+@helper
+def is_subset(scratch, n, forest, g):
+    """Is the loaded signature a subset of the group's?"""
+    first, size = np.int64(forest.groups[g].first), np.int64(forest.groups[g].size)
+    j = np.int64(0)
+    for i in range(n):
+        while j < size and forest.items[first + j] < scratch.items[i]:
+            j += 1
+        if j == size or forest.items[first + j] != scratch.items[i]:
+            return False
+    return True
+
+
+@kernel
+def covered_of(forest, store, other, row, scratch, out, begin, n, counters):
+    """Append the ids of subscriptions of which `row` covers a row, and its subscription all; return the end, -1 if out is full."""
+    size = load_row(other, row, scratch)
+    bloom = bloom_of(scratch.items, 0, size)
+    is_plain = not is_complex(other, row)
+    points, query, stack = forest.points, scratch.query, scratch.stack
+    counters[SEARCHES] += 1
+    for g in range(forest.counts[GROUPS]):
+        group = forest.groups[g]
+        if group.bloom & bloom != bloom or group.root == NONE or not is_subset(scratch, size, forest, g):
+            continue
+        aim(forest, g, scratch, size, np.inf)
+        width = np.int64(group.width)
+        stack[0] = np.int64(group.root)
+        depth = np.int64(1)
+        while depth > 0:
+            depth -= 1
+            node = forest.nodes[stack[depth]]
+            counters[VISITED] += 1
+            if not node.leaf:
+                if query[np.int64(node.dim)] > node.split:
+                    stack[depth] = np.int64(node.right)
+                    depth += 1
+                stack[depth] = np.int64(node.left)
+                depth += 1
+                continue
+            count, capacity = np.int64(node.count), np.int64(node.capacity)
+            counters[COMPARED] += count
+            if n + count > out.size:
+                return NO_WHERE
+            for i in range(0, count, LANES):
+                mask = dominated(points, node.start + capacity + i, capacity, width, query, count - i)
+                while mask != 0:
+                    member = forest.words[node.start + i + lowest_bit(mask)]
+                    n = accept_covered(store, member, other, row, is_plain, out, begin, n)
+                    mask &= mask - 1
+    return n
+
+
+@kernel
+def covered_many(forest, store, other, heads, first, scratch, out, ends, counters):
+    """What each subscription of the other store covers, into `out` up to ends[i]; return the first not done (no room)."""
+    n = np.int64(0)
+    for i in range(first, heads.size):
+        row = np.int64(heads[i])
+        begin = n
+        while row != np.int64(NONE):
+            n = covered_of(forest, store, other, row, scratch, out, begin, n, counters)
+            if n == NO_WHERE:
+                return i
+            row = np.int64(other.rows[row].next)
+        ends[i] = n
+    return heads.size
