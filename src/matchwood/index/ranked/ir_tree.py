@@ -1,0 +1,297 @@
+"""IR-tree: an interval tree whose lists are scored R-trees (Ranked 3.1), changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from matchwood.encode.arrays import Int64s
+from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
+from matchwood.index.ranked.checks import check_tree
+from matchwood.index.ranked.parts import Entries, build_part
+from matchwood.index.ranked.pools import Pools
+from matchwood.index.ranked.structure import ScoredIntervals, entries_of
+from matchwood.kernels.ranked import change as kernel
+from matchwood.kernels.ranked.layout import BLOCKS, NODE, NONE, Forest
+
+LOPSIDED = 0.7
+
+
+class IRTree(ScoredIntervals):
+    """Scored intervals in an interval tree of scored R-trees.
+
+            50 [1 3 10]                  an interval lives in the highest node whose centre it holds
+           /           \\                 each list is an R-tree in rank order: extents above, intervals below
+      20 [6 5 9]     80 [2 4 7 8]        all of a list share the centre, so an extent has no holes
+
+    Invariants (`check`): lists are in rank order; intervals of a node hold its centre; extents and best scores are exact; a
+    bucket (leaf node without a centre) has at most b intervals.
+    Cost: build O(n log n); top-k O((k + log n) b log_b n) at most; insert, delete and rescore O(log n + b log_b n), and amortised
+    O(log n) for keeping the balance: a full bucket, or the highest node above it with more than
+    0.7 of its intervals on one side, is built anew. A rescored interval moves within its node's list only.
+    Departures from the paper: parts are opened only when they may be next (`kernels.ranked.stab`); leaves
+    are buckets of up to b intervals, which keeps nodes below 2n/b where the paper's recursion can reach n.
+
+    >>> tree = IRTree.build(lo=[0.0, 2.0, 4.0], hi=[5.0, 3.0, 9.0], score=[1.0, 9.0, 4.0])
+    >>> list(tree.stab(2.5))
+    [(1, 9.0), (0, 1.0)]
+    >>> list(tree.stab(2.5, 4.5))
+    [(1, 9.0), (2, 4.0), (0, 1.0)]
+    """
+
+    name = "ir"
+
+    def __init__(self, *, branching: int = 32, dimensions: int = 1) -> None:
+        super().__init__(branching=branching, dimensions=dimensions)
+        self._state = Pools(dimensions).state
+        self._counts = _new_counts()
+        self._deleted = np.zeros(dimensions, np.int64)  # by dimension, since it was last built
+        self._path, self._steps = np.zeros(kernel.DEPTH, np.int64), np.zeros((kernel.STEPS, 2), np.int64)
+
+    @property
+    def state(self) -> Forest:
+        return self._state
+
+    @property
+    def nodes(self) -> int:
+        return int(self._counts[kernel.NODES] + self._counts[kernel.BLOCKS])
+
+    @property
+    def inner_entries(self) -> int:
+        """How many entries of blocks are children, not intervals: the space that R-trees add to the lists. O(blocks)."""
+        blocks = self._state.blocks[: int(self._counts[kernel.BLOCKS])]
+        return int(blocks["count"][blocks["level"] > 0].sum())
+
+    def size(self, dim: int = 0) -> int:
+        tree = self._tree(dim)
+        return 0 if tree < 0 else int(self._state.trees[tree]["size"])
+
+    def widen(self, dimensions: int) -> None:
+        """Make room for further dimensions."""
+        missing = dimensions - self.dimensions
+        if missing > 0:
+            self._state = self._state._replace(firsts=np.concatenate([self._state.firsts, np.full(missing, NONE)]))
+            self._deleted = np.concatenate([self._deleted, np.zeros(missing, np.int64)])
+            self.dimensions = dimensions
+
+    def insert(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
+        """O(log n + b log_b n) each, amortised; a batch as large as the tree builds it anew. An interval that is there
+        (same interval, score and id) is refused, and then nothing changes."""
+        entries = entries_of(lo, hi, score, ids)
+        if not entries.size:
+            return
+        self._refuse_known(dim, entries)
+        if entries.size >= self.size(dim):
+            self._rebuild(dim, entries)
+            return
+        tree, done = self._tree(dim), 0
+        while done < entries.size:
+            state = self._state, self._counts, tree, self.branching
+            done, why, depth = kernel.insert_many(*state, *entries, done, self._path, self._steps)
+            if why == kernel.NO_ROOM:
+                self._grow()
+            elif why == kernel.FULL_BUCKET:
+                self._rebalance(int(depth))
+
+    def delete(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
+        """O(log n + b log_b n) each; all or none."""
+        entries = entries_of(lo, hi, score, ids)
+        if not entries.size:
+            return
+        self._demand_all(dim, entries)
+        tree = self._tree(dim)
+        kernel.delete_many(self._state, self._counts, tree, *entries, self._path, self._steps)
+        self._deleted[dim] += entries.size
+        if self._deleted[dim] > self.size(dim) + self.branching:
+            self._rebuild(dim, None)
+
+    def rescore(self, lo: object, hi: object, score: object, ids: object, new: object, *, dim: int = 0) -> None:
+        """O(log n + b log_b n) each: the interval stays at its node; all or none."""
+        entries = entries_of(lo, hi, score, ids)
+        scores = entries_of(lo, hi, new, ids).score
+        if not entries.size:
+            return
+        self._demand_all(dim, entries)
+        tree, done = self._tree(dim), 0
+        while done < entries.size:
+            state = self._state, self._counts, tree, self.branching
+            done = kernel.rescore_many(*state, *entries, scores, done, self._path, self._steps)
+            if done < entries.size:
+                self._grow()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        entries, blocks, nodes = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))
+        state = self._state
+        cut = {name: getattr(state, name)[: entries + 64] for name in ("lo", "hi", "score", "link")}
+        others = {"keys": state.keys, "spans": state.spans, "trees": state.trees, "firsts": state.firsts}
+        counters = {"counts": self._counts, "deleted": self._deleted}
+        return {**cut, "blocks": state.blocks[:blocks], "nodes": state.nodes[:nodes], **others, **counters}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self._state = Forest(*(saved[name] for name in Forest._fields))
+        self._counts, self._deleted = saved["counts"], saved["deleted"]
+        self.dimensions = len(self._state.firsts)
+
+    def check(self) -> None:
+        trees = [self._tree(dim) for dim in range(self.dimensions)]
+        weight = 0
+        for tree in trees:
+            if tree >= 0:
+                check_tree(self._state, tree, self.branching)
+                record = self._state.trees[tree]
+                assert int(self._state.nodes[int(record["root"])]["weight"]) == int(record["size"])
+                weight += int(record["size"])
+        live = self._state.blocks[: int(self._counts[kernel.BLOCKS])]
+        assert int(live["count"][live["level"] == 0].sum()) == weight, "a block is lost, or freed and still counted"
+        self._check_regions(live)
+
+    def _check_regions(self, blocks: np.ndarray) -> None:
+        """Live blocks and free lists share out all entries."""
+        regions = [(int(b["start"]), int(b["room"])) for b in blocks if b["count"]]
+        for room in range(1, kernel.COUNTS - kernel.ROOMS):
+            start = int(self._counts[kernel.ROOMS + room])
+            while start != int(NONE):
+                regions.append((start, room))
+                start = int(self._state.link[start])
+        end = 0
+        for start, room in sorted(regions):
+            assert start == end, f"entries {end} to {start} are lost or doubled"
+            end = start + room
+        assert end == self._counts[kernel.ENTRIES], "the end of the entries is miscounted"
+
+    def _tree(self, dim: int) -> int:
+        first = int(self._state.firsts[dim]) if dim < len(self._state.firsts) else int(NONE)
+        return -1 if first == int(NONE) else first
+
+    def _refuse_known(self, dim: int, entries: Entries) -> None:
+        ascending = np.sort(entries.link)
+        twice = ascending[1:][ascending[1:] == ascending[:-1]]
+        if len(twice):
+            raise DuplicateSubscriptionError(f"interval {twice[0]} is there already")
+        if (tree := self._tree(dim)) >= 0:
+            known = kernel.first_known(self._state, tree, *entries, self._path, self._steps)
+            if known < entries.size:
+                raise DuplicateSubscriptionError(f"interval {entries.link[known]} is there already")
+
+    def _demand_all(self, dim: int, entries: Entries) -> None:
+        tree = self._tree(dim)
+        found = 0 if tree < 0 else kernel.find_many(self._state, tree, *entries, self._path, self._steps)
+        if found < entries.size:
+            raise UnknownSubscriptionError(f"interval {entries.link[found]} is not there as it was told")
+
+    def _rebuild(self, dim: int, more: Entries | None) -> None:
+        """Build the dimension's tree anew, with further intervals."""
+        tree = self._tree(dim)
+        if tree < 0:
+            tree = dim
+            trees = self._state.trees
+            if tree >= len(trees):
+                grown = np.zeros(max(2 * len(trees), tree + 1), trees.dtype)
+                grown[: len(trees)] = trees
+                self._state = self._state._replace(trees=grown)
+            self._reserve(0, 0, 1)
+            root = self._new_node()
+            record = self._state.trees[tree : tree + 1]
+            record["kind"], record["root"], record["next"] = BLOCKS, root, NONE
+            self._state.firsts[dim] = tree
+        root = int(self._state.trees[tree]["root"])
+        self._replant(root, more, self.branching)
+        self._state.trees[tree]["size"] = self._state.nodes[root]["weight"]
+        self._deleted[dim] = 0
+
+    def _rebalance(self, depth: int) -> None:
+        """A bucket at the end of the path is full: build it, or the highest lopsided node above it, anew."""
+        nodes = self._state.nodes
+        for upper, lower in zip(self._path[: depth - 1].tolist(), self._path[1:depth].tolist(), strict=True):
+            if int(nodes[lower]["weight"]) > LOPSIDED * int(nodes[upper]["weight"]) + self.branching:
+                self._replant(upper, None, max(self.branching // 2, 1))
+                return
+        self._replant(int(self._path[depth - 1]), None, max(self.branching // 2, 1))
+
+    def _replant(self, node: int, more: Entries | None, bucket: int) -> None:
+        """Build the subtree of a node anew, in its place, with further intervals."""
+        weight = int(self._state.nodes[node]["weight"])
+        columns = np.empty(weight), np.empty(weight), np.empty(weight), np.empty(weight, np.int64)
+        stack = np.empty(2 * weight + 4 * self.branching + 64, np.int64)
+        kernel.dissolve(self._state, self._counts, node, *columns, stack)
+        if weight and weight == self._weight():
+            self._forget_all_but(node)
+        entries = Entries(*columns) if more is None else Entries.join([Entries(*columns), more])
+        if not entries.size:
+            self._state.nodes[node : node + 1] = _bucket()
+            return
+        part = build_part(BLOCKS, entries, self.branching, bucket=bucket)
+        self._reserve(part.entries.size, len(part.blocks), len(part.nodes))
+        first, first_block, first_node = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))
+        state = self._state
+        for column, values in zip(state[:4], part.entries, strict=True):
+            column[first : first + part.entries.size] = values
+        state.link[first + part.size : first + part.entries.size] += first_block
+        blocks = state.blocks[first_block : first_block + len(part.blocks)]
+        blocks[:] = part.blocks
+        blocks["start"] += np.uint32(first)
+        fresh = part.nodes.copy()
+        for child in ("left", "right"):
+            # The part's root takes the old node's place, so the others move up by one.
+            fresh[child][fresh[child] != NONE] += np.uint32(first_node - 1)
+        fresh["list"][fresh["list"] != NONE] += np.uint32(first_block)
+        state.nodes[node] = fresh[0]
+        state.nodes[first_node : first_node + len(fresh) - 1] = fresh[1:]
+        self._counts[kernel.ENTRIES] += part.entries.size
+        self._counts[kernel.BLOCKS] += len(part.blocks)
+        self._counts[kernel.NODES] += len(fresh) - 1
+
+    def _weight(self) -> int:
+        """How many intervals all dimensions have."""
+        return sum(self.size(dim) for dim in range(self.dimensions))
+
+    def _forget_all_but(self, node: int) -> None:
+        """Everything has been dissolved: give the pools back as they were, but for the roots of the trees."""
+        roots = [int(self._state.trees[t]["root"]) for t in map(self._tree, range(self.dimensions)) if t >= 0]
+        if roots == [node] == [0]:
+            self._counts[:] = _new_counts()
+            self._counts[kernel.NODES] = 1
+
+    def _new_node(self) -> int:
+        at = int(self._counts[kernel.NODES])
+        self._counts[kernel.NODES] += 1
+        self._state.nodes[at : at + 1] = _bucket()
+        return at
+
+    def _grow(self) -> None:
+        room = kernel.STEPS * self.branching
+        sizes = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))
+        entries, blocks, nodes = sizes
+        self._reserve(max(room, entries // 2), max(kernel.STEPS, blocks // 2), max(16, nodes // 2))
+
+    def _reserve(self, entries: int, blocks: int, nodes: int) -> None:
+        """Make room for so many more."""
+        used = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))
+        wanted = [more + have for more, have in zip((entries + 64, blocks, nodes), used, strict=True)]
+        state = self._state
+        columns = [_grown(column, wanted[0]) for column in state[:4]]
+        grown = [*columns, _grown(state.blocks, wanted[1]), _grown(state.nodes, wanted[2])]
+        self._state = Forest._make([*grown, *state[6:]])
+
+
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    if len(array) >= size:
+        return array
+    bigger = np.zeros(size, array.dtype)
+    bigger[: len(array)] = array
+    return bigger
+
+
+def _bucket() -> np.ndarray:
+    """An empty node."""
+    node = np.zeros(1, NODE)
+    node["centre"], node["best"], node["own"], node["lo"], node["hi"] = np.nan, -np.inf, -np.inf, np.inf, -np.inf
+    node["left"] = node["right"] = node["list"] = NONE
+    return node
+
+
+def _new_counts() -> Int64s:
+    counts = np.zeros(kernel.COUNTS, np.int64)
+    counts[kernel.FREE_BLOCK] = counts[kernel.FREE_NODE] = counts[kernel.ROOMS :] = int(NONE)
+    return counts

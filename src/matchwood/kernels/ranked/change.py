@@ -1,0 +1,430 @@
+"""Changing an IR-tree in place (Ranked 3.1): an interval goes to the node that it would have been built into, and there into
+the node's scored R-tree, which is a B+-tree in rank order whose inner entries carry extents.
+
+Blocks own regions of 1 to b entries. A full region of less than b is exchanged for one of twice the size, a full block of b
+is split in two, an empty one is freed. Blocks are not merged: a tree that has lost half its intervals is built anew.
+
+`counts`  used entries, blocks and nodes; heads of the free lists: blocks (chained by `next`), nodes (by `left`), and
+regions by size (by the link of their first entry).
+Kernels check for room before any change and stop; the owner grows the pools. One writer, no reader meanwhile.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.ranked.layout import NONE
+
+ENTRIES, BLOCKS, NODES, FREE_BLOCK, FREE_NODE = 0, 1, 2, 3, 4
+ROOMS = 8
+COUNTS = ROOMS + 65
+
+DEPTH = 192  # nodes on a path; the owner rebuilds what gets out of balance long before
+STEPS = 32  # blocks on a path
+
+# why a kernel stopped
+OK, NO_ROOM, FULL_BUCKET = 0, 1, 2
+
+
+@helper
+def take_region(forest, counts, room):
+    start = counts[ROOMS + room]
+    if start != np.int64(NONE):
+        counts[ROOMS + room] = forest.link[start]
+        return start
+    counts[ENTRIES] += room
+    return counts[ENTRIES] - room
+
+
+@helper
+def give_region(forest, counts, start, room):
+    forest.link[start] = counts[ROOMS + room]
+    counts[ROOMS + room] = start
+
+
+@helper
+def take_block(forest, counts, level, room):
+    """A new, empty block."""
+    block = counts[FREE_BLOCK]
+    if block != np.int64(NONE):
+        counts[FREE_BLOCK] = np.int64(forest.blocks[block].next)
+    else:
+        block = counts[BLOCKS]
+        counts[BLOCKS] += 1
+    record = forest.blocks[block]
+    record.start, record.count = np.uint32(take_region(forest, counts, room)), np.uint16(0)
+    record.room, record.level, record.next = np.uint16(room), np.uint32(level), NONE
+    return block
+
+
+@helper
+def give_block(forest, counts, block):
+    record = forest.blocks[block]
+    give_region(forest, counts, np.int64(record.start), np.int64(record.room))
+    record.next = np.uint32(counts[FREE_BLOCK])
+    record.count = np.uint16(0)
+    counts[FREE_BLOCK] = block
+
+
+@helper
+def copy_entry(forest, source, target):
+    forest.lo[target], forest.hi[target] = forest.lo[source], forest.hi[source]
+    forest.score[target], forest.link[target] = forest.score[source], forest.link[source]
+
+
+@helper
+def first_id(forest, block):
+    """The id of the first interval below a block."""
+    record = forest.blocks[block]
+    while record.level > 0:
+        record = forest.blocks[forest.link[np.int64(record.start)]]
+    return forest.link[np.int64(record.start)]
+
+
+@helper
+def entries_before(forest, block, score, id_):
+    """How many entries of the block begin before (score, id), in rank order. Equal ranks count too, in an inner block."""
+    record = forest.blocks[block]
+    start, count = np.int64(record.start), np.int64(record.count)
+    at = np.int64(0)
+    while at < count:
+        here = forest.score[start + at]
+        if here < score:
+            break
+        if here == score:
+            if record.level == 0:
+                if forest.link[start + at] >= id_:
+                    break
+            elif first_id(forest, forest.link[start + at]) > id_:
+                break
+        at += 1
+    return at
+
+
+@helper
+def put_child(forest, place, block):
+    """Make the entry at `place` say what its child block holds: extent and best score. O(b)."""
+    record = forest.blocks[block]
+    start, count = np.int64(record.start), np.int64(record.count)
+    low, high = np.inf, -np.inf
+    for e in range(start, start + count):
+        low, high = min(low, forest.lo[e]), max(high, forest.hi[e])
+    forest.lo[place], forest.hi[place] = low, high
+    forest.score[place], forest.link[place] = forest.score[start], block
+
+
+@helper
+def open_gap(forest, counts, block, at, most):
+    """Make an entry's room at place `at` of a block that has less than `most`; return where it is."""
+    record = forest.blocks[block]
+    start, count, room = np.int64(record.start), np.int64(record.count), np.int64(record.room)
+    if count == room:
+        more = min(most, max(4, 2 * room))
+        fresh = take_region(forest, counts, more)
+        for e in range(count):
+            copy_entry(forest, start + e, fresh + e)
+        give_region(forest, counts, start, room)
+        record.start, record.room = np.uint32(fresh), np.uint16(more)
+        start = fresh
+    for e in range(start + count, start + at, -1):
+        copy_entry(forest, e - 1, e)
+    record.count = np.uint16(count + 1)
+    return start + at
+
+
+@helper
+def descend(forest, root, score, id_, steps):
+    """The blocks on the way to the rank (score, id): steps[level] = (block, place); returns the root's level."""
+    block = root
+    top = np.int64(forest.blocks[root].level)
+    level = top
+    while True:
+        at = entries_before(forest, block, score, id_)
+        if level > 0 and at > 0:
+            at -= 1
+        steps[level, 0], steps[level, 1] = block, at
+        if level == 0:
+            return top
+        block = forest.link[np.int64(forest.blocks[block].start) + at]
+        level -= 1
+
+
+@helper
+def list_insert(forest, counts, node, most, lo, hi, score, id_, steps):
+    """Put an interval into the node's list. O(b log_b n)."""
+    record = forest.nodes[node]
+    record.size += np.uint32(1)
+    if record.size == 1:
+        record.list = np.uint32(take_block(forest, counts, 0, min(most, 4)))
+    root = np.int64(record.list)
+    top = descend(forest, root, score, id_, steps)
+    level = np.int64(0)
+    sibling = np.int64(-1)
+    while level <= top:
+        block, at = steps[level, 0], steps[level, 1]
+        if level > 0:
+            put_child(forest, np.int64(forest.blocks[block].start) + at, steps[level - 1, 0])
+            at += 1
+        if level == 0 or sibling >= 0:
+            carried = sibling
+            sibling = np.int64(-1)
+            target = block
+            if np.int64(forest.blocks[block].count) == most:
+                sibling = take_block(forest, counts, level, most)
+                half = split(forest, block, sibling)
+                if at > half:
+                    target, at = sibling, at - half
+            place = open_gap(forest, counts, target, at, most)
+            if level == 0:
+                forest.lo[place], forest.hi[place], forest.score[place], forest.link[place] = lo, hi, score, id_
+            else:
+                put_child(forest, place, carried)
+        level += 1
+    if sibling >= 0:
+        above = take_block(forest, counts, top + 1, min(most, 4))
+        start = np.int64(forest.blocks[above].start)
+        forest.blocks[above].count = np.uint16(2)
+        put_child(forest, start, root)
+        put_child(forest, start + 1, sibling)
+        record.list = np.uint32(above)
+
+
+@helper
+def split(forest, block, sibling):
+    """Move the second half of a block to its new sibling; return how many stay."""
+    left, right = forest.blocks[block], forest.blocks[sibling]
+    count = np.int64(left.count)
+    half = (count + 1) // 2
+    for e in range(count - half):
+        copy_entry(forest, np.int64(left.start) + half + e, np.int64(right.start) + e)
+    left.count, right.count = np.uint16(half), np.uint16(count - half)
+    return half
+
+
+@helper
+def list_find(forest, node, score, id_, steps):
+    """The level of the root if the node's list has the interval (its leaf and place are in steps[0]), or -1."""
+    record = forest.nodes[node]
+    if record.size == 0:
+        return np.int64(-1)
+    top = descend(forest, np.int64(record.list), score, id_, steps)
+    block, at = forest.blocks[steps[0, 0]], steps[0, 1]
+    place = np.int64(block.start) + at
+    if at < np.int64(block.count) and forest.score[place] == score and forest.link[place] == id_:
+        return top
+    return np.int64(-1)
+
+
+@helper
+def list_remove(forest, counts, node, top, steps):
+    """Take the interval that `list_find` has found out of the node's list. O(b log_b n)."""
+    record = forest.nodes[node]
+    record.size -= np.uint32(1)
+    gone = True
+    for level in range(top + 1):
+        block, at = steps[level, 0], steps[level, 1]
+        here = forest.blocks[block]
+        start = np.int64(here.start)
+        if gone:
+            here.count -= np.uint16(1)
+            for e in range(start + at, start + np.int64(here.count)):
+                copy_entry(forest, e + 1, e)
+            gone = here.count == 0
+            if gone:
+                give_block(forest, counts, block)
+        else:
+            put_child(forest, start + at, steps[level - 1, 0])
+    if gone:
+        record.list = NONE
+        return
+    root = np.int64(record.list)
+    while forest.blocks[root].level > 0 and forest.blocks[root].count == 1:
+        child = forest.link[np.int64(forest.blocks[root].start)]
+        give_block(forest, counts, root)
+        root = child
+    record.list = np.uint32(root)
+
+
+@helper
+def refresh(forest, path, depth, change):
+    """After a change of the list of the path's last node: its extent and best score, and those of all nodes above."""
+    node = forest.nodes[path[depth - 1]]
+    node.lo, node.hi, node.own = np.inf, -np.inf, -np.inf
+    if node.size > 0:
+        block = forest.blocks[np.int64(node.list)]
+        start = np.int64(block.start)
+        node.own = forest.score[start]
+        for e in range(start, start + np.int64(block.count)):
+            node.lo, node.hi = min(node.lo, forest.lo[e]), max(node.hi, forest.hi[e])
+    for i in range(depth - 1, -1, -1):
+        node = forest.nodes[path[i]]
+        node.weight = np.uint32(np.int64(node.weight) + change)
+        node.best = node.own
+        if node.left != NONE:
+            node.best = max(node.best, forest.nodes[np.int64(node.left)].best)
+        if node.right != NONE:
+            node.best = max(node.best, forest.nodes[np.int64(node.right)].best)
+
+
+@helper
+def find_node(forest, root, lo, hi, path):
+    """The nodes on the way to the interval's own: (how many, which child of the last is missing: 0 none, 1 left, 2 right)."""
+    node = root
+    depth = np.int64(0)
+    while True:
+        path[depth] = node
+        depth += 1
+        record = forest.nodes[node]
+        if hi < record.centre:
+            if record.left == NONE:
+                return depth, 1
+            node = np.int64(record.left)
+        elif lo > record.centre:
+            if record.right == NONE:
+                return depth, 2
+            node = np.int64(record.right)
+        else:
+            return depth, 0
+
+
+@helper
+def take_node(forest, counts):
+    """A new, empty bucket."""
+    node = counts[FREE_NODE]
+    if node != np.int64(NONE):
+        counts[FREE_NODE] = np.int64(forest.nodes[node].left)
+    else:
+        node = counts[NODES]
+        counts[NODES] += 1
+    record = forest.nodes[node]
+    record.centre, record.best, record.own, record.lo, record.hi = np.nan, -np.inf, -np.inf, np.inf, -np.inf
+    record.left = record.right = record.list = NONE
+    record.size = record.weight = np.uint32(0)
+    return node
+
+
+@helper
+def has_room(forest, counts, most):
+    """Is there room for any one insert? Entries behind the last region are kept for reading past the end."""
+    return (
+        counts[ENTRIES] + STEPS * most + 64 <= forest.lo.size
+        and counts[BLOCKS] + STEPS <= forest.blocks.size
+        and counts[NODES] + 1 <= forest.nodes.size
+    )
+
+
+@kernel
+def insert_many(forest, counts, tree, most, lo, hi, score, ids, first, path, steps):
+    """Insert intervals from `first` on; return (the first not inserted, why, depth of its path)."""
+    root = np.int64(forest.trees[tree].root)
+    for i in range(first, ids.size):
+        depth, missing = find_node(forest, root, lo[i], hi[i], path)
+        node = path[depth - 1]
+        record = forest.nodes[node]
+        if missing == 0 and np.isnan(record.centre) and np.int64(record.size) >= most:
+            return i, FULL_BUCKET, depth
+        if not has_room(forest, counts, most):
+            return i, NO_ROOM, depth
+        if missing != 0:
+            node = take_node(forest, counts)
+            if missing == 1:
+                record.left = np.uint32(node)
+            else:
+                record.right = np.uint32(node)
+            path[depth] = node
+            depth += 1
+        list_insert(forest, counts, node, most, lo[i], hi[i], score[i], ids[i], steps)
+        refresh(forest, path, depth, 1)
+        forest.trees[tree].size += np.uint32(1)
+    return ids.size, OK, 0
+
+
+@kernel
+def first_known(forest, tree, lo, hi, score, ids, path, steps):
+    """The first of the intervals that is there, or their number."""
+    root = np.int64(forest.trees[tree].root)
+    for i in range(ids.size):
+        depth, missing = find_node(forest, root, lo[i], hi[i], path)
+        if missing == 0 and list_find(forest, path[depth - 1], score[i], ids[i], steps) >= 0:
+            return i
+    return ids.size
+
+
+@kernel
+def find_many(forest, tree, lo, hi, score, ids, path, steps):
+    """The first of the intervals that is not there, or their number."""
+    root = np.int64(forest.trees[tree].root)
+    for i in range(ids.size):
+        depth, missing = find_node(forest, root, lo[i], hi[i], path)
+        if missing != 0 or list_find(forest, path[depth - 1], score[i], ids[i], steps) < 0:
+            return i
+    return ids.size
+
+
+@kernel
+def delete_many(forest, counts, tree, lo, hi, score, ids, path, steps):
+    """Delete intervals that are there."""
+    root = np.int64(forest.trees[tree].root)
+    for i in range(ids.size):
+        depth, _ = find_node(forest, root, lo[i], hi[i], path)
+        top = list_find(forest, path[depth - 1], score[i], ids[i], steps)
+        list_remove(forest, counts, path[depth - 1], top, steps)
+        refresh(forest, path, depth, -1)
+        forest.trees[tree].size -= np.uint32(1)
+
+
+@kernel
+def rescore_many(forest, counts, tree, most, lo, hi, score, ids, new, first, path, steps):
+    """Give intervals that are there new scores: each moves within its node's list; return the first not done (no room).
+
+    The interval tree is not touched but for its best scores.
+    """
+    root = np.int64(forest.trees[tree].root)
+    for i in range(first, ids.size):
+        if not has_room(forest, counts, most):
+            return i
+        depth, _ = find_node(forest, root, lo[i], hi[i], path)
+        node = path[depth - 1]
+        top = list_find(forest, node, score[i], ids[i], steps)
+        list_remove(forest, counts, node, top, steps)
+        list_insert(forest, counts, node, most, lo[i], hi[i], new[i], ids[i], steps)
+        refresh(forest, path, depth, 0)
+    return ids.size
+
+
+@kernel
+def dissolve(forest, counts, node, lo, hi, score, ids, stack):
+    """Copy all intervals of a subtree out and free its blocks and nodes, but the node itself. `stack` is long enough. O(size)."""
+    n = np.int64(0)
+    depth = np.int64(1)
+    stack[0] = node
+    while depth > 0:
+        depth -= 1
+        at = stack[depth]
+        if at < 0:  # a block: -1 - its number
+            block = -1 - at
+            record = forest.blocks[block]
+            for e in range(np.int64(record.start), np.int64(record.start) + np.int64(record.count)):
+                if record.level > 0:
+                    stack[depth] = -1 - forest.link[e]
+                    depth += 1
+                else:
+                    lo[n], hi[n], score[n], ids[n] = forest.lo[e], forest.hi[e], forest.score[e], forest.link[e]
+                    n += 1
+            give_block(forest, counts, block)
+            continue
+        record = forest.nodes[at]
+        if record.list != NONE:
+            stack[depth] = -1 - np.int64(record.list)
+            depth += 1
+        if record.left != NONE:
+            stack[depth] = np.int64(record.left)
+            depth += 1
+        if record.right != NONE:
+            stack[depth] = np.int64(record.right)
+            depth += 1
+        if at != node:
+            record.left = np.uint32(counts[FREE_NODE])
+            counts[FREE_NODE] = at
+    return n

@@ -1,0 +1,113 @@
+"""How scored intervals lie in memory: one layout for all five structures, so one cursor walks them all.
+
+    firsts[dim] -> trees (chained by `next`) -> root
+
+    packed, arranged   root = a block        scored R-tree in rank order, SOPT-R-tree in the order of its arrangement
+    lists              root = a node         interval tree; a node's list is a run of entries, best first
+    blocks             root = a node         IR-tree; a node's list is a scored R-tree of blocks
+    segments           root unused           segment tree: `keys` are the end points, `spans` the copies of each of its nodes
+
+An entry is lo, hi, score, link, at the same place of four arrays. In a leaf, link is the interval's id; in an inner
+block an entry is a child: lo and hi its extent, score its best score, link its block.
+A dead entry has NaN for lo and hi: no point and no range meets it.
+
+Node (one cache line): centre, extent and best score of its own list, best score of its subtree, children. A node without a
+centre (NaN) is a bucket: a leaf with at most b intervals that need not share a point.
+
+Arrays of entries end with `bits.PAD` places that belong to nobody, so that eight can be read from any place on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+NONE = np.uint32(0xFFFFFFFF)
+
+PACKED, ARRANGED, LISTS, BLOCKS, SEGMENTS = 0, 1, 2, 3, 4
+
+BLOCK = np.dtype([("start", "u4"), ("count", "u2"), ("room", "u2"), ("level", "u4"), ("next", "u4")])
+NODE = np.dtype(
+    [
+        ("centre", "f8"),
+        ("best", "f8"),  # of the subtree
+        ("own", "f8"),  # of the node's list
+        ("lo", "f8"),  # extent of the node's list
+        ("hi", "f8"),
+        ("left", "u4"),
+        ("right", "u4"),
+        ("list", "u4"),  # lists: first entry; blocks: root block
+        ("size", "u4"),  # of the list
+        ("weight", "u4"),  # intervals of the subtree
+        ("pad", "u4"),
+    ]
+)
+TREE = np.dtype(
+    [
+        ("kind", "u4"),
+        ("root", "u4"),
+        ("next", "u4"),
+        ("leaves", "u4"),  # segments: leaves of the binary tree, a power of two
+        ("start", "u4"),  # the tree's intervals are entries start : start + size
+        ("size", "u4"),
+        ("entries", "u4"),  # inner ones included
+        ("first_block", "u4"),
+        ("blocks", "u4"),
+        ("first_node", "u4"),
+        ("nodes", "u4"),
+        ("first_key", "u4"),
+        ("keys", "u4"),
+        ("first_span", "u4"),
+        ("spans", "u4"),
+        ("dead", "u4"),
+        ("slack", "f8"),  # no interval is more than this better than one before it that shares a point
+    ]
+)
+
+
+class Forest(NamedTuple):
+    """All trees of all dimensions, as kernels see them."""
+
+    lo: np.ndarray  # float64
+    hi: np.ndarray  # float64
+    score: np.ndarray  # float64
+    link: np.ndarray  # int64
+    blocks: np.ndarray  # BLOCK
+    nodes: np.ndarray  # NODE
+    keys: np.ndarray  # float64
+    spans: np.ndarray  # uint32
+    trees: np.ndarray  # TREE
+    firsts: np.ndarray  # uint32, one a dimension
+
+
+ITEM = np.dtype(
+    [
+        ("score", "f8"),
+        ("id", "i8"),
+        ("mask", "u8"),
+        ("at", "u4"),
+        ("end", "u4"),
+        ("kind", "u4"),
+        ("tree", "u4"),
+    ]
+)
+FRAME = np.dtype([("mask", "u8"), ("start", "u4"), ("level", "u4")])
+
+LEVELS = 32  # of a packed tree: enough for 2**32 intervals at b = 2
+STREAMS = 32  # trees of one dimension: sizes differ by a factor of two
+
+
+class Cursors(NamedTuple):
+    """Stabs under way. Cursor c has the items and the heap places [c * room, (c + 1) * room).
+
+    `heap` is a permutation of the numbers of items: the first sizes[c] are a heap with the best item at its root, the rest are
+    free.
+    """
+
+    items: np.ndarray  # ITEM
+    heap: np.ndarray  # uint32
+    sizes: np.ndarray  # int64, one a cursor
+    query: np.ndarray  # float64 [cursors, 2]
+    frames: np.ndarray  # FRAME: LEVELS for each of the STREAMS of each cursor
+    visits: np.ndarray  # int64: blocks opened, by level; the last counts entries tested
