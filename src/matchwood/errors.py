@@ -15,12 +15,13 @@ MatchwoodError
 ├── EventError                       an event cannot be used
 ├── QueryError                       a bad k, mode or option of a call
 │   └── UnsupportedError             the chosen index does not offer this; it says what does
-└── StorageError                     a saved folder is missing, foreign, damaged or too new
+├── StorageError                     a saved folder is missing, foreign, damaged or too new
+└── WorkloadError                    a workload's parameters contradict each other, or its data are missing
 """
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 
 class MatchwoodError(Exception):
@@ -68,6 +69,10 @@ class ParseError(ExpressionError):
         self.text = text
         self.position = position
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An exception is unpickled by calling its class with `args`, which here is the finished message.
+        return _parse_error, (self.args, self.text, self.position)
+
 
 class TooComplexError(ExpressionError):
     pass
@@ -103,6 +108,17 @@ class UnsupportedError(QueryError):
 
 class StorageError(MatchwoodError):
     pass
+
+
+class WorkloadError(MatchwoodError):
+    """Parameters that contradict each other, missing data, or a workload that is not what it was asked to be."""
+
+
+def _parse_error(args: tuple[str, ...], text: str, position: int) -> ParseError:
+    """The error that another process pickled."""
+    error = ParseError("", text, position)
+    error.args = args
+    return error
 
 
 def caret(text: str, position: int, *, width: int = 100) -> str:

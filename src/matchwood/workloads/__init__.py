@@ -6,6 +6,7 @@
 (1000, 10)
 """
 
+from matchwood.errors import WorkloadError
 from matchwood.workloads.begen import BEGen
 from matchwood.workloads.city import City
 from matchwood.workloads.covering import Covering, Operations
@@ -13,7 +14,7 @@ from matchwood.workloads.ranked import Ranked
 from matchwood.workloads.real import Ads, Flights, Papers, Retail
 from matchwood.workloads.selectivity import Selectivity, measure
 from matchwood.workloads.vcr import VCR
-from matchwood.workloads.workload import Workload, WorkloadError
+from matchwood.workloads.workload import Workload
 
 __all__ = [
     "VCR",

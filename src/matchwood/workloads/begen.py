@@ -26,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
+from matchwood.errors import WorkloadError
 from matchwood.schema import Schema
 from matchwood.workloads.draw import UNUSED, Uint16s, around, ascending, events_of, pick_distinct, rows_of, zipf
 from matchwood.workloads.selectivity import Selectivity
-from matchwood.workloads.workload import Part, Workload, WorkloadError, require
+from matchwood.workloads.workload import Part, Workload, require
 
 Distribution = Literal["uniform", "zipf"]
 

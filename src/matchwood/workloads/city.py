@@ -18,12 +18,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from matchwood.encode.arrays import INTERVAL, JOINED, Events, Float64s, Rows, make_events, make_rows
+from matchwood.errors import WorkloadError
 from matchwood.schema import Schema
 from matchwood.workloads import streets
 from matchwood.workloads.data import find, read
 from matchwood.workloads.draw import UNUSED, ascending, offsets_of, pick, pick_distinct, zipf
 from matchwood.workloads.streets import Hotspots
-from matchwood.workloads.workload import Part, Workload, WorkloadError, require
+from matchwood.workloads.workload import Part, Workload, require
 
 PICKUPS, HOTSPOTS = "uber_nyc_2014q2", "uber_hotspots_10k"
 _MICROSECONDS = 1_000_000

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from matchwood.workloads.workload import WorkloadError
+from matchwood.errors import WorkloadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

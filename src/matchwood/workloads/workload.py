@@ -20,13 +20,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.errors import MatchwoodError
+from matchwood.errors import WorkloadError
 from matchwood.schema import Schema
 from matchwood.workloads.selectivity import Selectivity, measure
-
-
-class WorkloadError(MatchwoodError):
-    """Parameters that contradict each other, missing data, or a workload that is not what it was asked to be."""
 
 
 class Part(IntEnum):
