@@ -11,9 +11,13 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows, make_rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.kernels import store as kernel
+from matchwood.kernels import store_order
 from matchwood.kernels.store import Store
 
 Slots = NDArray[np.uint32]
+
+MAX_COUNT = int(np.iinfo(kernel.ROW["count"]).max)
+"""How many main entries a row may have."""
 
 
 class RowStore:
@@ -72,6 +76,14 @@ class RowStore:
     def remove(self, ids: Int64s) -> None:
         """Remove these subscriptions, each known and named once. O(rows)."""
         kernel.remove_ids(self.state, ids)
+
+    def reorder(self, order: Slots) -> None:
+        """Lay all rows out anew: slot i becomes what order[i] was. For an index that lets go of every slot it
+        knew. O(entries)."""
+        state, counts = self.state, self.state.counts
+        rows, entries = np.empty(len(order), kernel.ROW), np.empty(int(counts[kernel.ENTRIES]), kernel.ENTRY)
+        store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
+        self.state = Store(rows, entries[: counts[kernel.ENTRIES]], state.table, counts)
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
@@ -162,6 +174,12 @@ class RowStore:
             return
         if rows.ids.min() < 0:
             raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
+        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT):
+            count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
+            if count > MAX_COUNT:
+                raise SubscriptionError(
+                    f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
+                )
         heads = np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])
         ids = rows.ids[heads]
         if (ids[1:] <= ids[:-1]).any():

@@ -9,7 +9,7 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
          CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
                  the first with the latitude's dimension in `more`
 Table    open addressing, linear probing, backward-shift deletion: subscription id -> its first slot;
-         rows[slot].next chains the rest.
+         rows[slot].next chains the rest, in the order in which they were added.
 Pools    free slots are chained through `next`; freed entry regions by size class through entries[start].more.
 Invariant  every live row is in exactly one chain, chains and free lists share nothing (`RowStore.check`).
 
@@ -90,9 +90,15 @@ def class_size(class_):
 
 @helper
 def home(table, id_):
-    """Where the id's search begins: a multiplicative hash, folded."""
-    h = np.uint64(id_) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(29)
+    """Where the id's search begins: a multiplicative hash, folded before and after.
+
+    A product has only zeros below the lowest bit of its factors: without the first fold, ids that are multiples of
+    a large power of two (a shard number in the upper half, say) would all begin at one cell.
+    """
+    h = np.uint64(id_)
+    h ^= h >> np.uint64(32)
+    h *= np.uint64(0x9E3779B97F4A7C15)
+    h ^= h >> np.uint64(32)
     return np.int64(h & np.uint64(table.size - 1))
 
 
@@ -246,31 +252,35 @@ def add_rows(store, rows, first, slots):
         row.id, row.priority = rows.ids[r], rows.priority[r]
         row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
         row.flags, row.next = np.uint16(0), NONE
-        link(store, slot)
+        if r > 0 and rows.ids[r - 1] == rows.ids[r]:
+            chain(store, np.int64(slots[r - 1]), slot)
+        else:
+            enter(store, slot)
         counts[LIVE] += 1
         slots[r] = np.uint32(slot)
     return rows.ids.size
 
 
 @helper
-def link(store, slot):
-    """Enter the slot under its id: as the first of its subscription, or behind the first."""
-    row = store.rows[slot]
-    at = find_cell(store.table, row.id)
-    cell = store.table[at]
-    if cell.id == FREE:
-        cell.id = row.id
-        cell.slot = np.uint32(slot)
-        store.counts[SUBSCRIPTIONS] += 1
-        return
-    head = store.rows[np.int64(cell.slot)]
-    if not head.flags & SIBLING:
-        head.flags |= SIBLING
+def enter(store, slot):
+    """Enter the slot into the table as the first of its subscription."""
+    id_ = store.rows[slot].id
+    cell = store.table[find_cell(store.table, id_)]
+    cell.id = id_
+    cell.slot = np.uint32(slot)
+    store.counts[SUBSCRIPTIONS] += 1
+
+
+@helper
+def chain(store, before, slot):
+    """Hang the slot behind the row of the same subscription that came before it: a chain keeps the order of its rows."""
+    previous, row = store.rows[before], store.rows[slot]
+    if not previous.flags & SIBLING:
+        previous.flags |= SIBLING
         store.counts[SIBLINGS] += 1
     row.flags |= SIBLING
     store.counts[SIBLINGS] += 1
-    row.next = head.next
-    head.next = np.uint32(slot)
+    previous.next = np.uint32(slot)
 
 
 @kernel
