@@ -13,7 +13,10 @@ never change, so arrays encoded earlier stay valid while a schema learns.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -29,6 +32,7 @@ UNKNOWN_SYMBOL = -1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EXACT_INTEGER = 2**53
+_BELOW_A_MICROSECOND = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
 class Type(StrEnum):
@@ -107,11 +111,17 @@ class Schema:
         self.learn = learn
         self._attributes: dict[str, Attribute] = {}
         self._by_dimension: list[Attribute] = []
+        self._learnt: list[
+            tuple[Attribute, bool]
+        ] = []  # every step of learning: was the attribute added, or given its type?
         for name, type_ in (declared or {}).items():
             self.declare(name, type_)
 
     def declare(self, name: str, type_: str | Type) -> Attribute:
-        """Fix the type of `name`; a second, different declaration is an error. O(1)."""
+        """Fix the type of `name`; a second, different declaration is an error. O(1).
+
+        Raises `SchemaError` for a type that there is not, `ValueTypeError` if the attribute has another one.
+        """
         try:
             wanted = Type(type_)
         except ValueError:
@@ -143,6 +153,20 @@ class Schema:
         """The attribute `name` if it is known, without learning it. O(1)."""
         return self._attributes.get(name)
 
+    @contextmanager
+    def tentatively(self) -> Iterator[None]:
+        """Forget the attributes and types learnt inside if it raises: what is refused must not teach. O(1).
+
+        Symbols stay: an unused one costs its bytes and changes no answer.
+        """
+        mark = len(self._learnt)
+        try:
+            yield
+        except BaseException:
+            while len(self._learnt) > mark:
+                self._forget(*self._learnt.pop())
+            raise
+
     def of_dimension(self, dim: int) -> Attribute:
         """The attribute that owns a dimension. O(1)."""
         return self._by_dimension[dim]
@@ -158,13 +182,16 @@ class Schema:
             raise error.about(f"attribute {attribute.name!r}") from None
 
     def value(self, attribute: Attribute, key: float) -> Scalar:
-        """The value whose key is `key`: the inverse of `key`, used to show rows to people. O(1)."""
+        """The value whose key is `key`: the inverse of `key`, used to show rows to people. O(1).
+
+        Raises OverflowError for the key of an instant that Python's datetime cannot hold (a float past an open end).
+        """
         if math.isinf(key) or attribute.type in (Type.NUMBER, Type.POINT, None):
             return int(key) if key.is_integer() and abs(key) < _EXACT_INTEGER else key
         if attribute.type is Type.BOOL:
             return bool(key)
         if attribute.type is Type.TIMESTAMP:
-            return _EPOCH + timedelta(microseconds=key)
+            return _EPOCH + timedelta(microseconds=round(key))
         symbols = attribute.symbols
         return symbols.texts[int(key)] if symbols is not None and 0 <= key < len(symbols) else f"<unregistered {key}>"
 
@@ -205,6 +232,10 @@ class Schema:
         for item in saved["attributes"]:
             type_ = None if item["type"] is None else Type(item["type"])
             attribute = Attribute(str(item["name"]), type_, tuple(int(dim) for dim in item["dims"]))
+            if attribute.name in schema:
+                raise SchemaError(f"attribute {attribute.name!r} is listed twice")
+            if len(attribute.dims) != (2 if type_ is Type.POINT else 1) or not owners.keys().isdisjoint(attribute.dims):
+                raise SchemaError(f"attribute {attribute.name!r}: its dimensions {list(attribute.dims)} cannot be")
             if type_ is Type.STRING:
                 texts = [str(text) for text in item.get("symbols", ())]
                 attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
@@ -220,8 +251,10 @@ class Schema:
     def _add(self, name: str) -> Attribute:
         if not isinstance(name, str) or not name:
             raise SchemaError(f"expected an attribute name, got {name!r}")
-        attribute = self._attributes[name] = Attribute(name, None, ())
+        attribute = Attribute(name, None, ())
         attribute.dims = (self._new_dimension(attribute),)
+        self._attributes[name] = attribute
+        self._learnt.append((attribute, True))
         return attribute
 
     def _give_type(self, attribute: Attribute, type_: Type) -> Attribute:
@@ -231,9 +264,21 @@ class Schema:
             if type_ is Type.STRING:
                 attribute.symbols = Symbols()
             attribute.type = type_
+            self._learnt.append((attribute, False))
         if attribute.type is not type_:
             raise ValueTypeError(f"attribute {attribute.name!r} is of type {attribute.type}, but is used as {type_}")
         return attribute
+
+    def _forget(self, attribute: Attribute, added: bool) -> None:
+        """Undo the last step of learning."""
+        if added:
+            del self._attributes[attribute.name]
+            self._by_dimension.pop()
+            return
+        if attribute.type is Type.POINT:
+            attribute.dims = attribute.dims[:1]
+            self._by_dimension.pop()
+        attribute.type = attribute.symbols = None
 
     def _new_dimension(self, attribute: Attribute) -> int:
         dim = len(self._by_dimension)
@@ -249,31 +294,59 @@ def type_of(value: object) -> Type:
     >>> type_of(True), type_of(3), type_of("x")
     (<Type.BOOL: 'bool'>, <Type.NUMBER: 'number'>, <Type.STRING: 'string'>)
     """
+    plain = unwrapped(value)
     for classes, type_ in _TYPE_OF_CLASS:
-        if isinstance(value, classes):
+        if isinstance(plain, classes):
             return type_
     raise ValueTypeError(f"expected a number, string, bool, datetime or Point, got {describe(value)}")
 
 
 def is_missing(value: object) -> bool:
-    """None and NaN mean that the attribute is absent."""
-    return value is None or (isinstance(value, float) and value != value)
+    """None and NaN mean that the attribute is absent; so do a decimal NaN, NumPy's and pandas' NaT."""
+    if value is None:
+        return True
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return bool((isinstance(value, float | date) or _is_wrapped(value)) and value != value)
 
 
 def instant_key(value: object) -> float:
-    """The key of a timestamp: whole microseconds since the epoch, from a datetime, a date or ISO 8601 text."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueTypeError(f"expected a timestamp, got {value!r}; write it as 2026-01-31T12:00:00Z") from None
-    if not isinstance(value, date):
+    """The key of a timestamp: whole microseconds since the epoch, from a datetime, a date or ISO 8601 text.
+
+    What lies between two microseconds is refused: rounded, it would stand on the wrong side of some bound.
+    """
+    moment = unwrapped(value)
+    if isinstance(moment, str):
+        moment = _moment_of_text(moment)
+    if not isinstance(moment, date) or moment != moment:
         raise ValueTypeError(f"expected a timestamp, got {describe(value)}")
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    return exact_key((value - _EPOCH) // _MICROSECOND)
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    key, rest = divmod(moment - _EPOCH, _MICROSECOND)
+    if rest:  # of a pandas Timestamp
+        raise InexactValueError(f"{describe(value)} is finer than a microsecond; round it first")
+    try:
+        return exact_key(key)
+    except InexactValueError:
+        remedy = "float64 holds every microsecond within 285 years of 1970; further away, use whole seconds"
+        raise InexactValueError(f"{moment.isoformat()} has no exact key: {remedy}") from None
+
+
+def _moment_of_text(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueTypeError(f"expected a timestamp, got {text!r}; write it as 2026-01-31T12:00:00Z") from None
+    check_microseconds(text)
+    return moment
+
+
+def check_microseconds(text: str) -> None:
+    """Refuse the text of an instant between two microseconds; `datetime.fromisoformat` would cut it off in silence."""
+    if _BELOW_A_MICROSECOND.search(text):
+        raise InexactValueError(f"{text!r} is finer than a microsecond; round it first")
 
 
 def exact_key(value: int) -> float:
@@ -291,7 +364,7 @@ def exact_key(value: int) -> float:
     except OverflowError:
         key = math.inf
     if key != value:
-        raise InexactValueError(f"{value} has no exact float64; use a string or scale it down")
+        raise InexactValueError(f"{_text(value)} has no exact float64; use a string or scale it down")
     return key
 
 
@@ -301,45 +374,56 @@ def point_of(value: object) -> Point:
         pair: Any = value.get("coordinates") if "coordinates" in value else (value.get("lon"), value.get("lat"))
     else:
         pair = value
-    if isinstance(pair, Iterable) and not isinstance(pair, str | bytes):
-        numbers = tuple(pair)
+    if isinstance(pair, Iterable) and not isinstance(pair, str | bytes | AbstractSet | Range) and not _is_wrapped(pair):
+        numbers = tuple(unwrapped(number) for number in pair)
         if len(numbers) == 2 and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
-            lon, lat = float(numbers[0]), float(numbers[1])
-            if -180.0 <= lon <= 180.0 and -90.0 <= lat <= 90.0:
-                return Point(lon + 0.0, lat + 0.0)
-            raise ValueTypeError(f"expected a longitude in -180..180 and a latitude in -90..90, got ({lon}, {lat})")
+            lon, lat = numbers
+            if -180 <= lon <= 180 and -90 <= lat <= 90:
+                return Point(float(lon) + 0.0, float(lat) + 0.0)
+            place = f"({_text(lon)}, {_text(lat)})"
+            raise ValueTypeError(f"expected a longitude in -180..180 and a latitude in -90..90, got {place}")
     raise ValueTypeError(f"expected a point (lon, lat), got {describe(value)}")
 
 
 def describe(value: object) -> str:
     """A value and its class, short enough for a message."""
-    text = repr(value)
-    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+    return f"{_text(value)} ({type(value).__name__})"
+
+
+def _text(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        text = "a number of thousands of digits"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _number_key(attribute: Attribute, value: object, register: bool) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        value = _unwrapped(value)
-        if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+    number = value
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+        number = unwrapped(number)
+        if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
             raise ValueTypeError(f"expected a number, got {describe(value)}")
-    if isinstance(value, int):
-        return exact_key(value)
-    key = float(value)
-    if key != key:
+    if isinstance(number, int):
+        return exact_key(number)
+    if is_missing(number):
         raise ValueTypeError("expected a number, got NaN (in an event it means that the attribute is absent)")
+    key = float(number)
+    if isinstance(number, Decimal) and key != number and (math.isinf(key) or number == number.to_integral_value()):
+        raise InexactValueError(f"{_text(number)} has no exact float64; use a string or scale it down")
     return key + 0.0
 
 
 def _bool_key(attribute: Attribute, value: object, register: bool) -> float:
-    value = _unwrapped(value)
-    if not isinstance(value, bool):
+    plain = unwrapped(value)
+    if not isinstance(plain, bool):
         raise ValueTypeError(f"expected true or false, got {describe(value)}")
-    return float(value)
+    return float(plain)
 
 
 def _timestamp_key(attribute: Attribute, value: object, register: bool) -> float:
     if isinstance(value, float) and math.isinf(value):
-        return value
+        return float(value)
     return instant_key(value)
 
 
@@ -354,13 +438,26 @@ def _string_key(attribute: Attribute, value: object, register: bool) -> float:
 
 
 def _no_key(attribute: Attribute, value: object, register: bool) -> float:
-    raise ValueTypeError(f"expected a point (lon, lat), got {describe(value)}")
+    expected = "a point (lon, lat)" if attribute.type is Type.POINT else "an attribute whose type is known"
+    raise ValueTypeError(f"expected {expected}, got {describe(value)}")
 
 
-def _unwrapped(value: object) -> object:
-    """NumPy's scalars as Python's, told by their `item` method so that this layer need not import NumPy."""
-    item = getattr(value, "item", None)
-    return item() if callable(item) and not isinstance(value, str) else value
+def unwrapped(value: object) -> Any:
+    """NumPy's scalars as Python's; anything else as it is."""
+    if not _is_wrapped(value):
+        return value
+    wrapped: Any = value
+    if getattr(wrapped.dtype, "kind", "") != "M":
+        return wrapped.item()
+    micro = wrapped.astype("datetime64[us]")  # in nanoseconds `item` would give a bare integer
+    if micro != wrapped and wrapped == wrapped:
+        raise InexactValueError(f"{wrapped} is finer than a microsecond; round it first")
+    return micro.item()
+
+
+def _is_wrapped(value: object) -> bool:
+    """Is it a NumPy scalar (or an array of no dimension)? Told by its attributes, so that this layer need not import NumPy."""
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "dtype") and callable(getattr(value, "item", None))
 
 
 _KEYS = {

@@ -1,17 +1,35 @@
 """Rows back to words: what a normalised predicate says, in the text language, for explanations and listings.
 
 Normalising has turned `age < 18` into keys up to the float before 18; of the two ways to write an end (`<= 17.999999999999996`,
-`< 18`) the shorter one is chosen, so that people read what they wrote. `parse` accepts all of it.
+`< 18`) the shorter one is chosen, so that people read what they wrote. `parse` accepts all of it, and makes the same rows again.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from matchwood.lang.expression import BBox, DWithin, IsNull, literal, name
-from matchwood.lang.intervals import EVERYTHING, IntervalSet
+from matchwood.errors import SchemaError
+from matchwood.lang import places
+from matchwood.lang.expression import (
+    BBox,
+    Between,
+    Compare,
+    DWithin,
+    Expression,
+    In,
+    IsNull,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    all_of,
+    any_of,
+    literal,
+)
+from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed
 from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
-from matchwood.schema import Point, Schema, Type
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
 
 def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
@@ -28,13 +46,15 @@ def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
 
 
 def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
-    """One predicate, with its weight unless that is 1."""
-    weight = "" if predicate.weight == 1.0 else f" ^{predicate.weight!r}"
+    """One predicate, with its weight unless that is 1. What takes several conditions bears the weight on the first of them."""
     if isinstance(predicate, Absent):
-        return f"{IsNull(predicate.attribute)}{weight}"
+        return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
-        return _describe_place(predicate) + weight
-    return _describe_keys(predicate, schema, weight)
+        return " AND ".join(map(str, _weighed(_place_conditions(predicate), predicate.weight)))
+    if predicate.keys == EVERYTHING:
+        return str(IsNull(predicate.attribute, predicate.weight, negated=True))
+    condition = _keys_condition(predicate, schema)
+    return f"({condition})" if isinstance(condition, Or) else str(condition)
 
 
 def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Schema) -> str:
@@ -44,81 +64,107 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
     if isinstance(value, Point):
         return f"POINT({value.lon!r} {value.lat!r})"
     known = schema.find(attribute)
-    parts = []
-    for lo, hi in value.parts:
-        ends = [literal(schema.value(known, key)) for key in ((lo,) if lo == hi else (lo, hi))]
-        parts.append(" to ".join(ends))
+    if known.type is Type.STRING:
+        parts = [_UNNAMED if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo)) for lo, _ in value.parts]
+    else:
+        ends = [(lo,) if lo == hi else (lo, hi) for lo, hi in value.parts]
+        parts = [" to ".join(literal(schema.value(known, key)) for key in keys) for keys in ends]
     return parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
 
 
-def _describe_keys(predicate: Holds, schema: Schema, weight: str) -> str:
-    if predicate.keys == EVERYTHING:
-        return f"{IsNull(predicate.attribute, negated=True)}{weight}"
-    known = schema.find(predicate.attribute)
+_UNNAMED = "a string no subscription names"
+
+
+def _keys_condition(predicate: Holds, schema: Schema) -> Expression:
+    attribute, weight = predicate.attribute, predicate.weight
+    known = schema.find(attribute)
     gaps = ~predicate.keys
-    for keys, one, several in ((predicate.keys, "=", "IN"), (gaps, "!=", "NOT IN")):
+    for keys, negated in ((predicate.keys, False), (gaps, True)):
         if all(lo == hi for lo, hi in keys.parts):
-            values = [literal(schema.value(known, lo)) for lo, _ in keys.parts]
-            text = f"{one} {values[0]}" if len(values) == 1 else f"{several} ({', '.join(values)})"
-            return f"{name(predicate.attribute)} {text}{weight}"
+            values = tuple(schema.value(known, lo) for lo, _ in keys.parts)
+            if len(values) > 1:
+                return In(attribute, weight, values=values, negated=negated)
+            return Compare(attribute, weight, operator=Operator.NE if negated else Operator.EQ, value=values[0])
     if len(gaps.parts) == 1 and len(predicate.keys.parts) == 2:
-        ((lo, hi),) = gaps.parts
-        return f"NOT ({_describe_span(predicate.attribute, lo, hi, schema)}{weight})"
-    spans = [f"{_describe_span(predicate.attribute, lo, hi, schema)}{weight}" for lo, hi in predicate.keys.parts]
-    return spans[0] if len(spans) == 1 else f"({' OR '.join(spans)})"
+        (low, below), (high, above) = _ends(known, *gaps.parts[0], schema)
+        if not below and not above:
+            return Between(attribute, weight, lo=low, hi=high, negated=True)
+    spans = [all_of(*_weighed(_span_conditions(known, lo, hi, schema), weight)) for lo, hi in predicate.keys.parts]
+    return any_of(*spans)
 
 
-def _describe_span(attribute: str, lo: float, hi: float, schema: Schema) -> str:
-    low, below = _end(attribute, lo, -math.inf, schema)
-    high, above = _end(attribute, hi, math.inf, schema)
-    column = name(attribute)
+def _span_conditions(known: Attribute, lo: float, hi: float, schema: Schema) -> list[Predicate]:
+    """The interval from lo to hi: one comparison or BETWEEN, or two comparisons if it is open at an end."""
     if lo == hi:
-        return f"{column} = {_literal_key(attribute, lo, schema)}"
+        return [Compare(known.name, operator=Operator.EQ, value=schema.value(known, lo))]
+    (low, below), (high, above) = _ends(known, lo, hi, schema)
+    at_least = Compare(known.name, operator=Operator.GT if below else Operator.GE, value=low)
+    at_most = Compare(known.name, operator=Operator.LT if above else Operator.LE, value=high)
     if lo == -math.inf:
-        return f"{column} {'<' if above else '<='} {high}"
+        return [at_most]
     if hi == math.inf:
-        return f"{column} {'>' if below else '>='} {low}"
-    if not below and not above:
-        return f"{column} BETWEEN {low} AND {high}"
-    return f"{column} {'>' if below else '>='} {low} AND {column} {'<' if above else '<='} {high}"
+        return [at_least]
+    if below or above:
+        return [at_least, at_most]
+    return [Between(known.name, lo=low, hi=high)]
 
 
-def _end(attribute: str, key: float, outward: float, schema: Schema) -> tuple[str, bool]:
-    """An end as text, and whether it is open: the neighbour further out, if that is shorter to write."""
-    closed = _literal_key(attribute, key, schema)
-    if math.isinf(key) or schema.find(attribute).type not in (Type.NUMBER, Type.TIMESTAMP):
-        return closed, False
-    neighbour = math.nextafter(key, outward)
-    if math.isinf(neighbour) or (schema.find(attribute).type is Type.TIMESTAMP and neighbour != round(neighbour)):
-        return closed, False
-    opened = _literal_key(attribute, neighbour, schema)
-    return (opened, True) if len(opened) < len(closed) else (closed, False)
+def _ends(known: Attribute, lo: float, hi: float, schema: Schema) -> tuple[tuple[Scalar, bool], tuple[Scalar, bool]]:
+    return _end(known, lo, -math.inf, schema), _end(known, hi, math.inf, schema)
 
 
-def _literal_key(attribute: str, key: float, schema: Schema) -> str:
-    return literal(schema.value(schema.find(attribute), key))
+def _end(known: Attribute, key: float, outward: float, schema: Schema) -> tuple[Scalar, bool]:
+    """An end as a value, and whether it is open: then the value is the neighbour further out, the only one or the shorter one."""
+    if math.isinf(key):
+        return key, False
+    closed = _value_of(known, key, schema)
+    opened = _value_of(known, math.nextafter(key, outward), schema)
+    if closed is None or (opened is not None and len(literal(opened)) < len(literal(closed))):
+        assert opened is not None
+        return opened, True
+    return closed, False
 
 
-def _describe_place(predicate: Placed) -> str:
-    if predicate.circles:
-        texts = []
-        for circle in predicate.circles:
-            text = str(DWithin(predicate.attribute, centre=circle.centre, radius=circle.radius))
-            texts.append(f"NOT ({text})" if circle.outside else text)
-        return " AND ".join(texts)
-    if (predicate.lon, predicate.lat) == (EVERYTHING, EVERYTHING):
-        return str(IsNull(predicate.attribute, negated=True))
-    boxes = [
-        str(
-            BBox(
-                predicate.attribute,
-                west=max(west, -180.0),
-                east=min(east, 180.0),
-                south=max(south, -90.0),
-                north=min(north, 90.0),
-            )
-        )
-        for west, east in predicate.lon.parts
-        for south, north in predicate.lat.parts
-    ]
-    return boxes[0] if len(boxes) == 1 else f"({' OR '.join(boxes)})"
+def _value_of(known: Attribute, key: float, schema: Schema) -> Scalar | None:
+    """The value whose key this is; None if there is none (half a microsecond, the float after TRUE)."""
+    try:
+        value = schema.value(known, key)
+        return value if schema.key(known, value) == key else None
+    except (OverflowError, SchemaError):
+        return None
+
+
+def _place_conditions(predicate: Placed) -> list[Expression]:
+    """The circles, and the box unless the circles imply it."""
+    name, lon, lat = predicate.attribute, EVERYTHING, EVERYTHING
+    conditions: list[Expression] = []
+    for circle in predicate.circles:
+        within = DWithin(name, centre=circle.centre, radius=circle.radius)
+        conditions.append(Not(within) if circle.outside else within)
+        if not circle.outside:
+            box = places.box_around_circle(circle.centre, circle.radius)
+            lon, lat = lon & box[0], lat & box[1]
+    if (predicate.lon, predicate.lat) != (lon, lat):
+        conditions += _box_conditions(name, predicate.lon, predicate.lat)
+    return conditions or [IsNull(name, negated=True)]
+
+
+def _box_conditions(name: str, lon: IntervalSet, lat: IntervalSet) -> list[Expression]:
+    """A box if one box says it; otherwise what it leaves out of the whole earth."""
+    if len(lat.parts) == 1 and (len(lon.parts) == 1 or (len(lon.parts) == 2 and -180.0 in lon)):
+        west, east = lon.parts[-1][0], lon.parts[0][1]  # of two parts: across the antimeridian
+        south, north = lat.hull
+        box = BBox(name, west=max(west, -180.0), east=min(east, 180.0), south=max(south, -90.0), north=min(north, 90.0))
+        if (places.longitudes(box.west, box.east), closed(box.south, box.north)) == (lon, lat):
+            return [box]
+    beside = (places.LONGITUDES - lon).parts
+    across = (places.LATITUDES - lat).parts
+    gaps = [BBox(name, west=west, east=east, south=-90.0, north=90.0) for west, east in beside]
+    gaps += [BBox(name, west=-180.0, east=180.0, south=south, north=north) for south, north in across]
+    return [Not(gap) for gap in gaps]
+
+
+def _weighed(conditions: Sequence[Expression], weight: float) -> list[Expression]:
+    """The conditions of one predicate with its weight on the first: the weights of a conjunction add up."""
+    weights = [weight] + [0.0] * (len(conditions) - 1)
+    return [Not(c.child ^ w) if isinstance(c, Not) else c ^ w for c, w in zip(conditions, weights, strict=True)]

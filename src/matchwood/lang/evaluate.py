@@ -5,8 +5,7 @@
     rank      many subscriptions and one event, best first
 
 A judgement is also the explanation: it keeps the verdict on every predicate, and nothing else in the package
-matches for the purpose
-of explaining.
+matches for the purpose of explaining.
 """
 
 from __future__ import annotations

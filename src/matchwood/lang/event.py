@@ -1,22 +1,36 @@
 """Events: what happened, as a user hands it in, and its values as keys.
 
-A value is one scalar, a `Range`, or a list of scalars and ranges; a point attribute takes one point. None, NaN and an empty list
-mean that the attribute is absent.
+A value is one scalar, a `Range`, or a list of scalars and ranges; a point attribute takes one point. None, NaN, an empty list and
+a point without coordinates mean that the attribute is absent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from matchwood.errors import EventError, SchemaError, ValueTypeError
 from matchwood.lang.intervals import IntervalSet
-from matchwood.schema import Attribute, Point, Range, Schema, Type, describe, is_missing, point_of, type_of
+from matchwood.schema import (
+    Attribute,
+    Point,
+    Range,
+    Schema,
+    Type,
+    describe,
+    is_missing,
+    point_of,
+    type_of,
+    unwrapped,
+)
 
 PLACE = "place"
 """The attribute that holds the place of an event or a subscriber."""
+
+_PLAIN = frozenset((int, float, str, bool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +67,20 @@ def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register:
 
     The schema learns the types of attributes it does not know. Strings are registered only on request: a stream of
     ever new strings must not fill the dictionary, and an unseen one equals no constant of any subscription.
-    Raises `EventError` or
-    `SchemaError`, both with the attribute and the value.
+    Raises `EventError` or `SchemaError`, both with the attribute and the value.
     """
     if not isinstance(event, Event):
         event = Event(event)
+    if not isinstance(event.values, Mapping):
+        raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event.values)}")
     values = dict(event.values)
-    if event.place is not None:
-        if values.get(PLACE) is not None:
+    if event.place is not None and not _lacks_coordinates(event.place):
+        if not is_missing(values.get(PLACE)):
             raise EventError("the event has a place twice: as `place` and among its values")
-        values[PLACE] = Point(*event.place) if isinstance(event.place, tuple) else event.place
+        try:
+            values[PLACE] = point_of(event.place)
+        except SchemaError as error:
+            raise error.about(f"attribute {PLACE!r}") from None
     keys: dict[str, IntervalSet | Point] = {}
     for name, value in values.items():
         key = value_keys(name, value, schema, register=register)
@@ -74,19 +92,21 @@ def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register:
 
 def value_keys(name: str, value: object, schema: Schema, *, register: bool = False) -> IntervalSet | Point | None:
     """The keys of one value, or None if it means that the attribute is absent."""
-    if is_missing(value):
-        return None
     known = schema.get(name)
     type_ = known.type if known is not None else None
-    if type_ is None:
-        sample = _first_scalar(value)
-        if sample is None:
-            return None
-        type_ = type_of(sample) if not isinstance(sample, Mapping) else Type.POINT
     try:
+        if type(value) not in _PLAIN:  # an iterator can be read once only
+            value = tuple(value) if isinstance(value, Iterator) else unwrapped(value)
+        if is_missing(value):
+            return None
+        if type_ is None:
+            sample = _first_scalar(value)
+            if sample is None:
+                return None
+            type_ = Type.POINT if isinstance(sample, Mapping) else type_of(sample)
         attribute = schema.attribute_for(name, type_)
         if type_ is Type.POINT:
-            return point_of(value)
+            return None if _lacks_coordinates(value) else point_of(value)
     except SchemaError as error:
         raise error if repr(name) in str(error) else error.about(f"attribute {name!r}") from None
     return _interval_keys(attribute, value, schema, register)
@@ -94,16 +114,21 @@ def value_keys(name: str, value: object, schema: Schema, *, register: bool = Fal
 
 def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:
     """The weights, each finite and not negative."""
+    if not isinstance(weights, Mapping):
+        raise EventError(f"expected a mapping from attribute to weight, got {describe(weights)}")
+    checked = {}
     for name, weight in weights.items():
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0.0 <= weight < math.inf:
+        number = unwrapped(weight)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not 0.0 <= number <= sys.float_info.max:
             raise EventError(f"attribute {name!r}: expected a finite weight >= 0, got {describe(weight)}")
-    return {name: float(weight) for name, weight in weights.items()}
+        checked[name] = float(number)
+    return checked
 
 
 def _interval_keys(attribute: Attribute, value: object, schema: Schema, register: bool) -> IntervalSet | None:
     if isinstance(value, Range):
         return IntervalSet((_range_keys(attribute, value, schema),))
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | Point):
         intervals = []
         for item in value:
             if isinstance(item, Range):
@@ -129,11 +154,17 @@ def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[flo
 
 
 def _first_scalar(value: object) -> object:
-    """The value that tells the type: the first one that is not missing, inside lists and ranges."""
+    """The value that tells the type: the first one that is not missing, in a list, a range, or a list of ranges."""
     if isinstance(value, Point | Mapping | str | bytes) or not isinstance(value, Iterable):
-        return None if is_missing(value) else value
+        return value
     for item in value:
-        found = _first_scalar(item)
-        if found is not None:
-            return found
+        for scalar in item if isinstance(item, Range) else (item,):
+            if not is_missing(scalar):
+                return scalar
     return None
+
+
+def _lacks_coordinates(value: object) -> bool:
+    if isinstance(value, Mapping) and "coordinates" not in value:
+        return is_missing(value.get("lon")) and is_missing(value.get("lat")) and {*value} <= {"lon", "lat"}
+    return isinstance(value, tuple) and len(value) == 2 and is_missing(value[0]) and is_missing(value[1])

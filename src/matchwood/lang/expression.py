@@ -24,7 +24,7 @@ from enum import StrEnum
 from typing import Self
 
 from matchwood.errors import ExpressionError, SchemaError
-from matchwood.schema import Point, Scalar, describe, point_of, type_of
+from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of
 
 KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
 """The words no attribute may bear unquoted. TIMESTAMP, DATE, POINT and the like are told by the parenthesis that follows them, so
@@ -364,10 +364,15 @@ def instant(value: datetime | date | str) -> datetime:
     datetime.datetime(2026, 1, 31, 10, 0, tzinfo=datetime.timezone.utc)
     """
     if isinstance(value, str):
+        text = value
         try:
-            value = datetime.fromisoformat(value)
+            value = datetime.fromisoformat(text)
         except ValueError:
             raise ExpressionError(f"expected a timestamp such as 2026-01-31T12:00:00Z, got {value!r}") from None
+        try:
+            check_microseconds(text)
+        except SchemaError as error:
+            raise ExpressionError(str(error)) from None
     if not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day)
     if value.tzinfo is None:

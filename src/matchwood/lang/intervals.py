@@ -1,9 +1,9 @@
 """Interval sets: sorted lists of disjoint closed intervals of float64 keys, closed under union, intersection and complement.
 
-Open ends are closed ends one float further in (`nextafter`), so a set is exactly the set of floats it holds
-and no epsilon is ever
-guessed. The canonical form also joins neighbours between which no float lies; two sets are equal iff they hold the same floats.
-The universe is every float from -inf to +inf, both included; NaN is in no set.
+Open ends are closed ends one float further in (`nextafter`), so a set is exactly the set of floats it holds and no
+epsilon is ever guessed. The canonical form also joins neighbours between which no float lies; two sets are equal iff they
+hold the same floats.
+The universe is every float from -inf to +inf, both included; NaN is in no set, and -0.0 is written 0.0.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class IntervalSet:
         start = -INF
         for lo, hi in self.parts:
             if lo > start:
-                gaps.append((start, math.nextafter(lo, -INF)))
+                gaps.append((start, _before(lo)))
             if hi == INF:
                 return IntervalSet(tuple(gaps))
-            start = math.nextafter(hi, INF)
+            start = _after(hi)
         return IntervalSet((*gaps, (start, INF)))
 
     def __sub__(self, other: IntervalSet) -> IntervalSet:
@@ -102,7 +102,7 @@ EVERYTHING = IntervalSet(((-INF, INF),))
 
 def closed(lo: float, hi: float) -> IntervalSet:
     """[lo, hi]; nothing if lo > hi."""
-    return IntervalSet(((lo, hi),)) if lo <= hi else NOTHING
+    return IntervalSet(((lo + 0.0, hi + 0.0),)) if lo <= hi else NOTHING
 
 
 def points(keys: Iterable[float]) -> IntervalSet:
@@ -111,18 +111,26 @@ def points(keys: Iterable[float]) -> IntervalSet:
 
 
 def at_most(key: float) -> IntervalSet:
-    return IntervalSet(((-INF, key),))
+    return IntervalSet(((-INF, key + 0.0),))
 
 
 def at_least(key: float) -> IntervalSet:
-    return IntervalSet(((key, INF),))
+    return IntervalSet(((key + 0.0, INF),))
 
 
 def below(key: float) -> IntervalSet:
     """Every float before `key`."""
-    return NOTHING if key == -INF else IntervalSet(((-INF, math.nextafter(key, -INF)),))
+    return NOTHING if key == -INF else IntervalSet(((-INF, _before(key)),))
 
 
 def above(key: float) -> IntervalSet:
     """Every float after `key`."""
-    return NOTHING if key == INF else IntervalSet(((math.nextafter(key, INF), INF),))
+    return NOTHING if key == INF else IntervalSet(((_after(key), INF),))
+
+
+def _before(key: float) -> float:
+    return math.nextafter(key, -INF) + 0.0  # -0.0 becomes 0.0: one key, one spelling
+
+
+def _after(key: float) -> float:
+    return math.nextafter(key, INF) + 0.0

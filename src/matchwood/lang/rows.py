@@ -4,17 +4,20 @@
     AND   on one attribute intersects interval sets and adds weights
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
-A row keeps its predicates in the order in which the expression first names their attributes. Rows that can
-never hold are dropped;
-if none is left, the expression is refused with the reason.
+A row keeps its predicates in the order in which the expression first names their attributes. Rows that can never hold are
+dropped; if none is left, the expression is refused with the reason.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import product
+from typing import TypeGuard
 
-from matchwood.errors import NeverMatchesError, TooComplexError, ValueTypeError
+from matchwood import sphere
+from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError, ValueTypeError
 from matchwood.lang import places
 from matchwood.lang.expression import (
     And,
@@ -99,6 +102,18 @@ def normalise(expression: Expression, schema: Schema, *, max_rows: int = MAX_ROW
     return tuple(Row(tuple(row.values())) for row in rows)
 
 
+def conjunction(predicates: Iterable[RowPredicate]) -> Row:
+    """One row of predicates that may name an attribute several times: these intersect and their weights add up, as by AND.
+
+    Raises `NeverMatchesError` if no event can match.
+    """
+    reasons: list[str] = []
+    merged = _merged(({predicate.attribute: predicate} for predicate in predicates), reasons)
+    if merged is None:
+        raise NeverMatchesError(f"no event can match: {reasons[0]}")
+    return Row(tuple(merged.values()))
+
+
 _Draft = dict[str, RowPredicate]
 """A row in the making: attribute -> predicate, in order of appearance."""
 
@@ -129,46 +144,50 @@ class _Normaliser:
         return possible
 
     def _conjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
-        size = 1
-        for part in parts:
-            size *= len(part)
-        if size > self.max_rows:
-            raise TooComplexError(
-                f"the normal form has {size} rows, the limit is {self.max_rows}; split the subscription"
-            )
-        return _distinct([row for choice in product(*parts) if (row := self._merged(choice)) is not None])
-
-    def _merged(self, drafts: tuple[_Draft, ...]) -> _Draft | None:
-        merged: _Draft = {}
-        for draft in drafts:
-            for attribute, predicate in draft.items():
-                before = merged.get(attribute)
-                both = predicate if before is None else _both(before, predicate)
-                if both is None or not _can_hold(both):
-                    self.reasons.append(f"the conditions on {attribute!r} exclude one another")
-                    return None
-                merged[attribute] = both
-        return merged
+        self._check_size(math.prod(map(len, parts)))
+        return _distinct([row for choice in product(*parts) if (row := _merged(choice, self.reasons)) is not None])
 
     def _disjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
         rows: list[_Draft] = []
-        united: dict[tuple[str, float], int] = {}
+        alike: dict[
+            tuple[str, float], tuple[int, list[tuple[float, float]]]
+        ] = {}  # what unites: its row, its intervals
         for draft in (draft for part in parts for draft in part):
             (predicate,) = draft.values() if len(draft) == 1 else (None,)
             if isinstance(predicate, Holds):
-                place = united.setdefault((predicate.attribute, predicate.weight), len(rows))
-                if place < len(rows):
-                    before = rows[place][predicate.attribute]
-                    assert isinstance(before, Holds)
-                    rows[place] = {predicate.attribute: replace(before, keys=before.keys | predicate.keys)}
+                row, intervals = alike.setdefault((predicate.attribute, predicate.weight), (len(rows), []))
+                intervals.extend(predicate.keys.parts)
+                if row < len(rows):
                     continue
             rows.append(draft)
+        for (attribute, weight), (row, intervals) in alike.items():
+            rows[row] = {attribute: Holds(attribute, weight, IntervalSet.of(intervals))}
         rows = _distinct(rows)
-        if len(rows) > self.max_rows:
-            raise TooComplexError(
-                f"the normal form has {len(rows)} rows, the limit is {self.max_rows}; split the subscription"
-            )
+        self._check_size(len(rows))
         return rows
+
+    def _check_size(self, size: int) -> None:
+        if size > self.max_rows:
+            rows = str(size) if size < 10**15 else "more than 10^15"
+            raise TooComplexError(
+                f"the normal form has {rows} rows, the limit is {self.max_rows}; split the subscription"
+            )
+
+
+def _merged(drafts: Iterable[_Draft], reasons: list[str]) -> _Draft | None:
+    """The conjunction of drafts; None, with the reason noted, if it can never hold."""
+    groups: dict[str, list[RowPredicate]] = {}
+    for draft in drafts:
+        for attribute, predicate in draft.items():
+            groups.setdefault(attribute, []).append(predicate)
+    merged: _Draft = {}
+    for attribute, predicates in groups.items():
+        together = predicates[0] if len(predicates) == 1 else _together(predicates)
+        if together is None or not _can_hold(together):
+            reasons.append(f"the conditions on {attribute!r} exclude one another")
+            return None
+        merged[attribute] = together
+    return merged
 
 
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
@@ -192,9 +211,10 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
     if isinstance(predicate, Compare):
         return _COMPARISONS[predicate.operator](_key(schema, predicate, predicate.value, predicate.operator))
     if isinstance(predicate, Between):
-        return closed(
-            _key(schema, predicate, predicate.lo, "BETWEEN"), _key(schema, predicate, predicate.hi, "BETWEEN")
-        )
+        ends = [predicate.lo, predicate.hi]
+        backward = _is_infinite(predicate.lo)  # the other end tells the type, if it is still open
+        keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
+        return closed(*(reversed(keys) if backward else keys))
     assert isinstance(predicate, In)
     return points([_key(schema, predicate, value, "IN") for value in predicate.values])
 
@@ -216,19 +236,23 @@ def _key(schema: Schema, predicate: Predicate, value: Scalar, operator: str) -> 
         known = schema.get(predicate.attribute)
         if known is not None and known.type is Type.TIMESTAMP:
             type_ = Type.TIMESTAMP
-        elif operator not in _EQUALITIES:
+        elif operator not in _EQUALITIES and (known is None or known.type in (None, Type.STRING)):
             raise ValueTypeError(
                 f"attribute {predicate.attribute!r}: strings have no order, so {operator} is refused; use =, != or IN"
             )
-    elif type_ is Type.NUMBER and isinstance(value, float) and value in (float("inf"), float("-inf")):
+    elif _is_infinite(value):
         known = schema.get(predicate.attribute)
         if known is not None and known.type is Type.TIMESTAMP:
-            return value
+            return float(value)
     try:
         attribute = schema.attribute_for(predicate.attribute, type_)
     except ValueTypeError as error:
         raise error.about(f"{predicate}") from None
     return schema.key(attribute, value)
+
+
+def _is_infinite(value: Scalar) -> TypeGuard[float]:
+    return isinstance(value, float) and math.isinf(value)
 
 
 def _present(attribute: Attribute, weight: float) -> RowPredicate:
@@ -249,31 +273,45 @@ def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
         lon, lat = places.longitudes(predicate.west, predicate.east), closed(predicate.south, predicate.north)
     if not negated:
         return [Placed(name, weight, lon, lat)]
-    return [Placed(name, weight, ~lon, EVERYTHING), Placed(name, weight, EVERYTHING, ~lat)]
+    beside, above_or_below = places.LONGITUDES - lon, places.LATITUDES - lat
+    return [Placed(name, weight, beside, EVERYTHING), Placed(name, weight, EVERYTHING, above_or_below)]
 
 
-def _both(a: RowPredicate, b: RowPredicate) -> RowPredicate | None:
-    """The conjunction of two predicates on one attribute; None if they exclude one another."""
-    weight = a.weight + b.weight
-    if isinstance(a, Absent) and isinstance(b, Absent):
-        return Absent(a.attribute, weight)
-    if isinstance(a, Absent) or isinstance(b, Absent):
-        return None
-    if isinstance(a, Holds) and isinstance(b, Holds):
-        return Holds(a.attribute, weight, a.keys & b.keys)
-    if isinstance(a, Placed) and isinstance(b, Placed):
-        circles = a.circles + tuple(circle for circle in b.circles if circle not in a.circles)
-        return Placed(a.attribute, weight, a.lon & b.lon, a.lat & b.lat, circles)
-    placed = a if isinstance(a, Placed) else b
-    return replace(
-        placed, weight=weight
-    )  # the other one is IS NOT NULL, written before the attribute was known as a point
+def _together(predicates: Sequence[RowPredicate]) -> RowPredicate | None:
+    """The conjunction of several predicates on one attribute; None if they exclude one another. O(n log n) in their parts."""
+    weight = 0.0
+    for predicate in predicates:  # not `sum`, which rounds differently from one Python to the next
+        weight += predicate.weight
+    name = predicates[0].attribute
+    if weight == math.inf:
+        raise ExpressionError(f"attribute {name!r}: its weights add up to more than float64 holds")
+    absent = [isinstance(predicate, Absent) for predicate in predicates]
+    if any(absent):
+        return Absent(name, weight) if all(absent) else None
+    placed = [predicate for predicate in predicates if isinstance(predicate, Placed)]
+    if not placed:
+        return Holds(name, weight, _intersection([p.keys for p in predicates if isinstance(p, Holds)]))
+    # A `Holds` among them is an IS NOT NULL from before the attribute was known to be a point: it adds its weight only.
+    circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
+    lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
+    return Placed(name, weight, lon, lat, circles)
+
+
+def _intersection(sets: Sequence[IntervalSet]) -> IntervalSet:
+    """By halves: one after the other, ten thousand `!=` would take ten thousand passes over a growing set."""
+    if len(sets) == 1:
+        return sets[0]
+    half = len(sets) // 2
+    return _intersection(sets[:half]) & _intersection(sets[half:])
 
 
 def _can_hold(predicate: RowPredicate) -> bool:
     if isinstance(predicate, Holds):
         return bool(predicate.keys)
-    return not isinstance(predicate, Placed) or (bool(predicate.lon) and bool(predicate.lat))
+    if isinstance(predicate, Absent):
+        return True
+    nowhere = any(circle.outside and circle.radius >= sphere.HALF_TURN_M for circle in predicate.circles)
+    return bool(predicate.lon) and bool(predicate.lat) and not nowhere
 
 
 def _distinct(rows: list[_Draft]) -> list[_Draft]:
