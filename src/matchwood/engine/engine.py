@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -13,13 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows
+from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.objects import RowsBuilder, decode_rows, encode_events
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.explanation import Explanation
 from matchwood.errors import (
     DuplicateSubscriptionError,
+    EventError,
     ExpressionError,
     MatchwoodError,
+    SchemaError,
     StorageError,
     SubscriptionError,
     UnknownSubscriptionError,
@@ -28,17 +31,20 @@ from matchwood.index import Stats, load_index, make_index
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
+from matchwood.lang.builder import attr
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import Combine, Mode, judge
 from matchwood.lang.event import PLACE, Event, event_keys
-from matchwood.lang.expression import DWithin, Expression, all_of
+from matchwood.lang.expression import Expression, all_of
 from matchwood.lang.json_form import from_json
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import MAX_ROWS, Row, normalise
-from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
+from matchwood.schema import Point, Schema, Type, describe, instant_key, unwrapped
 
 Source = str | Expression | Mapping[str, Any]
 """A subscription's expression: text, a tree from the builder, or CQL2 JSON."""
+
+MAX_ID = 2**63 - 1
 
 
 class Match(NamedTuple):
@@ -115,14 +121,17 @@ class Engine:
         with self._lock:
             id_ = self._new_id() if id is None else self._checked_id(id)
             self._check_unknown(id_)
-            rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
-            self._index.insert(rows)
+            with self.schema.tentatively():
+                rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
+                self._index.insert(rows)
             self._note(id_, expiry)
             return id_
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
         """Register many at once, all or none; return their ids in order. `progress` is told how many have been read."""
-        with self._lock:
+        if isinstance(expressions, str | Mapping | Expression):
+            raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
+        with self._lock, self.schema.tentatively():
             builder = RowsBuilder(self.schema)
             first = self._new_id()
             count = 0
@@ -138,10 +147,8 @@ class Engine:
     def subscribe_rows(self, rows: Rows) -> None:
         """Register subscriptions that are arrays already (from a table, a generator, another engine of the same schema)."""
         with self._lock:
-            if rows.size and int(rows.dims.max(initial=0)) >= max(self.schema.dimensions, 1):
-                raise SubscriptionError(
-                    f"the rows name dimension {rows.dims.max()}, the schema has {self.schema.dimensions}; encode them with it"
-                )
+            self._expire()
+            check_rows(rows, self.schema.dimensions)
             self._index.insert(rows)
             if rows.size:
                 self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
@@ -175,8 +182,9 @@ class Engine:
             id_ = self._checked_id(id)
             if id_ not in self:
                 raise UnknownSubscriptionError(f"subscription {id_} is not there")
-            rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
-            self._index.update(rows)
+            with self.schema.tentatively():
+                rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
+                self._index.update(rows)
             self._until.pop(id_, None)
             self._note(id_, expiry)
 
@@ -184,10 +192,11 @@ class Engine:
         """What is registered under an id."""
         with self._lock:
             self._expire()
-            rows, priority = self._rows_at(id)
-            until = self._until.get(id)
+            id_ = self._checked_id(id)
+            rows, priority = self._rows_at(id_)
+            until = self._until.get(id_)
             instant = None if until is None else _instant(until)
-            return Subscription(id, describe_rows(tuple(rows), self.schema), priority, instant)
+            return Subscription(id_, describe_rows(tuple(rows), self.schema), priority, instant)
 
     def ids(self) -> Int64s:
         """The ids of all subscriptions, ascending."""
@@ -202,7 +211,7 @@ class Engine:
             return self._index.store.subscriptions
 
     def __contains__(self, id: object) -> bool:
-        if isinstance(id, bool) or not isinstance(id, int | np.integer):
+        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= id <= MAX_ID:
             return False
         with self._lock:
             self._expire()
@@ -245,10 +254,16 @@ class Engine:
         """Which predicates of a subscription hold for the event, which do not, and what each adds to the score."""
         with self._lock:
             self._expire()
-            rows, priority = self._rows_at(id)
-            keys = event_keys(event, self.schema)
+            id_ = self._checked_id(id)
+            rows, priority = self._rows_at(id_)
+            try:
+                with self.schema.tentatively():
+                    keys = event_keys(event, self.schema)
+            except MatchwoodError as error:
+                known = event.id if isinstance(event, Event) else None
+                raise error.about("the event" if known is None else f"event {known}") from None
             verdict = judge(rows, keys, priority=priority, mode=mode, combine=self._scoring.combine)
-            return Explanation(int(id), priority, verdict, self.schema)
+            return Explanation(id_, priority, verdict, self.schema)
 
     def stats(self) -> Stats:
         """Size and work of the index."""
@@ -285,23 +300,34 @@ class Engine:
         max_rows: int = MAX_ROWS,
         verify: bool = False,
     ) -> Engine:
-        """The engine saved at `path`; arrays are mapped, so it takes milliseconds. Scoring and clock are not saved: give them again."""
+        """The engine saved at `path`; arrays are mapped, so it takes milliseconds.
+
+        Scoring and clock are not saved: give them again.
+        """
         folder = Path(path)
         about, arrays = read_folder(folder, "engine", verify=verify)
         try:
             engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)
             engine._next_id = int(about["next_id"])
             engine._index = load_index(folder / "index", verify=verify)
+            if not engine._index.store.knows(arrays["expiring_ids"]).all():
+                raise ValueError("a subscription that is not there is to expire")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
                 engine._note(id_, until)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
         return engine
 
     # inside
 
     def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
-        return events if isinstance(events, Events) else encode_events(events, self.schema)
+        if isinstance(events, Events):
+            check_events(events)
+            return events
+        if isinstance(events, Event | Mapping | str) or not isinstance(events, Iterable):
+            raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
+        with self.schema.tentatively():
+            return encode_events(events, self.schema)
 
     def _prepared(
         self,
@@ -313,16 +339,20 @@ class Engine:
         until: datetime | str | None,
     ) -> tuple[Rows, float | None]:
         """The arrays of one subscription, and the key of the instant it expires."""
-        if isinstance(priority, bool) or not isinstance(priority, int | float) or not math.isfinite(priority):
+        number = unwrapped(priority)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
             raise SubscriptionError(f"subscription {id_}: expected a finite priority, got {describe(priority)}")
         if (place is None) is not (radius is None):
             raise SubscriptionError(f"subscription {id_}: a place needs a radius, and a radius a place")
-        expiry = None if until is None else instant_key(until)
-        if place is not None and radius is not None:
-            here = DWithin(PLACE, centre=point_of(place), radius=radius)
+        try:
+            expiry = None if until is None else instant_key(until)
+            here = None if place is None or radius is None else attr(PLACE).within(place, radius)
+        except MatchwoodError as error:
+            raise error.about(f"subscription {id_}") from None
+        if here is not None:
             source = all_of(self._expression(id_, source), here)
         builder = RowsBuilder(self.schema)
-        builder.add(id_, float(priority), self._rows_of(id_, source))
+        builder.add(id_, float(number), self._rows_of(id_, source))
         return builder.build(), expiry
 
     def _rows_of(self, id_: int, source: Source) -> tuple[Row, ...]:
@@ -344,16 +374,18 @@ class Engine:
             return source
         raise ExpressionError(f"subscription {id_}: expected text, an expression or CQL2 JSON, got {describe(source)}")
 
-    def _rows_at(self, id: int) -> tuple[list[Row], float]:
-        slots = self._index.store.slots_of(np.array([self._checked_id(id)], np.int64))
+    def _rows_at(self, id_: int) -> tuple[list[Row], float]:
+        slots = self._index.store.slots_of(np.array([id_], np.int64))
         rows = self._index.store.extract(slots)
         return decode_rows(rows, self.schema), float(rows.priority[0])
 
     def _new_id(self) -> int:
+        if self._next_id > MAX_ID:
+            raise SubscriptionError(f"there is no id above {MAX_ID}, which is taken: give one that is free")
         return self._next_id
 
     def _checked_id(self, id_: object) -> int:
-        if isinstance(id_, bool) or not isinstance(id_, int | np.integer) or not 0 <= id_ < 2**63:
+        if isinstance(id_, bool) or not isinstance(id_, int | np.integer) or not 0 <= id_ <= MAX_ID:
             raise SubscriptionError(f"expected an id that is a whole number from 0 to 2^63 - 1, got {describe(id_)}")
         return int(id_)
 
@@ -369,6 +401,11 @@ class Engine:
         if until is not None:
             self._until[id_] = until
             heapq.heappush(self._expiring, (until, id_))
+            if (
+                len(self._expiring) > 2 * len(self._until) + 64
+            ):  # updates and removals have left more stale ones than live
+                self._expiring = [(instant, known) for known, instant in self._until.items()]
+                heapq.heapify(self._expiring)
 
     def _expire(self) -> None:
         """Remove the subscriptions whose time is over. O(log n) for each of them, O(1) if there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 import numba
 
@@ -11,7 +12,8 @@ from matchwood.errors import QueryError
 from matchwood.lang.evaluate import Combine, add
 
 _SIGNATURE = "float64(float64, float64)"
-_PROBES = (0.0, 0.1, 0.25, 1.0, 3.0, 1e6)
+_SCORES = (-1e6, -2.5, 0.0, 0.1, 0.25, 1.0, 3.0, 1e6)  # a priority, where a score begins, may be negative
+_WEIGHTS = (0.0, 0.1, 0.25, 1.0, 3.0, 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ def scoring(function: str | Combine | None) -> Scoring:
     """The scoring of that name ("sum", "max"), or of a function (score, weight) -> score that the user hands in.
 
     The function must be plain arithmetic on two floats (Numba compiles it), monotone in both arguments, and must never lower a
-    score: indexes prune by it. What can be tested of that is tested here, on a few values.
+    score, a negative one included: indexes prune by it. What can be tested of that is tested here, on a few values.
 
     >>> scoring("max").combine(0.5, 2.0)
     2.0
@@ -40,13 +42,21 @@ def scoring(function: str | Combine | None) -> Scoring:
         function = _larger
     if not callable(function):
         raise QueryError(f"expected scoring 'sum', 'max' or a function (score, weight) -> score, got {function!r}")
-    _check_monotone(function)
     try:
-        return Scoring(function, numba.cfunc(_SIGNATURE)(function))
-    except numba.core.errors.NumbaError as error:
+        _check_monotone(function)
+        compiled = numba.cfunc(_SIGNATURE)(function)
+    except QueryError:
+        raise
+    except Exception as error:  # whatever a function of the user's, or Numba on meeting it, may raise
         raise QueryError(
-            f"the scoring function cannot be compiled; use plain arithmetic on two floats: {error}"
-        ) from None
+            f"the scoring function cannot be used; write plain arithmetic on two floats: {type(error).__name__}: {error}"
+        ) from error
+    for score, weight in product(_SCORES, _WEIGHTS):
+        if compiled.ctypes(score, weight) != function(score, weight):
+            raise QueryError(
+                f"the scoring function gives another f({score}, {weight}) when compiled; use plain arithmetic"
+            )
+    return Scoring(function, compiled)
 
 
 def _larger(score: float, weight: float) -> float:
@@ -54,16 +64,16 @@ def _larger(score: float, weight: float) -> float:
 
 
 def _check_monotone(function: Callable[[float, float], float]) -> None:
-    for score in _PROBES:
+    for score in _SCORES:
         previous = score
-        for weight in _PROBES:
+        for weight in _WEIGHTS:
             value = function(score, weight)
             if not value >= previous:
                 raise QueryError(
                     f"a scoring function must be monotone and never lower a score, but f({score}, {weight}) = {value}"
                 )
             previous = value
-    for weight in _PROBES:
-        values = [function(score, weight) for score in _PROBES]
+    for weight in _WEIGHTS:
+        values = [function(score, weight) for score in _SCORES]
         if values != sorted(values):
             raise QueryError(f"a scoring function must be monotone in the score, but f(score, {weight}) is not")

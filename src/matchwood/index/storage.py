@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -35,8 +36,7 @@ def write_folder(
     """Write arrays and a manifest of the given kind to a new folder; `also` may put more into it before it appears. O(bytes)."""
     if path.exists():
         raise StorageError(f"{path} exists already; saved folders are never overwritten: choose a new name")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
     try:
         temporary.mkdir(parents=True)
         files = {name: _write_array(temporary / f"{name}.npy", array) for name, array in arrays.items()}
@@ -44,7 +44,9 @@ def write_folder(
             also(temporary)
         manifest = {"format": FORMAT, "version": VERSION, "kind": kind, "about": dict(about), "arrays": files}
         with (temporary / MANIFEST).open("w", encoding="utf-8") as file:
-            json.dump(manifest, file, ensure_ascii=False, indent=1)
+            json.dump(
+                manifest, file, indent=1
+            )  # in ASCII: a lone surrogate, which Python's strings may hold, has no UTF-8
             file.flush()
             os.fsync(file.fileno())
         _flush_folder(temporary)
@@ -88,8 +90,11 @@ def _read_manifest(path: Path, kind: str) -> dict[str, Any]:
         raise StorageError(f"{path / MANIFEST}: cannot be read: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise StorageError(f"{path / MANIFEST}: this is not a folder saved by matchwood")
-    if manifest.get("version") != VERSION:
-        raise StorageError(f"{path}: expected format version {VERSION}, got {manifest.get('version')!r}; save it again")
+    version = manifest.get("version")
+    if version != VERSION:
+        newer = isinstance(version, int) and version > VERSION
+        remedy = "a newer matchwood wrote it: update this one" if newer else "save it again with this version"
+        raise StorageError(f"{path}: expected format version {VERSION}, got {version!r}; {remedy}")
     if manifest.get("kind") != kind:
         raise StorageError(f"{path}: expected a saved {kind}, got a saved {manifest.get('kind')!r}")
     if not isinstance(manifest.get("about"), dict) or not isinstance(manifest.get("arrays"), dict):
@@ -100,8 +105,10 @@ def _read_manifest(path: Path, kind: str) -> dict[str, Any]:
 def _read_array(path: Path, expected: object, verify: bool) -> np.ndarray:
     try:
         mapped = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise StorageError(f"{path}: cannot be read: {error}") from None
+    except Exception as error:  # NumPy evaluates the header, so a damaged one may raise nearly anything
+        raise StorageError(f"{path}: cannot be read: {type(error).__name__}: {error}") from None
+    if not isinstance(mapped, np.ndarray):
+        raise StorageError(f"{path}: expected one array, found an archive; the file is foreign")
     array = np.asarray(mapped)  # the plain class: compiled code has no type for a memmap
     found: dict[str, Any] = {"dtype": repr(np.lib.format.dtype_to_descr(array.dtype)), "shape": list(array.shape)}
     if verify:

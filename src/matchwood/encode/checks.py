@@ -1,0 +1,103 @@
+"""Are arrays that come from outside what `encode.arrays` says they are? Compiled code trusts them, without a test of its own.
+
+Vectorised: about a tenth of the time that an insert of the same rows takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows
+from matchwood.errors import EventError, MatchwoodError, SubscriptionError
+
+Flags = NDArray[np.bool_]
+
+
+def check_rows(rows: Rows, dimensions: int) -> None:
+    """Raise `SubscriptionError`, with the first row that is at fault, unless every column is as it must be. O(entries)."""
+    _check_shape(rows.offsets, rows[3:], SubscriptionError)
+    if not len(rows.ids) == len(rows.priority) == len(rows.offsets) - 1:
+        raise SubscriptionError(
+            f"expected {len(rows.offsets) - 1} ids and priorities, got {len(rows.ids)} and {len(rows.priority)}"
+        )
+    owner = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
+    head = (rows.kinds == INTERVAL) | (rows.kinds == ABSENT)
+    first = np.zeros(len(rows.kinds), np.bool_)
+    first[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
+    spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED)
+    before = np.concatenate([[0], rows.kinds[:-1]]) if len(rows.kinds) else rows.kinds
+    faults: list[tuple[Flags, str]] = [
+        (rows.kinds > CIRCLE, "an entry's kind is none of the five"),
+        (rows.dims >= dimensions, f"a dimension is not one of the schema's {dimensions}"),
+        (first & ~head, "it does not begin with a predicate's head"),
+        ((rows.kinds == MORE) & ~_continues(rows), "an interval does not follow, in order, one of its dimension"),
+        (~head & ~first & (before == ABSENT), "an entry continues a predicate that asks for absence"),
+        ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
+        (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
+        (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
+        ((rows.kinds == CIRCLE) & ~(np.isfinite(rows.weight) & (rows.weight != 0.0)), "a circle has no radius"),
+    ]
+    for fault, reason in faults:
+        if fault.any():
+            row = int(owner[np.argmax(fault)])
+            raise SubscriptionError(f"row {row} (subscription {rows.ids[row]}): {reason}")
+    if not np.isfinite(rows.priority).all():
+        row = int(np.argmin(np.isfinite(rows.priority)))
+        raise SubscriptionError(
+            f"row {row} (subscription {rows.ids[row]}): expected a finite priority, got {rows.priority[row]}"
+        )
+
+
+def check_events(events: Events) -> None:
+    """Raise `EventError`, with the first event that is at fault, unless every column is as it must be. O(entries)."""
+    _check_shape(events.offsets, events[1:], EventError)
+    owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
+    same = (owner[1:] == owner[:-1]) & (events.dims[1:] == events.dims[:-1])
+    unsorted = np.zeros(len(events.dims), np.bool_)
+    unsorted[1:] = same & ~(events.hi[:-1] < events.lo[1:])
+    faults: list[tuple[Flags, str]] = [
+        (~(events.lo <= events.hi), "a value is empty or NaN; leave an absent attribute out"),
+        (~((events.weight >= 0.0) & (events.weight < np.inf)), "a weight is not finite and >= 0"),
+        (unsorted, "the values of a list are not ascending and apart"),
+        (_scattered(owner, events.dims), "the values of a list are not adjacent"),
+    ]
+    for fault, reason in faults:
+        if fault.any():
+            raise EventError(f"event {int(owner[np.argmax(fault)])}: {reason}")
+
+
+def _check_shape(offsets: np.ndarray, columns: Sequence[np.ndarray], error: type[MatchwoodError]) -> None:
+    if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise error("expected offsets that begin with 0 and never fall")
+    lengths = {len(column) for column in columns}
+    if lengths != {int(offsets[-1])}:
+        raise error(f"expected columns of {offsets[-1]} entries, as the offsets say, got {sorted(lengths)}")
+
+
+def _continues(rows: Rows) -> Flags:
+    """Which entries have the dimension of the one before and begin after its end?"""
+    follows = np.zeros(len(rows.kinds), np.bool_)
+    is_span = (rows.kinds[:-1] != ABSENT) & (rows.kinds[:-1] != CIRCLE)
+    follows[1:] = is_span & (rows.dims[1:] == rows.dims[:-1]) & (rows.hi[:-1] < rows.lo[1:])
+    return follows
+
+
+def _behind_latitude(rows: Rows, head: Flags) -> Flags:
+    """Which entries come after a JOINED one of the same predicate?"""
+    predicate = np.cumsum(head)
+    latest = np.maximum.accumulate(np.where(rows.kinds == JOINED, predicate, -1)) if len(head) else predicate
+    return np.asarray(latest == predicate)
+
+
+def _scattered(owner: np.ndarray, dims: np.ndarray) -> Flags:
+    """Which entries repeat a dimension of their event that others stand between?"""
+    scattered = np.zeros(len(dims), np.bool_)
+    if ((dims[1:] >= dims[:-1]) | (owner[1:] != owner[:-1])).all():  # most events name their dimensions in order
+        return scattered
+    order = np.lexsort((np.arange(len(dims)), dims, owner))
+    again = (owner[order][1:] == owner[order][:-1]) & (dims[order][1:] == dims[order][:-1])
+    scattered[order[1:]] = again & (np.diff(order) != 1)
+    return scattered
