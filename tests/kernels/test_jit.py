@@ -189,17 +189,40 @@ def test_a_changed_callee_in_another_file_is_noticed(installation):
     assert before != after
 
 
-@pytest.mark.parametrize("changed", ["sphere.py", "encode/arrays.py", "kernels/inner.py", "kernels/_jit.py"])
-def test_each_source_is_part_of_the_fingerprint(installation, changed):
-    before = _cache.fingerprint(installation.package)
-    assert before == _cache.fingerprint(installation.package)
+def outer_fingerprint(installation):
+    return _cache.fingerprint(installation.package, (installation.package / "kernels/outer.py").read_bytes())
+
+
+@pytest.mark.parametrize("changed", ["kernels/outer.py", "kernels/inner.py", "kernels/_jit.py", "kernels/_cache.py"])
+def test_a_change_behind_a_kernel_changes_its_fingerprint(installation, changed):
+    before = outer_fingerprint(installation)
+    assert before == outer_fingerprint(installation)
     with (installation.package / changed).open("a") as source:
         source.write("\n")
-    assert _cache.fingerprint(installation.package) != before
+    assert outer_fingerprint(installation) != before
 
 
-def test_a_package_without_sources_has_no_fingerprint(tmp_path):
-    assert _cache.fingerprint(tmp_path) is None
+def test_a_change_elsewhere_leaves_a_kernel_compiled(installation):
+    before = outer_fingerprint(installation)
+    (installation.package / "kernels/other.py").write_text("# another structure\n")
+    (installation.package / "sphere.py").write_text("# not imported\n")
+    assert outer_fingerprint(installation) == before
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from matchwood.kernels.inner import twice",
+        "from matchwood.kernels import inner",
+        "from matchwood.kernels import (\n    outer,\n    inner,\n)",
+        "import matchwood.kernels.inner",
+        "if True:\n    from matchwood.kernels.inner import (\n        twice,\n    )",
+    ],
+)
+def test_every_way_to_import_is_noticed(installation, line):
+    before = _cache.fingerprint(installation.package, line.encode())
+    installation.write_inner(INNER + "\n")
+    assert _cache.fingerprint(installation.package, line.encode()) != before
 
 
 def test_without_a_writable_folder_kernels_still_run(installation):
@@ -258,7 +281,7 @@ def test_processes_that_start_at_once_share_one_folder(installation):
         runs = list(threads.map(lambda _: installation.run(), range(3)))
     assert [results for results, *_ in runs] == [[12.0, 6.0]] * 3
     kept = list(Path(runs[0][3]).iterdir())
-    assert len(kept) == 3  # two kernels and a helper, no drafts left behind
+    assert len(kept) == 2  # two kernels; their helper has a folder of its own; no drafts left behind
     assert installation.run()[1:3] == (2, 0)
 
 

@@ -8,7 +8,8 @@ private folder in the temp folder. If none can, kernels are compiled anew in eac
 Numba's own cache (`cache=True`) does not do here, for four reasons:
 
 - it stamps a function with its own file only, so a changed helper in another file goes unnoticed (numba issue 1833). The
-  FINGERPRINT is over every source that can end up inside a kernel;
+  FINGERPRINT is over the file that defines the kernel and all it imports, directly or not, out of the sources that kernels are
+  made of: a change reaches those that can hold it, and leaves the other structures' kernels compiled;
 - its key leaves out `NUMBA_BOUNDSCHECK` and other settings of the compiler; they are part of the folder's name;
 - a function is not even defined where no folder can be written to: a read-only installation, a Spark worker;
 - an index file maps signatures to numbered data files, and two processes that compile different signatures at once can
@@ -30,6 +31,7 @@ import hashlib
 import inspect
 import os
 import pickle
+import re
 import shutil
 import stat
 import sys
@@ -61,8 +63,7 @@ class KernelCache(_Cache):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
-        self._fingerprint = package_fingerprint()
-        self._source = _source_digest(function)
+        self._fingerprint = _fingerprint_of(function)
         self._enabled = True
         name = f"{function.__module__}.{function.__qualname__}-{function.__code__.co_firstlineno}"
         self._name = name.replace("<", "").replace(">", "")
@@ -70,7 +71,7 @@ class KernelCache(_Cache):
     @property
     def cache_path(self) -> str | None:
         """The folder, or None while nothing is kept on disk."""
-        if not self._enabled or self._fingerprint is None or self._source is None:
+        if not self._enabled or self._fingerprint is None:
             return None
         folder = cache_folder(self._fingerprint, str(config.CACHE_DIR), bool(config.BOUNDSCHECK))
         return None if folder is None else str(folder)
@@ -118,7 +119,7 @@ class KernelCache(_Cache):
         """All that decides the code, apart from what the folder's name tells; `magic_tuple` names the processor."""
         closure = [cell.cell_contents for cell in self._function.__closure__ or ()]
         code = hashlib.sha256(self._function.__code__.co_code + dumps(closure)).hexdigest()
-        return sig, codegen.magic_tuple(), self._source, code
+        return sig, codegen.magic_tuple(), code
 
     def _path(self, key: tuple[Any, ...]) -> Path | None:
         text = repr(key)
@@ -128,44 +129,58 @@ class KernelCache(_Cache):
         return Path(folder, f"{self._name}.{hashlib.sha256(text.encode()).hexdigest()[:24]}.kernel")
 
 
-@functools.cache
-def package_fingerprint() -> str | None:
-    """The fingerprint of this installation, taken once, when the first kernel is defined."""
-    return fingerprint(files("matchwood"))
-
-
-def fingerprint(package: Traversable) -> str | None:
-    """A hash of all sources that kernels are made of, and of the compiler's settings. None if there are no sources."""
-    digest = hashlib.sha256(f"{llvmlite.__version__} {config.OPT!r} {config.DEBUGINFO_DEFAULT}".encode())
+def _fingerprint_of(function: Callable[..., Any]) -> str | None:
+    """The fingerprint of the file that defines the function; None if its source cannot be read."""
     try:
-        arrays, sphere = package / "encode" / "arrays.py", package / "sphere.py"
-        for name, source in [("arrays", arrays), ("sphere", sphere), *_sources(package / "kernels", "")]:
-            content = source.read_bytes()
-            digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
+        return _file_fingerprint(inspect.getfile(function))
     except OSError:
         return None
+
+
+@functools.cache
+def _file_fingerprint(path: str) -> str:
+    return fingerprint(files("matchwood"), Path(path).read_bytes())
+
+
+def fingerprint(package: Traversable, source: bytes) -> str:
+    """A hash of a source, of the kernel sources of `package` behind it, and of the compiler's settings."""
+    digest = hashlib.sha256(f"{llvmlite.__version__} {config.OPT!r} {config.DEBUGINFO_DEFAULT}".encode())
+    behind: dict[str, bytes] = {}
+    waiting = [source]
+    while waiting:
+        for name in _imported_modules(waiting.pop()):
+            if name not in behind and (content := _kernel_source(package, name)) is not None:
+                behind[name] = content
+                waiting.append(content)
+    for name, content in [("", source), *sorted(behind.items())]:
+        digest.update(f"\0{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
 
 
-def _sources(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from _sources(entry, f"{path}{entry.name}/")
-        elif entry.name.endswith(".py"):
-            yield path + entry.name, entry
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+matchwood([.\w]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+matchwood([.\w]*))", re.M
+)
 
 
-def _source_digest(function: Callable[..., Any]) -> str | None:
-    """A hash of the file that defines the function: tests and benchmarks define kernels outside the package too."""
+def _imported_modules(source: bytes) -> set[str]:
+    """The modules of the package that a source may import: of `from a import b` both a and a.b, as only one is a module."""
+    names = set()
+    for base, imported, plain in _IMPORT.findall(source):
+        module = (base or plain).decode().strip(".")
+        names.add(module)
+        names.update(f"{module}.{name.decode()}".strip(".") for name in re.findall(rb"\w+", imported))
+    return names
+
+
+def _kernel_source(package: Traversable, name: str) -> bytes | None:
+    """The text of a module that can end up inside a kernel; None for any other name."""
+    if not name.startswith("kernels.") and name not in ("encode.arrays", "sphere"):
+        return None
+    *folders, last = name.split(".")
     try:
-        return _file_digest(inspect.getfile(function))
-    except OSError:  # inside an archive: the fingerprint covers the package's own files, nothing covers others
-        return "" if function.__module__.startswith("matchwood.") else None
-
-
-@functools.cache
-def _file_digest(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        return package.joinpath(*folders, f"{last}.py").read_bytes()
+    except OSError:
+        return None
 
 
 @functools.cache
