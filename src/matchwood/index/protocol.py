@@ -41,6 +41,8 @@ class Capability(StrEnum):
 
 EVERYTHING = frozenset(Capability)
 
+MOST_ROOM_GUESSED = 1 << 22  # hits; 64 MB
+
 
 @dataclass(frozen=True, slots=True)
 class Stats:
@@ -70,6 +72,7 @@ class Index(ABC):
         self._candidates = np.zeros(1, np.int64)  # kernels add to it
         self._values = new_values(0)
         self._seen = np.zeros(0, np.uint32)
+        self._hits_per_event = 0.0  # of the last batch: the first guess of room for the next
 
     # what a structure adds
 
@@ -222,7 +225,9 @@ class Index(ABC):
         """Call a kernel until every event is done, keeping what it produced and giving it more room when it asks."""
         self._prepare()
         ends = np.zeros(events.size, np.int64)
-        room = max(room, 4 * events.size)
+        # A guess that is too small costs a copy of the results: half as much again as the matching where hits are many.
+        expected = int(1.2 * self._hits_per_event * events.size)
+        room = max(room, 4 * events.size, min(expected, MOST_ROOM_GUESSED))
         ids: list[Int64s] = []
         scores: list[Float64s] = []
         done = before = 0
@@ -239,6 +244,7 @@ class Index(ABC):
             scores.append(out.scores[:n])
             room = max(room, 2 * n)
         self._events += events.size
+        self._hits_per_event = before / max(events.size, 1)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         if len(ids) == 1:
             return Matches(offsets, ids[0], scores[0])

@@ -6,14 +6,14 @@ table's mask of covering shapes leave the lists to read (`FOUND`), and only then
 event are independent loads that the processor overlaps.
 
     entry & mask == 0    a sure hit: id and score are copied from hits[position]
-    otherwise            the row store decides, or for SHIFT the place
+    otherwise            the row store decides
 
 `mask` has the sides on whose border cells the event lies. A cell that a row covers from its first key on holds an event that lies
 on that first key, whatever the row's end: so RIGHT and TOP count only for events inside their cell, and rectangles and points of
 whole numbers are never verified.
 
 Each row is reported once without a mark being kept: of all VCRs of a row that meet the event, the one reports that holds the
-lowest, leftmost cell of their intersection, and a shifted one only beyond the neighbour it was shifted over.
+lowest, leftmost cell of their intersection, and of those that overlap there the one that was not shifted over its neighbour.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from matchwood.kernels.vcr import (
     BOTTOM,
     GROUPS,
     LEFT,
+    OVERLAPPED,
     PITCH,
     POSITION,
     POSITIONS,
     RIGHT,
-    SHIFT,
     SIZE,
     TOP,
     VERIFY,
@@ -115,7 +115,7 @@ def find_point(state, scratch, x, y, group, n):
         corner = pivot + np.int64(distance.delta)
         bits = state.active[corner] & distance.mask & allowed
         dx, dy = np.int64(distance.dx), np.int64(distance.dy)
-        border = VERIFY | SHIFT
+        border = VERIFY
         if dx == 0:
             border |= LEFT
         if dy == 0:
@@ -152,7 +152,7 @@ def find_range(state, scratch, x_first, x_last, y_first, y_last, n):
                 if x + np.int64(shape.width) > x_first and y + np.int64(shape.height) > y_first:
                     if n == scratch.found.size:
                         return np.int64(-1)
-                    n = add_found(state, scratch.found, n, corner, bit, x, y, VERIFY | SHIFT)
+                    n = add_found(state, scratch.found, n, corner, bit, x, y, VERIFY)
     return n
 
 
@@ -199,52 +199,60 @@ def find_lists(state, scratch, events, e, sums):
 
 
 @helper
-def reports(state, box, found, p, entry):
-    """Is this the VCR that reports the row? It holds the first cell that row and event share, and no earlier one does."""
+def meets_first(state, box, found, p):
+    """Does this VCR hold the lowest, leftmost cell that row and event share? For a point all VCRs that are found do."""
     place = state.places[p]
     left, bottom = np.int64(place.x), np.int64(place.y)
-    right, top = left + np.int64(place.width), bottom + np.int64(place.height)
-    x_end, y_end = np.int64(found.x) + np.int64(found.width), np.int64(found.y) + np.int64(found.height)
     # In a strip the event has no cell of its own on that axis: the row's is where they meet.
     x = left if left == state.counts[X_CELLS] else max(left, box[X_FIRST])
     y = bottom if bottom == state.counts[Y_CELLS] else max(bottom, box[Y_FIRST])
-    if not (found.x <= x < x_end and found.y <= y < y_end):
-        return False
-    if entry & SHIFT:
-        x_rest = np.int64(place.width) & (np.int64(found.width) - 1)
-        y_rest = np.int64(place.height) & (np.int64(found.height) - 1)
-        if x_rest != 0 and x_end == right and x < right - x_rest:
-            return False
-        if y_rest != 0 and y_end == top and y < top - y_rest:
-            return False
-    return True
+    return (
+        found.x <= x < np.int64(found.x) + np.int64(found.width)
+        and found.y <= y < np.int64(found.y) + np.int64(found.height)
+    )
 
 
 @helper
-def entry_at(state, box, found, t):
+def is_first(place, found, x, y):
+    """Of the overlapping VCRs of a row that hold cell (x, y), is this the one to report it? Without a branch.
+
+    On each axis the row is cut from its first cell on into parts of one length (a power of two), and only the last may be
+    shifted back: it reports what lies beyond the whole parts, all others all they hold.
+    """
+    left, bottom = np.int64(place.x), np.int64(place.y)
+    x_within, y_within = np.int64(found.width) - 1, np.int64(found.height) - 1
+    by_x = (((np.int64(found.x) - left) & x_within) == 0) | (x - left >= (np.int64(place.width) & ~x_within))
+    by_y = (((np.int64(found.y) - bottom) & y_within) == 0) | (y - bottom >= (np.int64(place.height) & ~y_within))
+    return by_x & by_y
+
+
+@helper
+def entry_at(state, start, t, force, whole):
     """Entry t of a list, with what the event asks to be verified; without a list the position itself, NONE if it is free."""
-    if box[WHOLE]:
+    if whole:
         if state.places[t].slot == NONE:
             return NONE
         return np.uint32(t) | VERIFY
-    return state.entries[np.uint64(found.start) + t] | np.uint32(box[FORCE])
+    return state.entries[start + t] | force
 
 
 @helper
-def judged(state, store, scratch, events, found, entry, combine):
-    """The score of a row that is not a sure hit, NaN if it is none or another VCR reports it."""
-    p = np.int64(entry & POSITION)
-    if scratch.box[RANGED] or entry & SHIFT:
-        if not reports(state, scratch.box, found, p, entry):
+def judged(state, store, scratch, events, found, p, combine):
+    """The score of a row that is to be verified, NaN if it does not match or another VCR reports it."""
+    box = scratch.box
+    if box[RANGED] and not meets_first(state, box, found, p):
+        return np.nan
+    if state.counts[OVERLAPPED] and not box[WHOLE]:
+        place = state.places[p]
+        if not is_first(place, found, max(box[X_FIRST], np.int64(place.x)), max(box[Y_FIRST], np.int64(place.y))):
             return np.nan
-        if not entry & found.mask & ~SHIFT:
-            return state.hits[p].score
     return score_row(store, np.int64(state.places[p].slot), scratch.values, events, 0, combine)
 
 
 @kernel
 def match_many(state, store, scratch, events, first, combine, out, ends, candidates):
     """Match events[first:]; return the first not done (out may be too small) or their number. ends[e] is where e's hits end."""
+    overlapped = state.counts[OVERLAPPED] != 0
     n = np.int64(0)
     for e in range(first, ends.size):
         begin = n
@@ -253,23 +261,24 @@ def match_many(state, store, scratch, events, first, combine, out, ends, candida
             unload_event(scratch.values, events, e)
             return e
         candidates[0] += total
+        force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
+        x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
         for f in range(lists):
             found = scratch.found[f]
-            mask = found.mask
+            mask, start = np.uint64(found.mask), np.uint64(found.start)
             for t in range(np.uint64(found.size)):
-                entry = entry_at(state, scratch.box, found, t)
+                entry = entry_at(state, start, t, force, whole)
+                p = np.uint64(entry & POSITION)
                 if entry & mask:
                     if entry == NONE:
                         continue
-                    score = judged(state, store, scratch, events, found, entry, combine)
+                    score = judged(state, store, scratch, events, found, p, combine)
                     if not np.isnan(score):
-                        slot = np.int64(state.places[np.int64(entry & POSITION)].slot)
-                        n = emit(store, slot, score, out, begin, n, scratch.seen)
-                else:
-                    hit = state.hits[np.uint64(entry & POSITION)]
-                    out.ids[np.uint64(n)] = hit.id
-                    out.scores[np.uint64(n)] = hit.score
-                    n += 1
+                        n = emit(store, np.int64(state.places[p].slot), score, out, begin, n, scratch.seen)
+                    continue
+                out.ids[np.uint64(n)] = state.hits[p].id
+                out.scores[np.uint64(n)] = state.hits[p].score
+                n += np.int64(is_first(state.places[p], found, x, y)) if overlapped else np.int64(1)
         unload_event(scratch.values, events, e)
         ends[e] = n
     return ends.size
@@ -281,6 +290,7 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
 
     A row whose score, known beforehand for events of unit weights, is below the k-th so far is not even verified.
     """
+    overlapped = state.counts[OVERLAPPED] != 0
     n = np.int64(0)
     for e in range(first, ends.size):
         if n + k > out.ids.size:
@@ -289,23 +299,31 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
         held = np.int64(0)
         lists, total = find_lists(state, scratch, events, e, combine is None)
         known = scratch.box[UNIT] != 0
+        worst = -np.inf
         candidates[0] += total
+        force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
+        x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
         for f in range(lists):
             found = scratch.found[f]
+            mask, start = np.uint64(found.mask), np.uint64(found.start)
             for t in range(np.uint64(found.size)):
-                entry = entry_at(state, scratch.box, found, t)
+                entry = entry_at(state, start, t, force, whole)
                 if entry == NONE:
                     continue
                 p = np.uint64(entry & POSITION)
                 score = state.hits[p].score
-                sure = not entry & found.mask
-                if held == k and (sure or known) and score < out.scores[np.uint64(begin)]:
+                sure = (entry & mask) == 0
+                if score < worst and (known or sure):
                     continue
                 if not sure:
-                    score = judged(state, store, scratch, events, found, entry, combine)
+                    score = judged(state, store, scratch, events, found, p, combine)
                     if np.isnan(score):
                         continue
+                elif overlapped and not is_first(state.places[p], found, x, y):
+                    continue
                 held = offer(store, np.int64(state.places[p].slot), score, out, begin, held, k)
+                if held == k:
+                    worst = out.scores[begin]
         unload_event(scratch.values, events, e)
         best_first(out, begin, held)
         n = begin + held
