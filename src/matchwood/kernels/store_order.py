@@ -1,0 +1,37 @@
+"""Lay the rows of a store out anew, in an order of the caller's: rows that are verified together then lie together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import kernel
+from matchwood.kernels.store import ENTRIES, FREE, FREE_SLOT, NONE, REGIONS, SLOTS
+
+
+@kernel
+def reorder(store, order, rows, entries, moved):
+    """Copy the row at order[i] to rows[i] and its entries behind those of rows[i - 1]; moved[old slot] = i. O(entries).
+
+    `order` names every live row once; `rows` and `entries` have room for them all. The table and the counts are
+    changed in place: the store is then (rows, entries, table, counts), without free slots or regions.
+    """
+    at = np.int64(0)
+    for i in range(order.size):
+        old = np.int64(order[i])
+        moved[old] = np.uint32(i)
+        rows[i] = store.rows[old]
+        start, size = np.int64(rows[i].start), np.int64(rows[i].size)
+        for j in range(size):
+            entries[at + j] = store.entries[start + j]
+        if size > 0:
+            rows[i].start = np.uint32(at)
+        at += size
+    for i in range(order.size):
+        if rows[i].next != NONE:
+            rows[i].next = moved[np.int64(rows[i].next)]
+    for i in range(store.table.size):
+        if store.table[i].id != FREE:
+            store.table[i].slot = moved[np.int64(store.table[i].slot)]
+    counts = store.counts
+    counts[SLOTS], counts[ENTRIES], counts[FREE_SLOT] = order.size, at, np.int64(NONE)
+    counts[REGIONS:] = np.int64(NONE)
