@@ -15,6 +15,7 @@ from matchwood.errors import QueryError, UnsupportedError
 from matchwood.index import Scan, load_index
 from matchwood.index.protocol import Index
 from matchwood.index.vcr import VCR
+from matchwood.index.vcr_check import ids_of
 from matchwood.index.vcr_geometry import Constructs, Rectangle
 from matchwood.index.vcr_plan import NO_DIMENSION, choose_edges, choose_sides, hulls_of
 from matchwood.kernels import vcr as kernel
@@ -130,7 +131,7 @@ def test_theorem_2_all_covering_sets_have_the_same_gaps_and_one_distance_table(c
 @pytest.mark.parametrize("sides", [(1, 1), (4, 4), (16, 8), (2, 64)])
 def test_the_index_walks_the_distance_table_of_the_definition(sides: tuple[int, int]) -> None:
     index = VCR.build(rectangles(50, 1), sides=sides)
-    state = index._state
+    state = index.state
     constructs = Constructs(int(state.counts[kernel.PITCH]), *sides)
     expanded = [
         int(corner["delta"]) * constructs.per_corner + bit
@@ -175,7 +176,7 @@ def test_whole_numbers_are_hit_without_one_false_candidate(overlapped: bool) -> 
     workload = workloads.VCR(size=3000, width=60, height=40)
     index = VCR.build(workload.subscriptions(), overlapped=overlapped, cells=100)
     matches = index.match(workload.events(50))
-    assert not (index._state.places["flags"][:3000] & kernel.VERIFY).any()
+    assert not (index.state.places["flags"][:3000] & kernel.VERIFY).any()
     if not overlapped:
         assert index.stats().candidates == len(matches.ids)
     assert_same(index, workload.subscriptions(), workload.events(50))
@@ -218,7 +219,7 @@ def test_rows_that_lack_one_dimension_are_found_by_the_other_and_by_events_that_
                      [4.0, 4.0, *only_x[2], *only_y[2]], [1.0] * 4)  # fmt: skip
     index = VCR.build(rows, dims=(0, 1))
     index.check()
-    assert index._state.counts[kernel.GROUPS : kernel.GROUPS + 4].tolist() == [1, 1, 1, 0]
+    assert index.state.counts[kernel.GROUPS : kernel.GROUPS + 4].tolist() == [1, 1, 1, 0]
     assert_same(index, rows, points([(3, 3), (3, 9), (9, 3), (9, 9)]))
     lacking = make_events([0, 1, 2, 2], [0, 1], [3.0, 3.0], [3.0, 3.0])
     assert [sorted(index.match(lacking).of(e)[0].tolist()) for e in range(3)] == [[2], [3], []]
@@ -230,9 +231,9 @@ def test_a_row_of_too_many_pieces_drops_an_interval_and_is_verified() -> None:
     index = VCR.build(rows, sides=(1, 1), cells=2000)
     index.insert(wide)
     index.check()
-    position = int(index._state.positions[index.store.slots_of(np.array([900]))[0]])
-    assert index._state.places[position]["flags"] & kernel.VERIFY
-    assert len(index._ids_of(position)) <= kernel.MOST_PIECES
+    position = int(index.state.positions[index.store.slots_of(np.array([900]))[0]])
+    assert index.state.places[position]["flags"] & kernel.VERIFY
+    assert len(ids_of(index, position)) <= kernel.MOST_PIECES
     hits = index.match(points([(100, 100), (100, 299), (299, 220)]))
     assert [900 in hits.of(e)[0] for e in range(3)] == [True, False, True]
 
@@ -261,13 +262,17 @@ def test_lists_grow_and_vanish_with_their_rows(directory: str, overlapped: bool)
     index.delete(kept)
     index.check()
     assert index.stats().nodes == 0
-    assert not index._state.active.any()
+    assert not index.state.active.any()
 
 
 def test_an_update_replaces_the_rectangle_wherever_it_moves() -> None:
     rows = rectangles(300, 11, whole=False)
     index = VCR.build(rows)
     rng = np.random.default_rng(12)
+    index.update(rows._replace(weight=rng.random(600)))
+    lists = index.state.entries.copy()
+    index.update(rows)
+    assert (index.state.entries == lists).all()  # the cells stay: no list is touched
     for step in (1e-9, 0.1, 5.0):
         moved = rows._replace(lo=rows.lo + step, hi=rows.hi + step, weight=rng.random(600), priority=rng.random(300))
         index.update(moved)
@@ -293,7 +298,7 @@ def test_a_saved_index_keeps_its_grid_and_its_parameters(tmp_path: Path) -> None
 def test_the_grid_of_whole_numbers_is_kept_as_it_is() -> None:
     index = VCR.build(workloads.VCR(size=20_000, width=100, height=80).subscriptions())
     assert index.cells == (101, 81)
-    assert index._state.x_edges.tolist() == list(range(101))
+    assert index.state.x_edges.tolist() == list(range(101))
 
 
 def test_other_keys_are_cut_at_quantiles_so_that_outliers_take_no_room() -> None:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
 from matchwood.index import vcr_plan as plan
 from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.index.row_store import Slots
-from matchwood.index.vcr_geometry import Constructs, Rectangle
+from matchwood.index.vcr_check import check_lists
 from matchwood.kernels import vcr as kernel
-from matchwood.kernels import vcr_match
+from matchwood.kernels import vcr_match, vcr_update
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import NONE
 from matchwood.kernels.vcr import State
@@ -76,24 +76,24 @@ class VCR(Index):
         self._pieces = np.zeros(kernel.MOST_PIECES, kernel.PIECE)
         self._box = np.zeros(vcr_match.BOX, np.int64)
         no_dims = plan.NO_DIMENSION, plan.NO_DIMENSION
-        self._state = self._laid_out(no_dims, np.zeros(1), np.zeros(1), (1, 1))
+        self.state = self._laid_out(no_dims, (np.zeros(1), np.zeros(1)), (1, 1))
         self._found = self._new_found()
 
     @property
     def dims(self) -> tuple[int, int]:
         """The two dimensions of the grid; 65536 for none."""
-        return int(self._state.counts[kernel.X_DIM]), int(self._state.counts[kernel.Y_DIM])
+        return int(self.state.counts[kernel.X_DIM]), int(self.state.counts[kernel.Y_DIM])
 
     @property
     def sides(self) -> tuple[int, int]:
         """(L_x, L_y): the longest sides a VCR has."""
-        counts = self._state.counts
+        counts = self.state.counts
         return 1 << int(counts[kernel.X_POWER]), 1 << int(counts[kernel.Y_POWER])
 
     @property
     def cells(self) -> tuple[int, int]:
         """(R_x, R_y): how many cells each axis has, without the strips."""
-        return len(self._state.x_edges), len(self._state.y_edges)
+        return len(self.state.x_edges), len(self.state.y_edges)
 
     def _insert(self, slots: Slots) -> None:
         if len(self.store) >= int(kernel.POSITION):
@@ -105,29 +105,45 @@ class VCR(Index):
             slots = self._by_cell(slots)
         self._enter(slots)
 
+    def update(self, rows: Rows) -> None:
+        """Replace subscriptions, in place where the cells stay: no list is touched then. O(entries) a row; else O(pieces).
+
+        Subscriptions of several rows, before or after, are deleted and inserted.
+        """
+        slots = self.store.slots_of(rows.ids) if rows.size else np.zeros(0, np.uint32)
+        if len(slots) != rows.size or len(np.unique(rows.ids)) != rows.size:
+            super().update(rows)
+            return
+        positions = self.state.positions[slots]
+        self.store.remove(rows.ids)
+        slots = self.store.add(rows)
+        self._reserve_positions(0)
+        moved = int(vcr_update.replace_rows(self.state, self.store.state, slots, positions, self._pieces))
+        self._append(positions[:moved])
+
     def _delete(self, slots: Slots) -> None:
-        positions = self._state.positions[slots]
+        positions = self.state.positions[slots]
         if 8 * len(slots) >= len(self.store) and len(slots) > 1:
-            kernel.sweep_positions(self._state, positions)
+            vcr_update.sweep_positions(self.state, positions)
         else:
-            kernel.remove_positions(self._state, positions, self._pieces)
+            vcr_update.remove_positions(self.state, positions, self._pieces)
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        state = self._state, self.store.state, self._scratch()
+        state = self.state, self.store.state, self._scratch()
         return int(vcr_match.match_many(*state, events, first, combine, out, ends, self._candidates))
 
     def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        state = self._state, self.store.state, self._scratch()
+        state = self.state, self.store.state, self._scratch()
         return int(vcr_match.top_many(*state, events, first, combine, k, out, ends, self._candidates))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        state, counts = self._state, self._state.counts
+        state, counts = self.state, self.state.counts
         used = {"entries": counts[kernel.POOL], "hits": counts[kernel.POSITIONS], "places": counts[kernel.POSITIONS]}
         planned = np.array([self._planned])
         return {"planned": planned, **{n: a[: used.get(n, len(a))] for n, a in state._asdict().items()}}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self._state = State(*(saved[name] for name in State._fields))
+        self.state = State(*(saved[name] for name in State._fields))
         self._planned = int(saved["planned"][0])
         self._found = self._new_found()
 
@@ -142,10 +158,10 @@ class VCR(Index):
         }
 
     def _nodes(self) -> int:
-        return int(self._state.counts[kernel.LISTS])
+        return int(self.state.counts[kernel.LISTS])
 
     def _details(self) -> dict[str, float]:
-        state, live = self._state, max(len(self.store), 1)
+        state, live = self.state, max(len(self.store), 1)
         lists = state.directory["load"][state.directory["id"] >= 0] & kernel.SIZE
         return {
             "side_x": self.sides[0],
@@ -166,11 +182,12 @@ class VCR(Index):
         dims = plan.choose_dimensions(hulls) if self._dims is None else self._dims
         most = plan.default_cells(len(slots)) if self._cells is None else self._cells
         every = plan.hulls_of(self.store, slots, max(len(slots), 1))
-        edges = [plan.choose_edges(every, dim, most) for dim in dims]
-        self._state = self._laid_out(dims, *edges, sides=(1 << plan.MOST_POWER, 1 << plan.MOST_POWER))
+        edges = plan.choose_edges(every, dims[0], most), plan.choose_edges(every, dims[1], most)
+        longest = 1 << plan.MOST_POWER
+        self.state = self._laid_out(dims, edges, (longest, longest))
         self._reserve_positions(len(slots))
         sides = self._sides or self._best_sides(slots)
-        self._state = self._laid_out(dims, *edges, sides=sides)
+        self.state = self._laid_out(dims, edges, sides)
         self._reserve_positions(len(slots))
         self._fill(self._by_cell(slots))
         self._planned = len(slots)
@@ -179,8 +196,8 @@ class VCR(Index):
     def _best_sides(self, slots: Slots) -> tuple[int, int]:
         """The sides chosen for a sample of rows that have both intervals."""
         sample = slots[:: max(1, len(slots) // plan.SAMPLE)]
-        kernel.locate_rows(self._state, self.store.state, sample, 0)
-        places = self._state.places[: len(sample)]
+        vcr_update.locate_rows(self.state, self.store.state, sample, 0)
+        places = self.state.places[: len(sample)]
         both = places[(places["x"] < self.cells[0]) & (places["y"] < self.cells[1])]
         widths, heights = both["width"].astype(np.int64), both["height"].astype(np.int64)
         return plan.choose_sides(widths, heights, len(slots), self.cells[0] * self.cells[1])
@@ -188,61 +205,61 @@ class VCR(Index):
     def _by_cell(self, slots: Slots) -> Slots:
         """The slots in the order of their rows' cells: in bands of eight cells, from left to right."""
         self._reserve_positions(len(slots))
-        first = int(self._state.counts[kernel.POSITIONS])
-        kernel.locate_rows(self._state, self.store.state, slots, first)
-        places = self._state.places[first : first + len(slots)]
+        first = int(self.state.counts[kernel.POSITIONS])
+        vcr_update.locate_rows(self.state, self.store.state, slots, first)
+        places = self.state.places[first : first + len(slots)]
         return slots[np.lexsort((places["x"], places["y"] >> 3))]
 
     def _fill(self, slots: Slots) -> None:
         """Enter rows into an empty layout: bits, then directory, then regions of the right size in the order of ids."""
         positions = np.empty(len(slots), np.uint32)
-        kernel.take_positions(self._state, self.store.state, slots, positions)
-        kernel.activate_rows(self._state, positions, self._pieces)
-        active = int(np.bitwise_count(self._state.active).sum())
-        state = self._state
+        vcr_update.take_positions(self.state, self.store.state, slots, positions)
+        vcr_update.activate_rows(self.state, positions, self._pieces)
+        active = int(np.bitwise_count(self.state.active).sum())
+        state = self.state
         if self._directory == "hash" or (self._directory == "auto" and self._is_sparse(len(slots))):
             state.counts[kernel.HASHED] = 1
             size = max(2 * (active + kernel.MOST_PIECES), self._hash_size)
-            self._state = state._replace(directory=_headers(1 << (size - 1).bit_length()))
+            self.state = state._replace(directory=_headers(1 << (size - 1).bit_length()))
         else:
-            self._state = state._replace(directory=_headers(len(state.active) * len(state.shapes)))
-        kernel.count_entries(self._state, positions, self._pieces)
-        loads = self._state.directory["load"]
+            self.state = state._replace(directory=_headers(len(state.active) * len(state.shapes)))
+        vcr_update.count_entries(self.state, positions, self._pieces)
+        loads = self.state.directory["load"]
         space = int((1 << np.ceil(np.log2(loads[loads > 0])).astype(np.int64)).sum()) if active else 0
-        self._state = self._state._replace(entries=np.zeros(space + space // 8 + 64, np.uint32))
-        kernel.lay_out_lists(self._state)
+        self.state = self.state._replace(entries=np.zeros(space + space // 8 + 64, np.uint32))
+        vcr_update.lay_out_lists(self.state)
         self._append(positions)
 
     def _is_sparse(self, rows: int) -> bool:
         """Would an array of headers, 16 bytes each, dwarf the rows?"""
-        headers = len(self._state.active) * len(self._state.shapes)
+        headers = len(self.state.active) * len(self.state.shapes)
         return headers * kernel.LIST.itemsize > max(16 << 20, 64 * rows)
 
     def _enter(self, slots: Slots) -> None:
         self._reserve_positions(len(slots))
         positions = np.empty(len(slots), np.uint32)
-        kernel.take_positions(self._state, self.store.state, slots, positions)
+        vcr_update.take_positions(self.state, self.store.state, slots, positions)
         self._append(positions)
 
     def _append(self, positions: np.ndarray) -> None:
         done = 0
-        while (done := int(kernel.append_rows(self._state, positions, done, self._pieces))) < len(positions):
+        while (done := int(vcr_update.append_rows(self.state, positions, done, self._pieces))) < len(positions):
             self._make_room()
 
     def _make_room(self) -> None:
         """Twice the hash directory if it is what is short, else half as much pool again and room for the longest list."""
-        state, counts = self._state, self._state.counts
+        state, counts = self.state, self.state.counts
         if counts[kernel.HASHED] and 2 * (counts[kernel.LISTS] + kernel.MOST_PIECES) > len(state.directory):
             directory = _headers(2 * len(state.directory))
-            kernel.rehash_lists(state.directory, directory)
-            self._state = state._replace(directory=directory)
+            vcr_update.rehash_lists(state.directory, directory)
+            self.state = state._replace(directory=directory)
             return
         longest = 1 << (int(state.directory["load"].max(initial=0)) >> int(kernel.SIZE_BITS))
         size = len(state.entries) + len(state.entries) // 2 + 2 * longest + 64
-        self._state = state._replace(entries=_grown(state.entries, size))
+        self.state = state._replace(entries=_grown(state.entries, size))
 
     def _reserve_positions(self, more: int) -> None:
-        state = self._state
+        state = self.state
         wanted = int(state.counts[kernel.POSITIONS]) + more
         if len(state.places) < wanted:
             size = max(wanted, len(state.places) * 3 // 2)
@@ -250,12 +267,11 @@ class VCR(Index):
         slots = len(self.store.state.rows)
         if len(state.positions) < slots:
             state = state._replace(positions=_grown(state.positions, slots))
-        self._state = state
+        self.state = state
 
-    def _laid_out(
-        self, dims: tuple[int, int], x_edges: np.ndarray, y_edges: np.ndarray, sides: tuple[int, int]
-    ) -> State:
+    def _laid_out(self, dims: tuple[int, int], edges: tuple[Float64s, Float64s], sides: tuple[int, int]) -> State:
         """An empty state for this grid."""
+        x_edges, y_edges = edges
         powers = [side.bit_length() - 1 for side in sides]
         pitch, lines = len(x_edges) + sides[0], len(y_edges) + sides[1]
         counts = np.zeros(kernel.COUNTS, np.int64)
@@ -266,8 +282,8 @@ class VCR(Index):
         shapes["height"] = np.repeat(1 << np.arange(powers[1] + 1), powers[0] + 1)
         return State(
             counts,
-            np.ascontiguousarray(x_edges),
-            np.ascontiguousarray(y_edges),
+            x_edges,
+            y_edges,
             np.zeros(pitch * lines, np.uint64),
             _headers(1),
             np.zeros(64, np.uint32),
@@ -285,86 +301,8 @@ class VCR(Index):
     def _scratch(self) -> Scratch:
         return Scratch(self._values, self._seen, self._found, self._box)
 
-    # verification
-
     def _check(self) -> None:
-        state, counts = self._state, self._state.counts
-        expected: dict[int, list[int]] = {}
-        live = self.store.live_slots().tolist()
-        for slot in live:
-            p = int(state.positions[slot])
-            assert state.places[p]["slot"] == slot, f"slot {slot} does not know its position {p}"
-            self._check_place(slot, p)
-            for id_ in self._ids_of(p):
-                expected.setdefault(id_, []).append(p)
-        found = {}
-        headers = np.flatnonzero(state.directory["id"] >= 0)
-        for at in headers.tolist():
-            header = state.directory[at]
-            assert kernel.find_list(state, int(header["id"])) == at, f"VCR {header['id']} cannot be found"
-            start, size = int(header["start"]), int(header["load"] & kernel.SIZE)
-            found[int(header["id"])] = sorted((state.entries[start : start + size] & kernel.POSITION).tolist())
-        assert found == {id_: sorted(positions) for id_, positions in expected.items()}, "lists differ from the rows'"
-        assert len(found) == counts[kernel.LISTS], "lists are miscounted"
-        bits = [c * len(state.shapes) + b for c in np.flatnonzero(state.active).tolist() for b in range(64)
-                if int(state.active[c]) >> b & 1]  # fmt: skip
-        assert sorted(found) == bits, "active bits and lists differ"
-        assert counts[kernel.LIVE] == len(live) == counts[kernel.GROUPS : kernel.GROUPS + 4].sum(), (
-            "rows are miscounted"
-        )
-        self._check_pools(headers, len(live))
-
-    def _check_place(self, slot: int, p: int) -> None:
-        """The rectangle of cells holds the exact hulls, and a row that is not to be verified has nothing else to ask."""
-        state, place = self._state, self._state.places[p]
-        row = self.store.state.rows[slot]
-        entries = self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-        asked = {int(e["dim"]): e for e in entries if not e["kind"] & (kernel.ABSENT | kernel.CIRCLE)}
-        tested = 0
-        for dim, edges, at, size in zip(
-            self.dims, (state.x_edges, state.y_edges), "xy", ("width", "height"), strict=True
-        ):
-            first, last = int(place[at]), int(place[at]) + int(place[size]) - 1
-            if first == len(edges):
-                continue
-            lo, hi = asked[dim]["lo"], asked[dim]["hi"]
-            assert first == 0 or edges[first] <= lo, f"slot {slot}: its cells begin too late"
-            assert last + 1 >= len(edges) or edges[last + 1] > hi, f"slot {slot}: its cells end too early"
-            tested += 1
-        if not place["flags"] & kernel.VERIFY:
-            assert tested == len(entries), f"slot {slot}: a predicate is never tested"
-            assert not (entries["kind"] & (kernel.SET | kernel.ABSENT | kernel.CIRCLE)).any(), f"slot {slot}: not plain"
-
-    def _ids_of(self, p: int) -> list[int]:
-        """The ids of the VCRs that position p should be in, by the paper's definitions, in the grid with its margin."""
-        place, (side_x, side_y) = self._state.places[p], self.sides
-        constructs = Constructs(int(self._state.counts[kernel.PITCH]), side_x, side_y)
-        x, y, width, height = (int(place[name]) for name in ("x", "y", "width", "height"))
-        whole = Rectangle(x + side_x - 1, y + side_y - 1, width, height)
-        cut = constructs.overlapped if self._overlapped else constructs.simple
-        return [constructs.id(part) for part in cut(whole)]
-
-    def _check_pools(self, headers: np.ndarray, live: int) -> None:
-        state, counts = self._state, self._state.counts
-        load = state.directory["load"][headers]
-        regions = list(
-            zip(state.directory["start"][headers].tolist(), (load >> kernel.SIZE_BITS).tolist(), strict=True)
-        )
-        for class_ in range(1, kernel.COUNTS - kernel.REGIONS):
-            at = int(counts[kernel.REGIONS + class_])
-            while at != int(NONE):
-                regions.append((at, class_))
-                at = int(state.entries[at])
-        end = 0
-        for start, class_ in sorted(regions):
-            assert start == end, f"entries {end} to {start} are lost or doubled"
-            end = start + (1 << class_ >> 1)
-        assert end == counts[kernel.POOL], "the end of the pool is miscounted"
-        free, p = 0, int(counts[kernel.FREE_POSITION])
-        while p != int(NONE):
-            assert state.places[p]["slot"] == NONE, f"position {p} is free and in use"
-            free, p = free + 1, int(state.places[p]["flags"])
-        assert free + live == counts[kernel.POSITIONS], "a position is lost"
+        check_lists(self)
 
 
 def distance_table(sides: tuple[int, int], pitch: int, shapes: np.ndarray) -> np.ndarray:

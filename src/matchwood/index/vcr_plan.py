@@ -133,7 +133,8 @@ def choose_sides(widths: Int64s, heights: Int64s, rows: int, cells: int) -> tupl
 
 def _pieces(lengths: Int64s, power: int) -> Int64s:
     """Into how many pieces of at most 2^power simple decomposition cuts each length."""
-    return (lengths >> power) + np.bitwise_count(lengths & ((1 << power) - 1)).astype(np.int64)
+    rest = np.bitwise_count(lengths & ((1 << power) - 1)).astype(np.int64)
+    return np.asarray((lengths >> power) + rest)
 
 
 def _finite_ends(lo: Float64s, hi: Float64s) -> Float64s:

@@ -206,9 +206,8 @@ def meets_first(state, box, found, p):
     # In a strip the event has no cell of its own on that axis: the row's is where they meet.
     x = left if left == state.counts[X_CELLS] else max(left, box[X_FIRST])
     y = bottom if bottom == state.counts[Y_CELLS] else max(bottom, box[Y_FIRST])
-    return (
-        found.x <= x < np.int64(found.x) + np.int64(found.width)
-        and found.y <= y < np.int64(found.y) + np.int64(found.height)
+    return found.x <= x < np.int64(found.x) + np.int64(found.width) and found.y <= y < np.int64(found.y) + np.int64(
+        found.height
     )
 
 

@@ -1,0 +1,101 @@
+"""The invariants of a VCR index, verified with the paper's definitions. O(n) in Python: for tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from matchwood.index.vcr_geometry import Constructs, Rectangle
+from matchwood.kernels import vcr as kernel
+from matchwood.kernels.store import ABSENT, CIRCLE, NONE, SET
+
+if TYPE_CHECKING:
+    from matchwood.index.vcr import VCR
+
+
+def check_lists(index: VCR) -> None:
+    """Every row is in the lists of its decomposition and in no other; no other list, region or position exists."""
+    state, counts = index.state, index.state.counts
+    expected: dict[int, list[int]] = {}
+    live = index.store.live_slots().tolist()
+    for slot in live:
+        p = int(state.positions[slot])
+        assert state.places[p]["slot"] == slot, f"slot {slot} does not know its position {p}"
+        _check_place(index, slot, p)
+        for id_ in ids_of(index, p):
+            expected.setdefault(id_, []).append(p)
+    found = {}
+    headers = np.flatnonzero(state.directory["id"] >= 0)
+    for at in headers.tolist():
+        header = state.directory[at]
+        assert kernel.find_list(state, int(header["id"])) == at, f"VCR {header['id']} cannot be found"
+        start, size = int(header["start"]), int(header["load"] & kernel.SIZE)
+        found[int(header["id"])] = sorted((state.entries[start : start + size] & kernel.POSITION).tolist())
+    assert found == {id_: sorted(positions) for id_, positions in expected.items()}, "lists differ from the rows'"
+    assert len(found) == counts[kernel.LISTS], "lists are miscounted"
+    active = [(c, int(state.active[c])) for c in np.flatnonzero(state.active).tolist()]
+    bits = [c * len(state.shapes) + bit for c, word in active for bit in range(64) if word >> bit & 1]
+    assert sorted(found) == bits, "active bits and lists differ"
+    assert counts[kernel.LIVE] == len(live) == counts[kernel.GROUPS : kernel.GROUPS + 4].sum(), "rows are miscounted"
+    _check_pools(index, headers, len(live))
+
+
+def ids_of(index: VCR, p: int) -> list[int]:
+    """The ids of the VCRs that position p should be in, by the paper's definitions, in the grid with its margin."""
+    place, (side_x, side_y) = index.state.places[p], index.sides
+    constructs = Constructs(int(index.state.counts[kernel.PITCH]), side_x, side_y)
+    x, y, width, height = (int(place[name]) for name in ("x", "y", "width", "height"))
+    whole = Rectangle(x + side_x - 1, y + side_y - 1, width, height)
+    cut = constructs.overlapped if index.state.counts[kernel.OVERLAPPED] else constructs.simple
+    return [constructs.id(part) for part in cut(whole)]
+
+
+def _check_place(index: VCR, slot: int, p: int) -> None:
+    """The cells hold the exact hulls, partly covered ends are flagged, and a row without VERIFY has nothing else to ask."""
+    state, place = index.state, index.state.places[p]
+    row = index.store.state.rows[slot]
+    assert state.hits[p]["id"] == row["id"], f"slot {slot}: another id is reported"
+    entries = index.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
+    asked = {int(e["dim"]): e for e in entries if not e["kind"] & (ABSENT | CIRCLE)}
+    axes = (
+        (index.dims[0], state.x_edges, "x", "width", kernel.LEFT, kernel.RIGHT),
+        (index.dims[1], state.y_edges, "y", "height", kernel.BOTTOM, kernel.TOP),
+    )
+    tested = 0
+    for dim, edges, at, size, low, high in axes:
+        first, last = int(place[at]), int(place[at]) + int(place[size]) - 1
+        if first == len(edges):
+            continue
+        lo, hi = asked[dim]["lo"], asked[dim]["hi"]
+        assert first == 0 or edges[first] <= lo, f"slot {slot}: its cells begin too late"
+        assert last + 1 >= len(edges) or edges[last + 1] > hi, f"slot {slot}: its cells end too early"
+        assert place["flags"] & low or lo <= edges[first], f"slot {slot}: a cell it covers in part is not flagged"
+        end = np.nextafter(edges[last + 1], -np.inf) if last + 1 < len(edges) else np.inf
+        assert place["flags"] & high or hi >= end, f"slot {slot}: a cell it covers in part is not flagged"
+        tested += 1
+    if not place["flags"] & kernel.VERIFY:
+        assert tested == len(entries), f"slot {slot}: a predicate is never tested"
+        assert not any(int(kind) & int(SET | ABSENT | CIRCLE) for kind in entries["kind"]), f"slot {slot}: not plain"
+
+
+def _check_pools(index: VCR, headers: np.ndarray, live: int) -> None:
+    """Regions in use and free tile the pool; positions in use and free are all there are."""
+    state, counts = index.state, index.state.counts
+    load = state.directory["load"][headers]
+    regions = list(zip(state.directory["start"][headers].tolist(), (load >> kernel.SIZE_BITS).tolist(), strict=True))
+    for class_ in range(1, kernel.COUNTS - kernel.REGIONS):
+        at = int(counts[kernel.REGIONS + class_])
+        while at != int(NONE):
+            regions.append((at, class_))
+            at = int(state.entries[at])
+    end = 0
+    for start, class_ in sorted(regions):
+        assert start == end, f"entries {end} to {start} are lost or doubled"
+        end = start + (1 << class_ >> 1)
+    assert end == counts[kernel.POOL], "the end of the pool is miscounted"
+    free, p = 0, int(counts[kernel.FREE_POSITION])
+    while p != int(NONE):
+        assert state.places[p]["slot"] == NONE, f"position {p} is free and in use"
+        free, p = free + 1, int(state.places[p]["flags"])
+    assert free + live == counts[kernel.POSITIONS], "a position is lost"
