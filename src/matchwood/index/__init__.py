@@ -7,15 +7,16 @@ from typing import Any
 
 from matchwood.errors import QueryError, StorageError
 from matchwood.index.be_star_tree import BEStarTree
+from matchwood.index.mo_tree import MOTree
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
 from matchwood.index.vcr import VCR
 
-INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree)}
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, MOTree)}
 """Every index by its name; the contract suite runs over all of them."""
 
-__all__ = ["INDEXES", "VCR", "BEStarTree", "Capability", "Index", "Scan", "Stats", "load_index", "make_index"]
+__all__ = ["INDEXES", "VCR", "BEStarTree", "Capability", "Index", "MOTree", "Scan", "Stats", "load_index", "make_index"]
 
 
 def make_index(name: str, **parameters: Any) -> Index:

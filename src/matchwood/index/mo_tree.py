@@ -1,0 +1,291 @@
+"""MO-Tree: buckets by overlapping cells of a few attributes, rows bit-sliced inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Int64s
+from matchwood.errors import QueryError
+from matchwood.index import mo_tree_plan as plans
+from matchwood.index.protocol import Index
+from matchwood.index.row_store import Slots
+from matchwood.kernels import mo_tree as kernel
+from matchwood.kernels import mo_tree_match as matching
+from matchwood.kernels.mo_tree import Tree
+from matchwood.kernels.mo_tree_match import Scratch
+from matchwood.kernels.results import Out
+from matchwood.kernels.store import CIRCLE
+
+REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
+SMALL = 2048  # no tree is laid out anew below
+SORTED_FROM = 64  # fewer rows are not worth sorting by bucket
+_ENDS = (("first", "next"), ("spare", "spare"))
+COUNTING_SORT = 1 << 17  # buckets up to which counting is faster than comparing
+
+
+class MOTree(Index):
+    """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
+
+    Layout and kernels: `kernels.mo_tree` (places), `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    Invariant: every live row stands in the one bucket that its intervals name, and its planes have ones
+    wherever it may hold (`check`).
+    Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
+    """
+
+    name: ClassVar[str] = "mo-tree"
+
+    def __init__(self, *, plan: str = "planned", bytes_per_row: int = 56, layers: int | None = None) -> None:
+        super().__init__()
+        if plan not in ("planned", "paper"):
+            raise QueryError(f"expected a plan of 'planned' or 'paper', got {plan!r}")
+        self._made: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
+        self._planned_for = 0
+        self._tree = _new_tree(plans.Plan((), 0))
+        self._room: Scratch | None = None
+
+    def _insert(self, slots: Slots) -> None:
+        rows = len(self.store)
+        if not self._planned_for or rows > REPLAN * max(self._planned_for, SMALL):
+            slots = self.store.live_slots()
+            self._tree = _new_tree(self._plan(slots))
+            self._planned_for = rows
+        self._reserve_places()
+        self._place(slots)
+
+    def _plan(self, slots: Slots) -> plans.Plan:
+        if self._made["plan"] == "paper":
+            return plans.paper(self.store, slots)
+        return plans.planned(self.store, slots, bytes_per_row=self._made["bytes_per_row"], layers=self._made["layers"])
+
+    def _place(self, slots: Slots) -> None:
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate(self._tree, self.store.state, slots, numbers)
+        if len(slots) >= SORTED_FROM:
+            order = self._order(numbers, len(self._tree.directory))
+            slots, numbers = slots[order], numbers[order]
+        done = 0
+        while (done := int(kernel.place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
+            self._grow(len(slots) - done)
+
+    def _delete(self, slots: Slots) -> None:
+        if len(slots) >= SORTED_FROM:
+            nodes = self._tree.places["node"][slots]
+            slots = slots[self._order(nodes, int(self._tree.counts[kernel.NODES]))]
+        kernel.remove_rows(self._tree, self.store.state, slots)
+
+    @staticmethod
+    def _order(numbers: np.ndarray, many: int) -> np.ndarray:
+        """Places of the numbers, by rising number: neighbours in a bucket are written one after the other."""
+        if many > COUNTING_SORT:
+            return np.argsort(numbers)
+        order = np.empty(len(numbers), np.uint32)
+        kernel.sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
+        return order
+
+    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
+        return self._top_k(events, first, how, combine, 0, out, ends)
+
+    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
+        state = self._tree, self.store.state, self._scratch()
+        return int(matching.answer_many(*state, events, first, how, combine, k, out, ends, self._candidates))
+
+    def _check(self) -> None:
+        tree, none = self._tree, int(kernel.NONE)
+        total = buckets = 0
+        reached: set[int] = set()
+        for number, head in enumerate(tree.directory):
+            chain, spare = (_chain(int(head[end]), tree.nodes[link]) for end, link in _ENDS)
+            buckets += bool(chain)
+            assert not reached & set(chain), f"bucket {number} shares a node"
+            reached |= set(chain)
+            for n in chain:
+                assert tree.nodes[n]["number"] == number, f"node {n} hangs in the wrong bucket"
+            with_room = {n for n in chain if tree.nodes[n]["count"] < kernel.LINE_ROWS}
+            assert set(spare) == with_room, f"bucket {number}: wrong spare nodes"
+        for n in sorted(reached):
+            valid = self._valid(tree.nodes[n])
+            assert valid.sum() == tree.nodes[n]["count"] > 0, f"node {n}: rows are miscounted"
+            total += int(valid.sum())
+            self._check_planes(n, valid)
+        free = _chain(int(tree.counts[kernel.FREE_NODE]), tree.nodes["next"])
+        assert sorted([*reached, *free]) == list(range(tree.counts[kernel.NODES])), "a node is lost or doubled"
+        assert none not in reached
+        assert total == len(self.store), "buckets and live rows differ"
+        assert buckets == tree.counts[kernel.BUCKETS], "buckets are miscounted"
+
+    def _valid(self, node: np.void) -> np.ndarray:
+        words, start = int(node["words"]), int(node["start"])
+        at = start + kernel.MEMBER_WORDS * words
+        return np.unpackbits(self._tree.bits[at : at + words].view(np.uint8), bitorder="little").astype(bool)
+
+    def _check_planes(self, n: int, valid: np.ndarray) -> None:
+        tree, store = self._tree, self.store.state
+        node = tree.nodes[n]
+        words, start = int(node["words"]), int(node["start"])
+        planes = int(tree.counts[kernel.PLANES])
+        at = start + kernel.HEAD_WORDS * words
+        region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
+        bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
+        assert bits[:, ~valid].all(), f"node {n}: a free position has zeros"
+        for position in np.flatnonzero(valid).tolist():
+            slot = int(tree.members[2 * start + position])
+            place = tree.places[slot]
+            assert (int(place["node"]), int(place["position"])) == (n, position), f"slot {slot} is misplaced"
+            number = np.zeros(1, np.uint32)
+            kernel.locate(tree, store, np.array([slot], np.uint32), number)
+            assert number[0] == node["number"], f"slot {slot} stands in the wrong bucket"
+            self._check_row(slot, node, bits[:, position])
+
+    def _check_row(self, slot: int, node: np.void, bits: np.ndarray) -> None:
+        tree, store = self._tree, self.store.state
+        row = store.rows[slot]
+        first = int(row["start"])
+        expected = np.ones(len(bits), bool)
+        for entry in store.entries[first : first + int(row["count"])]:
+            dim = int(entry["dim"])
+            if entry["kind"] & CIRCLE or dim >= len(tree.axis_of) or tree.axis_of[dim] == kernel.NO_AXIS:
+                continue
+            axis = tree.axes[tree.axis_of[dim]]
+            if axis["slices"] == 0:
+                continue
+            plane, slices = int(axis["plane"]), int(axis["slices"])
+            expected[plane : plane + slices + 1] = False
+            for begin, end in _parts(store.entries, first, entry):
+                low, high = (self._slice(axis, node, key) for key in (begin, end))
+                expected[plane + low : plane + high + 1] = True
+            if np.isnan(entry["lo"]):
+                expected[plane : plane + slices] = False
+                expected[plane + slices] = True
+        assert (bits == expected).all(), f"slot {slot}: wrong planes {np.flatnonzero(bits != expected).tolist()}"
+
+    def _slice(self, axis: np.void, node: np.void, key: float) -> int:
+        tree = self._tree
+        cuts = tree.cuts[int(axis["first_cut"]) : int(axis["first_cut"]) + int(axis["cuts"])]
+        tick = int(np.searchsorted(cuts, key, side="right"))
+        if not axis["cells"]:
+            return tick
+        cell = tree.cells[int(axis["first_cell"]) + int(node["number"]) // int(axis["radix"]) % int(axis["cells"])]
+        inside = min(max(tick - int(cell["first"]), 0), int(cell["width"]) - 1)
+        return inside * int(axis["slices"]) // int(cell["width"])
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        tree, counts = self._tree, self._tree.counts
+        saved = {name: getattr(tree, name) for name in Tree._fields if name != "members"}
+        saved["bits"] = tree.bits[: counts[kernel.WORDS] + 8]
+        saved["nodes"] = tree.nodes[: counts[kernel.NODES]]
+        return {**saved, "planned_for": np.array([self._planned_for])}
+
+    def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self._planned_for = int(saved["planned_for"][0])
+        bits = saved["bits"]
+        self._tree = Tree(**{n: saved[n] for n in Tree._fields if n != "members"}, members=bits.view(np.uint32))
+        self._room = None
+
+    def _parameters(self) -> dict[str, Any]:
+        return self._made
+
+    def _nodes(self) -> int:
+        return int(self._tree.counts[kernel.NODES])
+
+    def _details(self) -> dict[str, float]:
+        counts = self._tree.counts
+        return {
+            "layers": float(counts[kernel.LAYERS]),
+            "axes": float(counts[kernel.AXES]),
+            "planes": float(counts[kernel.PLANES]),
+            "buckets": float(counts[kernel.BUCKETS]),
+            "directory": float(len(self._tree.directory)),
+        }
+
+    def _grow(self, rows: int) -> None:
+        """Room for more nodes and words, at least for one row and by half of what there is: growth is amortised."""
+        tree, counts = self._tree, self._tree.counts
+        nodes, bits = tree.nodes, tree.bits
+        if counts[kernel.NODES] == len(nodes):
+            nodes = np.zeros(max(len(nodes) * 3 // 2, len(nodes) + rows // 256, 16), kernel.NODE)
+            nodes[: len(tree.nodes)] = tree.nodes
+        used = int(counts[kernel.WORDS])
+        a_line = kernel.LINE * (kernel.HEAD_WORDS + int(counts[kernel.PLANES]) + 1)
+        if used + a_line + kernel.LINE > len(bits):
+            wanted = used + rows // kernel.LINE_ROWS * a_line + min(len(tree.directory), rows, 1024) * a_line // 4
+            bits = _aligned(max(wanted, used + used // 2 if used > 64 * a_line else 2 * used) + 2 * a_line)
+            bits[:used] = tree.bits[:used]
+        self._tree = tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
+        self._room = None
+
+    def _reserve_places(self) -> None:
+        places = self._tree.places
+        if len(places) < len(self.store.state.rows):
+            grown = np.zeros(len(self.store.state.rows), kernel.PLACE)
+            grown[: len(places)] = places
+            self._tree = self._tree._replace(places=grown)
+
+    def _scratch(self) -> Scratch:
+        tree, room = self._tree, self._room
+        if room is None or room.values is not self._values or room.seen is not self._seen:
+            axes = len(tree.axes)
+            begins, ends, planes, lasts = (np.zeros(max(axes, 1), np.int64) for _ in range(4))
+            self._room = room = Scratch(
+                self._values,
+                self._seen,
+                begins,
+                ends,
+                planes,
+                lasts,
+                np.zeros(len(tree.cells) + 1, np.int64),
+                np.zeros(axes + 1, np.int64),
+                np.zeros(axes + 1, np.int64),
+                np.zeros(len(tree.nodes) + 1, np.uint32),
+                np.zeros(kernel.LINE, np.uint64),
+                np.zeros(matching.FOUND, np.uint32),
+            )
+        return room
+
+
+def _chain(head: int, following: np.ndarray) -> list[int]:
+    found: list[int] = []
+    while head != int(kernel.NONE):
+        found.append(head)
+        head = int(following[head])
+        assert len(found) <= len(following), "a chain runs in a circle"
+    return found
+
+
+def _parts(entries: np.ndarray, first: int, entry: np.void) -> list[tuple[float, float]]:
+    """The intervals of a main entry."""
+    if np.isnan(entry["lo"]):
+        return []
+    if not entry["kind"] & 1:
+        return [(float(entry["lo"]), float(entry["hi"]))]
+    at = first + int(entry["more"])
+    return [(float(p["lo"]), float(p["hi"])) for p in entries[at : at + int(entries[at]["more"])]]
+
+
+def _new_tree(plan: plans.Plan) -> Tree:
+    axes, axis_of, cuts, levels, cells, counts = plan.arrays()
+    directory = np.zeros(plan.buckets, kernel.HEAD)
+    directory["first"] = directory["spare"] = kernel.NONE
+    bits = _aligned(8)
+    return Tree(
+        axes,
+        axis_of,
+        cuts,
+        levels,
+        cells,
+        directory,
+        np.zeros(0, kernel.NODE),
+        bits,
+        bits.view(np.uint32),
+        np.zeros(0, kernel.PLACE),
+        counts,
+    )
+
+
+def _aligned(words: int) -> np.ndarray:
+    """Zeros that begin on a cache line."""
+    memory = np.zeros(words + 8, np.uint64)
+    skip = (-memory.ctypes.data % 64) // 8
+    return memory[skip : skip + words]

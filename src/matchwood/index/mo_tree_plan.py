@@ -1,0 +1,302 @@
+"""What an MO-Tree is made of: which attributes are layers, which cells they have, which slices divide every axis.
+
+`planned` chooses from a sample of the rows and compares alternatives by the work that the sample predicts (ticks and slices are
+quantiles, so that cells are filled evenly). `paper` is the configuration of MO-Tree 6.1: six layers, four levels of
+uniform cells each, widths by the optimisation of section 5 (`mo_tree_width`), no slices.
+
+Attributes are selected by the three guidelines of MO-Tree 4.2 as one number, the share of rows that an event is
+expected to lose on the attribute: popularity times (1 - mean share of the domain, in quantiles, that an interval
+takes). Quantiles make the third, uniformity, hold by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from matchwood.encode.arrays import Float64s
+from matchwood.index.mo_tree_width import cell_widths
+from matchwood.index.row_store import RowStore, Slots
+from matchwood.kernels import mo_tree as kernel
+from matchwood.kernels.store import ABSENT, CIRCLE
+
+TICKS = 1024  # of a layer
+MOST_AXES = 32
+MOST_SLICES = 32  # at most 62: a word holds them and a null bit
+MOST_BUCKETS = 1 << 21
+SAMPLE = 8_192
+EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
+LINE_ROWS = 512
+LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """`cells` cells of one width, the first at tick 0 and the last at the end; widths and strides in ticks."""
+
+    cells: int
+    width: float
+    stride: float
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An attribute: its cuts, its slices and, if it is a layer, its levels, narrow to wide, the last the whole domain."""
+
+    dim: int
+    cuts: Float64s
+    slices: int
+    levels: tuple[Level, ...] = ()
+
+    @property
+    def ticks(self) -> int:
+        return len(self.cuts) + 1
+
+    def steps(self) -> Float64s:
+        """Every 32nd cut, where there are many: a search looks at these first."""
+        return self.cuts[:: kernel.STEP] if len(self.cuts) > 2 * kernel.STEP else np.zeros(0)
+
+    def cells(self) -> np.ndarray:
+        """First tick and width of every cell of a layer, level by level."""
+        cells = [(round(j * level.stride), level.width) for level in self.levels for j in range(level.cells)]
+        found = np.zeros(len(cells), kernel.TREE_CELL)
+        found["first"] = [min(first, self.ticks - 1) for first, _ in cells]
+        found["width"] = [max(1, int(np.ceil(width))) for _, width in cells]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Axes, the layers first. `rows` is how many rows it was made for."""
+
+    axes: tuple[Axis, ...]
+    rows: int
+
+    @property
+    def layers(self) -> int:
+        return sum(bool(axis.levels) for axis in self.axes)
+
+    @property
+    def buckets(self) -> int:
+        return int(np.prod([sum(level.cells for level in axis.levels) for axis in self.axes if axis.levels], initial=1))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """axes, axis_of, cuts, levels, cells, counts of `kernels.mo_tree.Tree`."""
+        axes = np.zeros(len(self.axes), kernel.AXIS)
+        levels: list[tuple[int, int, float, float]] = []
+        cells = [np.zeros(0, kernel.TREE_CELL)]
+        cuts = plane = first_cell = 0
+        radix, whole = self.buckets, 0
+        for record, axis in zip(axes, self.axes, strict=True):
+            record["dim"], record["slices"], record["plane"] = axis.dim, axis.slices, plane
+            record["first_cut"], record["cuts"] = cuts, len(axis.cuts)
+            steps = axis.steps()
+            record["steps"] = len(steps)
+            cuts += len(axis.cuts) + len(steps)
+            plane += axis.slices + 1 if axis.slices else 0
+            if not axis.levels:
+                continue
+            mine = axis.cells()
+            radix //= len(mine)
+            record["first_level"], record["levels"] = len(levels), len(axis.levels)
+            record["first_cell"], record["cells"], record["radix"] = first_cell, len(mine), radix
+            whole += radix * (len(mine) - 1)
+            at = first_cell
+            for level in axis.levels:
+                levels.append((at, level.cells, level.width, level.stride))
+                at += level.cells
+            first_cell = at
+            cells.append(mine)
+        axis_of = np.full(max((axis.dim for axis in self.axes), default=-1) + 1, kernel.NO_AXIS, np.uint16)
+        axis_of[axes["dim"]] = np.arange(len(axes))
+        counts = np.zeros(kernel.COUNTS, np.int64)
+        counts[kernel.REGIONS :] = int(kernel.NO_REGION)
+        counts[kernel.FREE_NODE] = int(kernel.NONE)
+        counts[kernel.SLICED] = len(axes) if plane else 0  # all axes have slices, or none
+        counts[[kernel.LAYERS, kernel.AXES, kernel.PLANES, kernel.WHOLE]] = self.layers, len(axes), plane, whole
+        all_cuts = np.concatenate([np.zeros(0), *(part for axis in self.axes for part in (axis.cuts, axis.steps()))])
+        return axes, axis_of, all_cuts, np.array(levels, kernel.LEVEL), np.concatenate(cells), counts
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What the sample says about one dimension: which sampled rows constrain it, and with which hulls."""
+
+    dim: int
+    rows: np.ndarray
+    lo: Float64s
+    hi: Float64s
+    ends: Float64s  # finite ends, ascending
+    popularity: float
+    width: float  # mean share of the domain, in quantiles
+
+    @property
+    def filtered(self) -> float:
+        """The share of rows that an event is expected to lose on this dimension."""
+        return self.popularity * (1.0 - self.width)
+
+    def cuts(self, parts: int) -> Float64s:
+        """At most parts - 1 cuts that divide the ends evenly."""
+        if not len(self.ends):
+            return np.zeros(0)
+        at = (np.arange(1, parts) * len(self.ends)) // parts
+        return np.unique(self.ends[at])
+
+
+def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
+    """The dimensions of a sample of rows, those that filter most first, and the size of the sample."""
+    step = max(1, len(slots) // SAMPLE)
+    rows = store.state.rows[slots[::step]]
+    counts = rows["count"].astype(np.int64)
+    owner = np.repeat(np.arange(len(rows)), counts)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    entries = store.state.entries[rows["start"].astype(np.int64)[owner] + within]
+    usable = (entries["kind"] & (ABSENT | CIRCLE)) == 0
+    entries, owner = entries[usable], owner[usable]
+    columns = []
+    for dim in np.unique(entries["dim"]):
+        mine = entries["dim"] == dim
+        lo, hi = entries["lo"][mine], entries["hi"][mine]
+        ends = np.sort(np.concatenate([lo, hi]))
+        ends = ends[np.isfinite(ends)]
+        inside = np.searchsorted(ends, hi, side="right") - np.searchsorted(ends, lo, side="left")
+        width = float(np.mean(inside) / max(len(ends), 1))
+        columns.append(Column(int(dim), owner[mine], lo, hi, ends, float(mine.sum()) / len(rows), min(width, 1.0)))
+    columns.sort(key=lambda column: -column.filtered)
+    return columns, len(rows)
+
+
+def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | None) -> Plan:
+    """The cheapest plan found for these rows. `bytes_per_row` bounds the planes; `layers` fixes the height."""
+    columns, sampled = columns_of(store, slots)
+    columns = [column for column in columns[:MOST_AXES] if len(column.ends)]
+    slices = _slices(columns, 8 * bytes_per_row)
+    best: tuple[Axis, ...] = ()
+    if layers != 0 and columns:
+        best = _best_layers(columns, sampled, len(slots), layers)
+    chosen = {axis.dim for axis in best}
+    axes = [Axis(axis.dim, axis.cuts, min(24, _of(slices, columns, axis.dim)), axis.levels) for axis in best]
+    for column, parts in zip(columns, slices, strict=True):
+        if column.dim not in chosen:
+            cuts = column.cuts(parts)
+            axes.append(Axis(column.dim, cuts, len(cuts) + 1))
+    return Plan(tuple(axes), len(slots))
+
+
+def paper(
+    store: RowStore, slots: Slots, *, height: int = 6, levels: int = 4, eta: float = 6.5, ticks: int = 1000
+) -> Plan:
+    """MO-Tree 6.1: the most popular attributes, uniform ticks, cells of the widths that section 5 gives, no slices."""
+    columns, _ = columns_of(store, slots)
+    columns = [c for c in sorted(columns, key=lambda c: (-c.popularity, c.dim)) if len(c.ends)][:height]
+    widths = cell_widths(levels, eta)
+    axes = []
+    for column in columns:
+        low, high = column.ends[0], column.ends[-1]
+        cuts = np.unique(low + (high - low) * np.arange(1, ticks) / ticks)
+        size = len(cuts) + 1
+        cells = [levels - i for i in range(levels)]
+        made = tuple(Level(c, w * size, (1.0 - w) * size / max(c - 1, 1)) for c, w in zip(cells, widths, strict=True))
+        axes.append(Axis(column.dim, cuts, 0, made))
+    return Plan(tuple(axes), len(slots))
+
+
+def _slices(columns: Sequence[Column], planes: int) -> list[int]:
+    """Slices by the square root of popularity: that keeps the fewest rows by rounding (sum of popularity / slices)."""
+    if not columns:
+        return []
+    share = np.sqrt([column.popularity for column in columns])
+    wanted = share / share.sum() * max(planes - len(columns), 4 * len(columns))
+    return [int(min(max(4, round(w)), MOST_SLICES)) for w in wanted]
+
+
+def _of(slices: list[int], columns: Sequence[Column], dim: int) -> int:
+    return next(parts for parts, column in zip(slices, columns, strict=True) if column.dim == dim)
+
+
+def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int | None) -> tuple[Axis, ...]:
+    """Layers and their levels that cost the least on the sample."""
+    scale = rows / max(sampled, 1)
+    best: tuple[Axis, ...] = ()
+    least = rows / LINE_ROWS * len(columns) * LINE_NS + BUCKET_NS if layers is None else np.inf
+    heights = (1, 2, 3) if layers is None else (min(layers, len(columns)),)
+    for height in heights:
+        chosen = columns[:height]
+        for quantiles in ((0.9,), (0.35, 0.78, 0.96), (0.25, 0.5, 0.75, 0.95)):
+            for strides in (6, 12, 24, 48):
+                axes = tuple(_layer(column, quantiles, strides) for column in chosen)
+                if Plan(axes, rows).buckets > min(MOST_BUCKETS, max(64, rows)):
+                    break
+                cost = _cost(axes, chosen, sampled, scale, len(columns))
+                if cost < least:
+                    best, least = axes, cost
+    return best
+
+
+def _layer(column: Column, quantiles: Sequence[float], strides: int) -> Axis:
+    """Levels for intervals up to these quantiles of the widths, cells a stride of 1 / strides of the domain apart."""
+    cuts = column.cuts(TICKS)
+    ticks = len(cuts) + 1
+    begin, end = (np.searchsorted(cuts, keys, side="right") for keys in (column.lo, column.hi))
+    stride = max(1.0, ticks / strides)
+    levels: list[Level] = []
+    for fits in np.unique(np.quantile(end - begin + 1, quantiles)):
+        width = float(np.ceil(fits + stride))
+        if width < 0.9 * ticks and (not levels or width > 1.2 * levels[-1].width):
+            cells = int(np.ceil((ticks - width) / stride)) + 1
+            levels.append(Level(cells, width, (ticks - width) / (cells - 1)))
+    return Axis(column.dim, cuts, 0, (*levels, Level(1, float(ticks), float(ticks))))
+
+
+def _cost(axes: Sequence[Axis], columns: Sequence[Column], sampled: int, scale: float, planes: int) -> float:
+    """Nanoseconds an event is expected to take: the centres of sampled rows stand for events."""
+    number = np.zeros(sampled, np.int64)
+    events = np.arange(0, sampled, max(1, sampled // EVENTS))
+    stabs: list[np.ndarray] = []
+    for axis, column in zip(axes, columns, strict=True):
+        cells = axis.cells()
+        begin = np.searchsorted(axis.cuts, column.lo, side="right")
+        end = np.searchsorted(axis.cuts, column.hi, side="right")
+        number *= len(cells)
+        cell = np.full(sampled, len(cells) - 1)
+        cell[column.rows] = _fitted(axis, cells, begin, end)
+        number += cell
+        centre = np.zeros(sampled, np.int64)
+        centre[:] = axis.ticks // 2
+        centre[column.rows] = (begin + end) // 2
+        at = centre[events][:, None]
+        stabs.append((cells["first"] <= at) & (at < cells["first"] + cells["width"]))
+    used, counts = np.unique(number, return_counts=True)
+    visited = np.ones((len(events), len(used)), bool)
+    rest = used.copy()
+    combinations = np.ones(len(events))
+    for stabbed in reversed(stabs):
+        visited &= stabbed[:, rest % stabbed.shape[1]]
+        rest //= stabbed.shape[1]
+        combinations *= stabbed.sum(axis=1)
+    lines = np.ceil(counts * scale / LINE_ROWS + 0.25)
+    spent = visited @ (lines * (planes + 1) * LINE_NS + BUCKET_NS)
+    return float(np.mean(spent + combinations * NUMBER_NS))
+
+
+def _fitted(axis: Axis, cells: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The cell of each interval of ticks, as `kernels.mo_tree.cell_for` finds it."""
+    found = np.full(len(begin), len(cells) - 1)
+    open_ = np.ones(len(begin), bool)
+    for first, level in _with_first(axis.levels[:-1]):
+        nearest = np.floor((0.5 * (begin + end + 1) - 0.5 * level.width) / level.stride + 0.5).astype(np.int64)
+        cell = first + np.clip(nearest, 0, level.cells - 1)
+        fits = open_ & (end - begin + 1 <= level.width)
+        fits &= (cells["first"][cell] <= begin) & (end < cells["first"][cell] + cells["width"][cell])
+        found[fits] = cell[fits]
+        open_ &= ~fits
+    return found
+
+
+def _with_first(levels: Sequence[Level]) -> Iterator[tuple[int, Level]]:
+    first = 0
+    for level in levels:
+        yield first, level
+        first += level.cells

@@ -1,0 +1,56 @@
+"""Bit planes: the one machine operation of bit-sliced filters, as LLVM IR.
+
+    and_planes   64 bytes of several planes, anded in one vector register
+
+It reads memory without bounds checks; see what its caller must guarantee.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+_I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_LINE = ir.VectorType(_I64, 8)
+
+
+@intrinsic
+def and_planes(typing_context, bits, valid, base, stride, planes, count, ahead, ahead_stride, out):
+    """out[0:8] = bits[valid : valid + 8] & the 8 words at base + planes[i] * stride of every i < count; True if any bit is left.
+
+    `bits` and `out` are uint64, `planes` int64. On the way the same planes of the region at `ahead` are prefetched. The
+    caller guarantees 8 readable words at each place. A loop in Python keeps the eight words in memory between
+    planes: 8 us an event at 230 lines of 20 planes.
+    """
+
+    def generate(context, builder, signature, arguments):
+        bits_, valid_, base_, stride_, planes_, count_, ahead_, ahead_stride_, out_ = arguments
+        data = context.make_array(signature.args[0])(context, builder, bits_).data
+        numbers = context.make_array(signature.args[4])(context, builder, planes_).data
+        target = context.make_array(signature.args[8])(context, builder, out_).data
+        held = cgutils.alloca_once_value(builder, _line(builder, data, valid_))
+        with cgutils.for_range(builder, count_) as loop:
+            plane = builder.load(builder.gep(numbers, [loop.index]))
+            at = builder.add(base_, builder.mul(plane, stride_))
+            builder.store(builder.and_(builder.load(held), _line(builder, data, at)), held)
+            soon = builder.add(ahead_, builder.mul(plane, ahead_stride_))
+            _prefetch(builder, builder.gep(data, [soon]))
+        result = builder.load(held)
+        builder.store(result, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        whole = builder.bitcast(result, ir.IntType(512))
+        return builder.icmp_unsigned("!=", whole, ir.Constant(ir.IntType(512), 0))
+
+    i = types.int64
+    return types.boolean(bits, i, i, i, planes, i, i, i, out), generate
+
+
+def _line(builder, data, at):
+    return builder.load(builder.bitcast(builder.gep(data, [at]), ir.PointerType(_LINE)), align=8)
+
+
+def _prefetch(builder, pointer):
+    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(_I8), _I32, _I32, _I32])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, ir.PointerType(_I8)), *(ir.Constant(_I32, n) for n in (0, 3, 1))])

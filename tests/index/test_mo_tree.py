@@ -1,0 +1,99 @@
+"""MO-Tree beyond the contract: layers, nodes and plans of every shape, against the oracle."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from matchwood.encode.arrays import make_events
+from matchwood.errors import QueryError
+from matchwood.index import MOTree, Scan
+from matchwood.workloads.city import City
+from tests.worlds import World, a_world, listed, ranked, seeded_dice
+
+
+def assert_agrees(tree: MOTree, world: World) -> None:
+    events = world.event_arrays()
+    for mode in ("all", "any"):
+        expected = world.expected(mode=mode)
+        assert ranked(tree.match(events, mode=mode)) == expected
+        assert listed(tree.top_k(events, 3, mode=mode)) == [hits[:3] for hits in expected]
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_any_number_of_layers_agrees_with_the_oracle(layers: int, seed: int) -> None:
+    world = a_world(seeded_dice(seed), 250, 15)
+    tree = MOTree(layers=layers)
+    tree.insert(world.rows())
+    assert tree.stats().details["layers"] == layers
+    tree.check()
+    assert_agrees(tree, world)
+
+
+@pytest.mark.parametrize("predicates", ["k6", "k10"])
+def test_a_city_is_matched_as_scan_matches_it(predicates: str) -> None:
+    city = City.preset(predicates, size=30_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(60)
+    tree, scan = MOTree.build(rows), Scan.build(rows)
+    assert tree.stats().details["layers"] >= 1
+    assert ranked(tree.match(events)) == ranked(scan.match(events))
+    assert listed(tree.top_k(events, 10)) == listed(scan.top_k(events, 10))
+    assert tree.stats().candidates < scan.stats().rows * len(events.offsets) / 50
+
+
+def test_buckets_fill_drain_and_fill_again() -> None:
+    city = City.preset("k6", size=6_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(20)
+    tree, chooser = MOTree(layers=2), random.Random(5)
+    tree.insert(rows)
+    expected = ranked(tree.match(events))
+    ids = list(range(6_000))
+    for share in (6_000, 3_500, 700):
+        chooser.shuffle(ids)
+        gone = np.array(ids[:share])
+        tree.delete(gone)
+        tree.check()
+        back = np.sort(gone)
+        for start in range(0, share, 900):
+            for id_ in (part := back[start : start + 900]):
+                if len(part) < 900 or id_ % 3 == 0:
+                    tree.insert(rows.take(int(id_), int(id_) + 1))
+        rest = np.array([i for i in back if not tree.store.knows(np.array([i]))[0]], dtype=np.int64)
+        for id_ in rest:
+            tree.insert(rows.take(int(id_), int(id_) + 1))
+        tree.check()
+        assert ranked(tree.match(events)) == expected
+
+
+def test_a_tree_that_outgrows_its_plan_is_laid_out_anew() -> None:
+    city = City.preset("k6", size=20_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(30)
+    tree = MOTree()
+    for start in range(0, 20_000, 500):
+        tree.insert(rows.take(start, start + 500))
+    assert tree.stats().details["layers"] >= 1
+    assert ranked(tree.match(events)) == ranked(Scan.build(rows).match(events))
+
+
+@pytest.mark.parametrize("share", [0.02, 0.08, 0.15, 0.3])
+def test_a_square_of_any_size_is_never_lost(share: float) -> None:
+    """Cells that fit only a tenth of the domain lose larger squares."""
+    rng = np.random.default_rng(3)
+    city = City.preset("k4", size=5_000, source="synthetic", half_width=(share / 2, share / 2 + 1e-9))
+    rows = city.subscriptions()
+    at = rng.integers(0, 5_000, 40)
+    first = rows.offsets[at]
+    lon = (rows.lo[first] + rows.hi[first]) / 2
+    lat = rows.hi[first + 1]
+    keys = np.stack([lon, lat, *np.full((18, 40), 0.5)], axis=1)
+    events = make_events(np.arange(41) * 20, np.tile(np.arange(20), 40), keys.ravel(), keys.ravel())
+    for plan in ("planned", "paper"):
+        assert ranked(MOTree.build(rows, plan=plan).match(events)) == ranked(Scan.build(rows).match(events))
+
+
+def test_an_unknown_plan_is_refused() -> None:
+    with pytest.raises(QueryError, match="'best'"):
+        MOTree(plan="best")
