@@ -87,7 +87,7 @@ class _Checker:
     def _leaf(self, b: int) -> list[int]:
         bucket = self.tree.buckets[b]
         start, size = int(bucket["leaf"]), int(bucket["leaf_size"])
-        return self.tree.leaves[start : start + size].tolist() if size else []
+        return self.tree.leaves["slot"][start : start + size].tolist() if size else []
 
     def _check_bucket(
         self, b: int, dims: list[int], totals: dict[int, tuple[list[Hull], int, list[float]]]
@@ -104,7 +104,10 @@ class _Checker:
             intervals = _intervals(self.store, slot)
             assert not partitioned & set(intervals), f"slot {slot} lies in the leaf of {b} but has a p-node there"
             own = [hull(h, intervals[d]) for h, d in zip(own, dims, strict=True)]
-            bounds = list(map(max, bounds, _summary(self.store, slot)))
+            summary = _summary(self.store, slot)
+            bounds = list(map(max, bounds, summary))
+            best = self.tree.leaves[int(bucket["leaf"]) + at]["best"]
+            assert best >= summary[0], f"slot {slot}: the bound of its score does not dominate"
         self._check_bounds(b, "leaf_", bounds)
         for part in self._parts(b):
             hulls, rows, summary = totals[int(part["root"])]
@@ -167,7 +170,7 @@ class _Checker:
         parts = [(int(x["parts"]), 1 << int(x["parts_class"])) for x in used if x["parts_class"] != layout.NO_CLASS]
         boxes = [(int(x["boxes"]), int(x["level"]) - 1) for x in used if x["level"] > 1]
         for class_ in range(layout.CLASSES):
-            leaves += _freed(counts[layout.FREE_LEAF + class_], 1 << class_, lambda at: int(tree.leaves[at]))
+            leaves += _freed(counts[layout.FREE_LEAF + class_], 1 << class_, lambda at: int(tree.leaves[at]["slot"]))
             parts += _freed(counts[layout.FREE_PARTS + class_], 1 << class_, lambda at: int(tree.parts[at]["root"]))
         for size in range(1, layout.LEVELS + 1):
             boxes += _freed(counts[layout.FREE_BOXES + size], size, lambda at: int(tree.boxes[at]["lo"]))

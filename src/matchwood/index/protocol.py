@@ -134,7 +134,7 @@ class Index(ABC):
         if not len(ids):
             return
         self._demand(Capability.UPDATES)
-        if len(np.unique(ids)) != len(ids):
+        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
             raise SubscriptionError("a subscription is named twice in one delete")
         self._delete(self.store.slots_of(ids))
         self.store.remove(ids)

@@ -174,15 +174,16 @@ class RowStore:
             return
         if rows.ids.min() < 0:
             raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
-        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT):
+        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
             count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
             if count > MAX_COUNT:
                 raise SubscriptionError(
                     f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
                 )
-        heads = np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])
-        ids = rows.ids[heads]
-        if (ids[1:] <= ids[:-1]).any():
+        ids = rows.ids
+        if rows.size > 1:
+            ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
+        if rows.size > 1 and (ids[1:] <= ids[:-1]).any():
             ids = np.sort(ids)
             twice = ids[1:][ids[1:] == ids[:-1]]
             if len(twice):

@@ -68,6 +68,7 @@ BUCKET = np.dtype(
 )
 PNODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
 BOX = np.dtype([("lo", "f8"), ("hi", "f8")])
+LEAF = np.dtype([("slot", "u4"), ("best", "f4")])  # a leaf row and the bound of its score, as `best`
 HOME = np.dtype([("bucket", "u4"), ("at", "u4")])  # where a slot's row lies: leaf row `at` of the bucket
 
 LEVELS = 32  # deeper buckets are not partitioned
@@ -97,7 +98,7 @@ class Tree(NamedTuple):
 
     buckets: np.ndarray  # BUCKET
     parts: np.ndarray  # PNODE
-    leaves: np.ndarray  # uint32: slots of leaf rows
+    leaves: np.ndarray  # LEAF
     boxes: np.ndarray  # BOX
     homes: np.ndarray  # HOME, by slot
     counts: np.ndarray  # int64
@@ -224,7 +225,7 @@ def free_leaf(tree, b):
     bucket = tree.buckets[b]
     if bucket.leaf_class != NO_CLASS:
         head = FREE_LEAF + np.int64(bucket.leaf_class)
-        tree.leaves[np.int64(bucket.leaf)] = np.uint32(tree.counts[head])
+        tree.leaves[np.int64(bucket.leaf)].slot = np.uint32(tree.counts[head])
         tree.counts[head] = np.int64(bucket.leaf)
     bucket.leaf, bucket.leaf_class, bucket.leaf_size = NONE, NO_CLASS, np.uint32(0)
 
@@ -248,12 +249,17 @@ def take_leaf(tree, class_):
         start = counts[LEAVES]
         counts[LEAVES] += np.int64(1) << class_
     else:
-        counts[FREE_LEAF + class_] = np.int64(tree.leaves[start])
+        counts[FREE_LEAF + class_] = np.int64(tree.leaves[start].slot)
     return start
 
 
 @helper
-def put_leaf_row(tree, b, slot):
+def copy_leaf_row(leaves, source, target):
+    leaves[target].slot, leaves[target].best = leaves[source].slot, leaves[source].best
+
+
+@helper
+def put_leaf_row(tree, b, slot, best):
     """Append a row to the bucket's leaf rows. O(1) amortised."""
     bucket = tree.buckets[b]
     size = np.int64(bucket.leaf_size)
@@ -262,10 +268,11 @@ def put_leaf_row(tree, b, slot):
         start = take_leaf(tree, class_)
         old = np.int64(bucket.leaf)
         for i in range(size):
-            tree.leaves[start + i] = tree.leaves[old + i]
+            copy_leaf_row(tree.leaves, old + i, start + i)
         free_leaf(tree, b)
         bucket.leaf, bucket.leaf_class = np.uint32(start), np.uint8(class_)
-    tree.leaves[np.int64(bucket.leaf) + size] = np.uint32(slot)
+    row = tree.leaves[np.int64(bucket.leaf) + size]
+    row.slot, row.best = np.uint32(slot), best
     bucket.leaf_size = np.uint32(size + 1)
     home = tree.homes[slot]
     home.bucket, home.at = np.uint32(b), np.uint32(size)

@@ -53,7 +53,7 @@ def rebuild(tree, store, b):
         tree.boxes[boxes + j].lo, tree.boxes[boxes + j].hi = np.inf, -np.inf
     leaf = np.int64(bucket.leaf)
     for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-        take_row(tree, store, b, np.int64(tree.leaves[i]))
+        take_row(tree, store, b, i)
     parts = np.int64(bucket.parts)
     for i in range(parts, parts + np.int64(bucket.parts_size)):
         child = tree.buckets[np.int64(tree.parts[i].root)]
@@ -75,10 +75,12 @@ def rebuild(tree, store, b):
 
 
 @helper
-def take_row(tree, store, b, slot):
+def take_row(tree, store, b, at):
     """Stretch the bucket's own boundary, boxes and leaf summary by a leaf row. O(its entries * level)."""
     bucket = tree.buckets[b]
+    slot = np.int64(tree.leaves[at].slot)
     best, sum_, top = weights_of(store, slot)
+    tree.leaves[at].best = best
     bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
     bucket.leaf_top = max(bucket.leaf_top, top)
     raise_bounds(bucket, best, sum_, top)

@@ -13,9 +13,13 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, find_part, has_part
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.results import best_first, emit, offer
 from matchwood.kernels.store import NONE
 from matchwood.kernels.verify import folded, load_event, score_row, unload_event
+
+FOUND = 4096
+AHEAD = 16  # rows between asking for a row's cache lines and reading them
 
 
 class Scratch(NamedTuple):
@@ -23,6 +27,7 @@ class Scratch(NamedTuple):
     seen: np.ndarray  # uint32, one a slot
     pending: np.ndarray  # uint32, one a bucket: a stack, or a heap by `bounds`
     bounds: np.ndarray  # float64, one a bucket
+    found: np.ndarray  # uint32 [FOUND + AHEAD]: leaf rows to be verified
     work: np.ndarray  # int64: rows verified, buckets visited
 
 
@@ -71,6 +76,40 @@ def open_children(tree, scratch, b, n):
     return n
 
 
+@helper
+def ask_for_row(store, slot):
+    """Ask for the entries of a row."""
+    row = store.rows[slot]
+    start = np.int64(row.start)
+    for at in range(start, start + np.int64(row.count), 2):  # two entries a line
+        prefetch(store.entries, at)
+
+
+@kernel
+def verify_found(store, scratch, found, events, how, combine, out, begin, n):
+    """Verify the first `found` rows of scratch.found and emit the hits; return the new count, -1 if out is full.
+
+    Row heads are asked for 2 * AHEAD rows before they are verified, entries AHEAD rows before.
+    """
+    rows = scratch.found
+    for i in range(min(2 * AHEAD, found)):
+        prefetch(store.rows, np.int64(rows[i]))
+    for i in range(min(AHEAD, found)):
+        ask_for_row(store, np.int64(rows[i]))
+    for i in range(found):
+        if i + 2 * AHEAD < found:
+            prefetch(store.rows, np.int64(rows[i + 2 * AHEAD]))
+        if i + AHEAD < found:
+            ask_for_row(store, np.int64(rows[i + AHEAD]))
+        slot = np.int64(rows[i])
+        score = score_row(store, slot, scratch.values, events, how, combine)
+        if not np.isnan(score):
+            n = emit(store, slot, score, out, begin, n, scratch.seen)
+            if n < 0:
+                break
+    return n
+
+
 @kernel
 def match_many(tree, store, scratch, events, first, how, combine, out, ends):
     """Match events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
@@ -80,7 +119,8 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
         load_event(scratch.values, events, e)
         scratch.pending[0] = np.uint32(0)
         pending = np.int64(1)
-        while pending > 0 and n >= 0:
+        found = np.int64(0)
+        while pending > 0:
             pending -= 1
             b = np.int64(scratch.pending[pending])
             bucket = tree.buckets[b]
@@ -91,13 +131,21 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
                     continue
             if bucket.parts_size > 0:
                 pending = open_parts(tree, scratch, events, e, b, pending)
-            leaf = np.int64(bucket.leaf)
-            scratch.work[0] += np.int64(bucket.leaf_size)
-            for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-                slot = np.int64(tree.leaves[i])
-                score = score_row(store, slot, scratch.values, events, how, combine)
-                if not np.isnan(score) and n >= 0:
-                    n = emit(store, slot, score, out, begin, n, scratch.seen)
+            at, end = np.int64(bucket.leaf), np.int64(bucket.leaf) + np.int64(bucket.leaf_size)
+            scratch.work[0] += end - at
+            while at < end and n >= 0:
+                taken = min(end - at, FOUND - found)
+                for i in range(taken):
+                    scratch.found[found + i] = tree.leaves[at + i].slot
+                found += taken
+                at += taken
+                if found == FOUND:
+                    n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
+                    found = np.int64(0)
+            if n < 0:
+                break
+        if n >= 0:
+            n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
         unload_event(scratch.values, events, e)
         if n < 0:
             return e
@@ -128,6 +176,18 @@ def bound_of(best, sum_, top, heaviest, steps, combine):
             score = folded(score, weight, combine)
             bound = max(bound, score)
         return bound
+
+
+@helper
+def row_bound(best, sum_, heaviest, combine):
+    """The leaf row of this `best` scores no higher. Without the sum there is no bound by row."""
+    if combine is None:
+        bound = np.float64(best)
+        if heaviest > 1.0:
+            bound += np.float64(sum_) * (heaviest - 1.0)
+        return bound + abs(bound) * 1e-9
+    else:
+        return np.inf
 
 
 @helper
@@ -215,14 +275,16 @@ def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
                 leaf = np.int64(bucket.leaf)
                 bound = bound_of(bucket.leaf_best, bucket.leaf_sum, bucket.leaf_top, heaviest, steps, combine)
                 if bucket.leaf_size > 0 and bound >= least:
-                    scratch.work[0] += np.int64(bucket.leaf_size)
                     for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-                        slot = np.int64(tree.leaves[i])
+                        if row_bound(tree.leaves[i].best, bucket.leaf_sum, heaviest, combine) < least:
+                            continue
+                        scratch.work[0] += 1
+                        slot = np.int64(tree.leaves[i].slot)
                         score = score_row(store, slot, scratch.values, events, how, combine)
                         if not np.isnan(score):
                             held = offer(store, slot, score, out, begin, held, k)
-                    if held == k:
-                        least = out.scores[begin]
+                        if held == k:
+                            least = out.scores[begin]
                 if bucket.parts_size > 0:
                     fresh = open_parts(tree, scratch, events, e, b, fresh)
             size = queue(tree, scratch, size, fresh, least, heaviest, combine)

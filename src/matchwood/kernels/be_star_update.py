@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.be_star import (
     ASKS_ABSENCE,
@@ -19,6 +20,7 @@ from matchwood.kernels.be_star import (
     LEVELS,
     MOST_PREDICATES,
     NO_CLASS,
+    copy_leaf_row,
     drop_part,
     entry_on,
     find_part,
@@ -32,59 +34,96 @@ from matchwood.kernels.be_star import (
 )
 from matchwood.kernels.be_star_bounds import raise_bounds, rebuild, stretch_boxes, stretch_own, stretch_total
 from matchwood.kernels.be_star_build import CLUSTER, build, note_made, push
-from matchwood.kernels.store import ABSENT, NONE
+from matchwood.kernels.store import (
+    ABSENT,
+    DIMS,
+    NONE,
+    SIBLING,
+    class_size,
+    first_slot,
+    shape_of,
+    size_class,
+    write_entries,
+)
+
+_MORE, _ABSENT, _CIRCLE = arrays.MORE, arrays.ABSENT, arrays.CIRCLE
 
 LARGE = 64  # the boundary of a leaf above this size is rebuilt once a quarter of it was deleted, not each time
 
 
-@kernel
-def note_rows(tree, store, slots):
+@helper
+def note_row(tree, store, slot):
     """Keep what bounds need to know of any row: the most predicates, and whether absences are asked for. O(entries)."""
     counts = tree.counts
+    row = store.rows[slot]
+    counts[MOST_PREDICATES] = max(counts[MOST_PREDICATES], np.int64(row.count))
+    start = np.int64(row.start)
+    for at in range(start, start + np.int64(row.count)):
+        if store.entries[at].kind == ABSENT:
+            counts[ASKS_ABSENCE] = 1
+
+
+@kernel
+def note_rows(tree, store, slots):
+    """`note_row` of many."""
     for i in range(slots.size):
-        row = store.rows[np.int64(slots[i])]
-        counts[MOST_PREDICATES] = max(counts[MOST_PREDICATES], np.int64(row.count))
-        start = np.int64(row.start)
-        for at in range(start, start + np.int64(row.count)):
-            if store.entries[at].kind == ABSENT:
-                counts[ASKS_ABSENCE] = 1
+        note_row(tree, store, np.int64(slots[i]))
 
 
 @helper
-def room_for_one(tree, work):
+def room_for_one(tree):
     counts = tree.counts
     return (
         counts[BUCKETS] + 2 <= tree.buckets.size
         and counts[BOXES] + 2 * LEVELS <= tree.boxes.size
         and counts[LEAVES] + 4 * counts[LARGEST_LEAF] + 8 <= tree.leaves.size
-        and counts[LARGEST_LEAF] + 2 <= work.slots.size
     )
+
+
+@kernel
+def insert_few(tree, store, slots, first):
+    """As `insert_many`, without the scratch of construction: it stops after a row that overflows its leaf, too.
+
+    Return how many are in and the bucket that overflowed, or -1. A call with fewer arrays is 4 us cheaper: it is for
+    single rows.
+    """
+    for i in range(first, slots.size):
+        if not room_for_one(tree):
+            return i, np.int64(-1)
+        b = place_row(tree, store, np.int64(slots[i]))
+        if tree.buckets[b].leaf_size > tree.buckets[b].capacity:
+            return i + 1, b
+    return slots.size, np.int64(-1)
+
+
+@kernel
+def settle(tree, store, work, b):
+    """Split or partition a bucket whose leaf overflows; False if it stopped for want of room."""
+    bucket = tree.buckets[b]
+    leaf, size = np.int64(bucket.leaf), np.int64(bucket.leaf_size)
+    for j in range(size):
+        work.slots[j] = tree.leaves[leaf + j].slot
+    note_made(work, b)
+    push(work, b, CLUSTER, 0, size)
+    return build(tree, store, work)
 
 
 @kernel
 def insert_many(tree, store, work, slots, first):
     """Insert slots[first:]; return how many are in. Less than all: grow the pools, call `build`, resume."""
     for i in range(first, slots.size):
-        if not room_for_one(tree, work):
+        if not room_for_one(tree) or tree.counts[LARGEST_LEAF] + 2 > work.slots.size:
             return i
         b = place_row(tree, store, np.int64(slots[i]))
-        bucket = tree.buckets[b]
-        size = np.int64(bucket.leaf_size)
-        tree.counts[LARGEST_LEAF] = max(tree.counts[LARGEST_LEAF], size)
-        if size > np.int64(bucket.capacity):
-            leaf = np.int64(bucket.leaf)
-            for j in range(size):
-                work.slots[j] = tree.leaves[leaf + j]
-            note_made(work, b)
-            push(work, b, CLUSTER, 0, size)
-            if not build(tree, store, work):
-                return i + 1
+        if tree.buckets[b].leaf_size > tree.buckets[b].capacity and not settle(tree, store, work, b):
+            return i + 1
     return slots.size
 
 
 @kernel
 def place_row(tree, store, slot):
     """Put the row into the leaf of its home bucket; return that (Algorithm 1). O(depth * entries)."""
+    note_row(tree, store, slot)
     best, sum_, top = weights_of(store, slot)
     b = np.int64(0)
     root = tree.buckets[b]
@@ -98,7 +137,8 @@ def place_row(tree, store, slot):
         tree.parts[part].rank += np.float32(1.0)
         b = descend(tree, store, slot, part, best, sum_, top)
     bucket = tree.buckets[b]
-    put_leaf_row(tree, b, slot)
+    put_leaf_row(tree, b, slot, best)
+    tree.counts[LARGEST_LEAF] = max(tree.counts[LARGEST_LEAF], np.int64(bucket.leaf_size))
     bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
     bucket.leaf_top = max(bucket.leaf_top, top)
     return b
@@ -259,9 +299,8 @@ def take_out(tree, slot):
     bucket = tree.buckets[b]
     last = np.int64(bucket.leaf_size) - 1
     leaf = np.int64(bucket.leaf)
-    moved = tree.leaves[leaf + last]
-    tree.leaves[leaf + at] = moved
-    tree.homes[np.int64(moved)].at = np.uint32(at)
+    copy_leaf_row(tree.leaves, leaf + last, leaf + at)
+    tree.homes[np.int64(tree.leaves[leaf + at].slot)].at = np.uint32(at)
     bucket.leaf_size = np.uint32(last)
 
 
@@ -307,7 +346,7 @@ def tidy(tree, store, b):
             continue
         leaf = np.int64(c.leaf)
         for i in range(leaf, leaf + size):
-            put_leaf_row(tree, b, np.int64(tree.leaves[i]))
+            put_leaf_row(tree, b, np.int64(tree.leaves[i].slot), tree.leaves[i].best)
         replace_child(tree, child, np.int64(NONE))
         free_bucket(tree, child)
         rebuild(tree, store, b)
@@ -323,3 +362,107 @@ def give_way(tree, b):
     replace_child(tree, b, child)
     tree.buckets[child].parent = bucket.parent
     free_bucket(tree, b)
+
+
+@kernel
+def rewrite_many(tree, store, rows, kept):
+    """Replace rows in place whose home bucket stays the same, kept[r] = was it done? Ids are known. O(depth * leaf) each.
+
+    It stays where the new row, without siblings, fits the old one's region of the store and lies within the bucket's own
+    boundary in every dimension of its path: then no bucket has to stretch, and boundaries that the old row made shrink.
+    """
+    for r in range(rows.ids.size):
+        slot = first_slot(store, rows.ids[r])
+        alone = (r == 0 or rows.ids[r - 1] != rows.ids[r]) and (
+            r + 1 == rows.ids.size or rows.ids[r + 1] != rows.ids[r]
+        )
+        kept[r] = alone and not store.rows[slot].flags & SIBLING and stays(tree, store, rows, r, slot)
+        if kept[r]:
+            rewrite(tree, store, rows, r, slot)
+
+
+@helper
+def stays(tree, store, rows, r, slot):
+    row = store.rows[slot]
+    main, extras = shape_of(rows, r)
+    if class_size(size_class(main + extras)) != np.int64(row.size):
+        return False
+    b = np.int64(tree.homes[slot].bucket)
+    bucket = tree.buckets[b]
+    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+        dim = np.int64(rows.dims[e])
+        if dim >= store.counts[DIMS]:
+            return False
+        if bucket.parts_size > 0 and has_part(tree, b, find_part(tree, b, dim), dim):
+            return False
+    boxes = np.int64(bucket.boxes)
+    at = b
+    for j in range(np.int64(bucket.level) - 1, -1, -1):
+        lo, hi = hull_on(rows, r, tree.buckets[at].dim)
+        if at == b:
+            if not (bucket.own_lo <= lo and hi <= bucket.own_hi):
+                return False
+        elif not (tree.boxes[boxes + j].lo <= lo and hi <= tree.boxes[boxes + j].hi):
+            return False
+        at = np.int64(tree.buckets[at].owner)
+    return True
+
+
+@helper
+def hull_on(rows, r, dim):
+    """The hull of the row's first predicate on the dimension; NaN if it has none that a bucket can hold."""
+    lo, hi = np.nan, np.nan
+    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+        kind = rows.kinds[e]
+        if rows.dims[e] != dim or kind == _ABSENT or kind == _CIRCLE:
+            continue
+        if kind == _MORE:
+            hi = rows.hi[e]
+        elif np.isnan(lo):
+            lo, hi = rows.lo[e], rows.hi[e]
+        else:
+            return np.nan, np.nan
+    return lo, hi
+
+
+@helper
+def rewrite(tree, store, rows, r, slot):
+    """Write the new row over the old one and bring boundaries and summaries of its path up to date."""
+    row = store.rows[slot]
+    b = np.int64(tree.homes[slot].bucket)
+    best, sum_, top = weights_of(store, slot)
+    loose = np.uint64(0)  # bit i: the boundary of the i-th bucket of the path may have come from the old row
+    step = np.uint64(0)
+    while b != np.int64(NONE):
+        if step >= 63 or touches(tree, store, b, slot, best, sum_, top):
+            loose |= np.uint64(1) << min(step, np.uint64(63))
+        step += np.uint64(1)
+        b = above(tree, b)
+    main, _ = shape_of(rows, r)
+    write_entries(store, rows, r, np.int64(row.start), main)
+    row.priority, row.count = rows.priority[r], np.uint16(main)
+    note_row(tree, store, slot)
+    best, sum_, top = weights_of(store, slot)
+    b = np.int64(tree.homes[slot].bucket)
+    bucket = tree.buckets[b]
+    tree.leaves[np.int64(bucket.leaf) + np.int64(tree.homes[slot].at)].best = best
+    bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
+    bucket.leaf_top = max(bucket.leaf_top, top)
+    bucket.stale += np.uint32(1)
+    step = np.uint64(0)
+    while b != np.int64(NONE):
+        bucket = tree.buckets[b]
+        raise_bounds(bucket, best, sum_, top)
+        if (loose >> min(step, np.uint64(63))) & np.uint64(1) and (
+            bucket.leaf_size <= LARGE or 4 * bucket.stale >= bucket.leaf_size
+        ):
+            rebuild(tree, store, b)
+        step += np.uint64(1)
+        b = above(tree, b)
+
+
+@helper
+def above(tree, b):
+    """The bucket that leads to bucket b, NONE for the root."""
+    bucket = tree.buckets[b]
+    return np.int64(bucket.owner) if bucket.parent == NONE else np.int64(bucket.parent)
