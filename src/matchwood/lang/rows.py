@@ -4,7 +4,7 @@
     AND   on one attribute intersects interval sets and adds weights
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
-A row keeps its predicates in the order in which the expression first names their attributes. Rows that can never hold are
+A row names its attributes in the order in which its own conjuncts first do. Rows that can never hold are
 dropped; if none is left, the expression is refused with the reason.
 """
 
