@@ -145,5 +145,14 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     return make_rows(ids, priority, offsets, *columns)
 
 
+def concatenate_events(parts: Sequence[Events]) -> Events:
+    """The events of all parts, one after the other."""
+    if not parts:
+        return make_events([0], [], [], [])
+    shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
+    offsets = np.concatenate([[0], *(part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True))])
+    return make_events(offsets, *(np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True)))
+
+
 def _column(values: object, dtype: type) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=dtype)

@@ -1,0 +1,145 @@
+"""Arrow tables of events to arrays: the wide form and the list form (docs/encoding.md).
+
+    wide   one column an attribute; `id`, `until`, `weights` beside them
+    list   values: list<struct<attribute, lo, hi, value, text, values, weight>>; `id`, `until`, `place` beside them
+
+In the list form an attribute that is named several times in one event has all these values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from matchwood.encode import heads, wide_form
+from matchwood.encode.arrays import Float64s, Int64s, make_events
+from matchwood.encode.arrow_keys import is_list
+from matchwood.encode.batches import BatchEncoder, Progress, batches_of, encoded_parts
+from matchwood.encode.flat import Entries, canonical, entries_of, in_order, selected
+from matchwood.encode.list_form import Statements, statements
+from matchwood.encode.rejects import EncodedEvents, Faults
+from matchwood.errors import EventError, QueryError, SchemaError
+from matchwood.lang.event import PLACE
+from matchwood.schema import Schema
+
+FORMS = ("list", "wide")
+
+
+class EventEncoder(BatchEncoder):
+    """Encodes the batches of one input of events, one after the other. See `SubscriptionEncoder`.
+
+    Strings that no subscription has named are not registered, unless asked for by `register`.
+
+    >>> schema = Schema()
+    >>> table = pa.table({"age": [31, None], "city": ["Oslo", "Bergen"]})
+    >>> EventEncoder(schema).encode(table.to_batches()[0]).events.offsets.tolist()
+    [0, 2, 3]
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        form: str | None = None,
+        register: bool = False,
+        on_error: str = "collect",
+        source: str | None = None,
+    ) -> None:
+        if form is not None and form not in FORMS:
+            raise QueryError(f"form: expected 'list', 'wide' or None, got {form!r}")
+        super().__init__(schema, on_error=on_error, source=source, duplicate=EventError)
+        self._form = form
+        self._register = register
+
+    def encode(self, batch: pa.RecordBatch) -> EncodedEvents:
+        """The events of the next batch. A column that cannot be used raises `SchemaError`."""
+        faults = Faults()
+        ids = heads.read_ids(batch, faults, required=False)
+        until = heads.read_until(batch, faults)
+        form = self._form or _form_of(batch, self._schema)
+        if form == "list":
+            entries = _list_entries(batch, self._schema, faults, self._register)
+        else:
+            entries = in_order(wide_form.event_entries(batch, self._schema, faults, register=self._register))
+        good = self._accept(ids, faults)
+        positions, rejects = self._close(batch, ids, good, faults)
+        offsets, kept = selected(entries, good)
+        events = make_events(offsets, kept.dims, kept.lo, kept.hi, kept.weight)
+        return EncodedEvents(events, ids[good], positions, until[good], rejects)
+
+
+def encode_event_table(
+    table: pa.Table | pa.RecordBatch,
+    schema: Schema,
+    *,
+    form: str | None = None,
+    register: bool = False,
+    on_error: str = "collect",
+    progress: Progress | None = None,
+) -> EncodedEvents:
+    """The events of a table in the wide or the list form. O(values), vectorised."""
+    encoder = EventEncoder(schema, form=form, register=register, on_error=on_error)
+    parts = encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
+    return EncodedEvents.concatenate(list(parts))
+
+
+def _form_of(batch: Any, schema: Schema) -> str:
+    """The list form is told by a column `values` of lists of structs that have an attribute."""
+    array = heads.column(batch, "values")
+    if array is None or "values" in schema or not is_list(array.type):
+        return "wide"
+    item = array.type.value_type
+    return "list" if pa.types.is_struct(item) and "attribute" in {f.name for f in item} else "wide"
+
+
+def _list_entries(batch: Any, schema: Schema, faults: Faults, register: bool) -> Entries:
+    array = heads.column(batch, "values")
+    if array is None or not is_list(array.type):
+        found = "no such column" if array is None else f"the Arrow type {array.type}"
+        raise SchemaError(f"column 'values': expected a list of structs, got {found}")
+    for name in batch.schema.names:
+        if name not in ("id", "until", "values", PLACE):
+            raise SchemaError(f"column {name!r} is unknown in the list form; it knows id, until, values, {PLACE}")
+    faults.add_each(
+        np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)),
+        lambda _: EventError("values is null; an event without any has an empty list"),
+    )
+    said = statements(array, "values", schema, faults, for_events=True, register=register)
+    entries = _statement_entries(said, faults)
+    place = heads.column(batch, PLACE)
+    if place is None or pa.types.is_null(place.type):
+        return entries
+    if not pa.types.is_struct(place.type) or {f.name for f in place.type} != {"lon", "lat"}:
+        raise SchemaError(f"column {PLACE!r}: expected struct<lon, lat>, got the Arrow type {place.type}")
+    placed = wide_form.point_entries(PLACE, place, np.ones(batch.num_rows), schema, faults)
+    return in_order([entries, placed])
+
+
+def _statement_entries(said: Statements, faults: Faults) -> Entries:
+    """Values; those of one attribute in one event become one list, which takes the place of the first of them."""
+    dims = np.array([*(a.dims[0] if a is not None else 0 for a in said.attributes), 0], np.uint16)[said.name]
+    sets = said.sets
+    speaking = np.flatnonzero(~said.silent)
+    key = said.record[speaking] * (len(said.attributes) + 1) + said.name[speaking]
+    ordered = np.sort(key)
+    if (ordered[1:] == ordered[:-1]).any():
+        _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+        leader = np.arange(len(said.record))
+        leader[speaking] = speaking[first[inverse]]
+        _agreeing_weights(said, leader, faults)
+        sets = canonical(leader[sets.owner], sets.lo, sets.hi)
+    return entries_of(sets, said.record, dims, said.weight, events=True)
+
+
+def _agreeing_weights(said: Statements, leader: Int64s, faults: Faults) -> None:
+    weight: Float64s = said.weight
+    differs = np.flatnonzero(~said.silent & (weight != weight[leader]))
+
+    def error(i: int) -> EventError:
+        attribute = said.attributes[int(said.name[differs[i]])]
+        name = attribute.name if attribute is not None else ""
+        return EventError(f"attribute {name!r} is given twice with different weights")
+
+    faults.add_each(said.record[differs], error)

@@ -1,0 +1,288 @@
+"""JSON lines to arrays: one record a line, from a file or from any lines.
+
+    subscription  {"id": 7, "expression": "age >= 18", "priority": 0.5, "place": [lon, lat], "radius": 500, "until": "2026-..."}
+    event         {"id": 7, "values": {"age": 31}, "weights": {"age": 0.4}, "place": [lon, lat], "until": "2026-..."}
+
+An expression is text or CQL2 JSON. A value is a scalar, a list, {"min": 20, "max": 30} for a range (either end may be missing), a
+point as GeoJSON or {"lon": ..., "lat": ...}, and {"timestamp": "2026-..."} where no schema says that the text is one. Empty lines
+are skipped.
+A key that is not known is a reason to reject, since a misspelt one would change the meaning in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.batches import Progress
+from matchwood.encode.heads import NO_ID
+from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Faults, Reject, checked_on_error
+from matchwood.encode.subscription_tables import subscription_rows
+from matchwood.errors import (
+    DuplicateSubscriptionError,
+    EventError,
+    ExpressionError,
+    MatchwoodError,
+    SchemaError,
+    StorageError,
+    SubscriptionError,
+)
+from matchwood.lang.event import PLACE, Event, EventKeys, event_keys
+from matchwood.lang.expression import DWithin, instant
+from matchwood.lang.rows import MAX_ROWS, Row
+from matchwood.schema import Range, Schema, describe, instant_key, point_of
+
+BATCH_LINES = 16_384
+
+Lines = str | os.PathLike[str] | Iterable[str | bytes]
+"""A path, or the lines themselves."""
+
+_SUBSCRIPTION_KEYS = frozenset(("id", "expression", "priority", "place", "radius", "until"))
+_EVENT_KEYS = frozenset(("id", "values", "weights", "place", "until"))
+_INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+
+
+def read_json_subscriptions(source: Lines, schema: Schema, **options: Any) -> EncodedSubscriptions:
+    """All subscriptions of the lines; options as for `stream_json_subscriptions`.
+
+    >>> encoded = read_json_subscriptions(['{"id": 1, "expression": "age >= 18"}', "{"], Schema())
+    >>> encoded.ids.tolist(), encoded.rejects[0].where
+    ([1], 'line 2')
+    """
+    return EncodedSubscriptions.concatenate(list(stream_json_subscriptions(source, schema, **options)))
+
+
+def read_json_events(source: Lines, schema: Schema, **options: Any) -> EncodedEvents:
+    """All events of the lines; options as for `stream_json_events`."""
+    return EncodedEvents.concatenate(list(stream_json_events(source, schema, **options)))
+
+
+def stream_json_subscriptions(
+    source: Lines,
+    schema: Schema,
+    *,
+    on_error: str = "collect",
+    max_rows: int = MAX_ROWS,
+    batch_lines: int = BATCH_LINES,
+    progress: Progress | None = None,
+) -> Iterator[EncodedSubscriptions]:
+    """The subscriptions of the lines, in parts of at most `batch_lines`. O(length), about the cost of parsing."""
+    reader = _Reader(source, _SUBSCRIPTION_KEYS, "a subscription", on_error, progress)
+
+    def one(record: Mapping[str, Any]) -> tuple[float, tuple[Row, ...]]:
+        circle = _circle(record)
+        if "expression" not in record:
+            raise ExpressionError('there is no "expression"')
+        return _priority(record), subscription_rows(record["expression"], circle, schema, max_rows)
+
+    for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):
+        builder = RowsBuilder(schema)
+        for id_, (priority, rows) in zip(good.ids, good.found, strict=True):
+            builder.add(id_, priority, rows)
+        yield EncodedSubscriptions(builder.build(), *good.heads(), rejects)
+
+
+def stream_json_events(
+    source: Lines,
+    schema: Schema,
+    *,
+    register: bool = False,
+    on_error: str = "collect",
+    batch_lines: int = BATCH_LINES,
+    progress: Progress | None = None,
+) -> Iterator[EncodedEvents]:
+    """The events of the lines, in parts of at most `batch_lines`. O(length)."""
+    reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress)
+
+    def one(record: Mapping[str, Any]) -> EventKeys:
+        return event_keys(_event(record), schema, register=register)
+
+    for good, rejects in reader.batches(batch_lines, one, EventError, None):
+        yield EncodedEvents(encode_events(good.found, schema), *good.heads(), rejects)
+
+
+class _Good:
+    """The good records of a batch: what was found in each, and its id, position and `until`."""
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.found: list[Any] = []
+        self._positions: list[int] = []
+        self._until: list[float] = []
+
+    def add(self, id_: int, position: int, until: float, found: object) -> None:
+        self.ids.append(id_)
+        self.found.append(found)
+        self._positions.append(position)
+        self._until.append(until)
+
+    def heads(self) -> tuple[Any, Any, Any]:
+        return np.array(self.ids, np.int64), np.array(self._positions, np.int64), np.array(self._until, np.float64)
+
+
+class _Reader:
+    """Lines to records: counts them, names them, and collects what is wrong with them."""
+
+    def __init__(
+        self, source: Lines, keys: frozenset[str], kind: str, on_error: str, progress: Progress | None
+    ) -> None:
+        self._source = source
+        self._keys = keys
+        self._kind = kind
+        self._on_error = checked_on_error(on_error)
+        self._progress = progress
+        self._name = f"{Path(source).name}, " if isinstance(source, str | os.PathLike) else ""
+        self._seen: set[int] = set()
+
+    def batches(
+        self,
+        batch_lines: int,
+        one: Callable[[Mapping[str, Any]], object],
+        duplicate: type[MatchwoodError],
+        id_required: type[MatchwoodError] | None,
+    ) -> Iterator[tuple[_Good, tuple[Reject, ...]]]:
+        """Batch after batch: what `one` made of each good record, and the rejects."""
+        total = self._count() if self._progress is not None else 0
+        lines = enumerate(self._lines())
+        done = 0
+        while batch := list(islice(lines, batch_lines)):
+            good, faults, ids = _Good(), Faults(), {}
+            for position, line in batch:
+                if not line.strip():
+                    continue
+                try:
+                    record = self._record(line)
+                    ids[position] = id_ = _id(record, id_required, duplicate)
+                    until, found = _until(record), one(record)
+                    if id_ != NO_ID and id_ in self._seen:
+                        raise duplicate(f"the id {id_} is already that of an earlier record")
+                except MatchwoodError as error:
+                    faults.add(position, error)
+                else:
+                    self._seen.add(id_)
+                    good.add(id_, position, until, found)
+            yield good, self._rejects(faults, ids, dict(batch))
+            done += len(batch)
+            if self._progress is not None:
+                self._progress(done, max(done, total))
+
+    def _rejects(self, faults: Faults, ids: dict[int, int], lines: dict[int, str | bytes]) -> tuple[Reject, ...]:
+        def line_of(position: int) -> str:
+            line = lines[position]
+            return (line.decode(errors="replace") if isinstance(line, bytes) else line).rstrip("\r\n")
+
+        return faults.rejects(
+            self._on_error,
+            position_of=lambda position: position,
+            where_of=lambda position: f"{self._name}line {position + 1}",
+            id_of=lambda position: None if ids.get(position, NO_ID) == NO_ID else ids[position],
+            content_of=line_of,
+        )
+
+    def _record(self, line: str | bytes) -> Mapping[str, Any]:
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"the line is not JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise StorageError(f"expected {self._kind} as a JSON object, got {describe(record)}")
+        unknown = sorted(set(record) - self._keys)
+        if unknown:
+            raise StorageError(f"unknown key {unknown[0]!r}; {self._kind} knows {', '.join(sorted(self._keys))}")
+        return record
+
+    def _lines(self) -> Iterator[str | bytes]:
+        if not isinstance(self._source, str | os.PathLike):
+            yield from self._source
+            return
+        try:
+            with Path(self._source).open("rb") as file:
+                yield from file
+        except OSError as error:
+            raise StorageError(f"{self._source}: cannot be read: {error.strerror}") from None
+
+    def _count(self) -> int:
+        """The lines of a file; of other sources nobody knows before the end, so `progress` is told what has been read."""
+        return sum(1 for _ in self._lines()) if isinstance(self._source, str | os.PathLike) else 0
+
+
+def _id(record: Mapping[str, Any], required: type[MatchwoodError] | None, error: type[MatchwoodError]) -> int:
+    id_ = record.get("id")
+    if id_ is None and required is None:
+        return NO_ID
+    if isinstance(id_, bool) or not isinstance(id_, int) or not 0 <= id_ < 2**63:
+        raise (required or error)(f"expected an id from 0 to 2**63 - 1, got {describe(id_)}")
+    return id_
+
+
+def _until(record: Mapping[str, Any]) -> float:
+    if record.get("until") is None:
+        return math.inf
+    try:
+        return instant_key(record["until"])
+    except SchemaError as error:
+        raise error.about("until") from None
+
+
+def _priority(record: Mapping[str, Any]) -> float:
+    priority = record.get("priority")
+    if priority is None:
+        return 0.0
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not math.isfinite(priority):
+        raise SubscriptionError(f"priority: expected a finite number, got {describe(priority)}")
+    return float(priority)
+
+
+def _circle(record: Mapping[str, Any]) -> DWithin | None:
+    place, radius = record.get("place"), record.get("radius")
+    if place is None and radius is None:
+        return None
+    if isinstance(radius, bool) or not isinstance(radius, int | float) or place is None:
+        raise ExpressionError(f'"place" and "radius" (metres) go together, got {place!r} and {radius!r}')
+    try:
+        return DWithin(PLACE, centre=point_of(place), radius=float(radius))
+    except SchemaError as error:
+        raise error.about("place") from None
+
+
+def _event(record: Mapping[str, Any]) -> Event:
+    values, weights = record.get("values", {}), record.get("weights")
+    for name, found in (("values", values), ("weights", {} if weights is None else weights)):
+        if not isinstance(found, dict):
+            raise EventError(f"{name}: expected an object, got {describe(found)}")
+    place = record.get("place")
+    try:
+        point = None if place is None else point_of(place)
+    except SchemaError as error:
+        raise error.about("place") from None
+    return Event({name: _value(name, value) for name, value in values.items()}, weights or {}, place=point)
+
+
+def _value(name: str, value: object) -> object:
+    """A JSON value as `lang.event` takes it: ranges, timestamps and infinities are objects in JSON."""
+    if isinstance(value, list):
+        return [_value(name, item) for item in value]
+    if not isinstance(value, dict) or "coordinates" in value or "lon" in value:
+        return value
+    keys = set(value)
+    if keys and keys <= {"min", "max"}:
+        return Range(_value(name, value.get("min")), _value(name, value.get("max")))
+    if keys == {"timestamp"} and isinstance(value["timestamp"], str):
+        try:
+            return instant(value["timestamp"])
+        except MatchwoodError as error:
+            raise error.about(f"attribute {name!r}") from None
+    if keys == {"number"} and value["number"] in ("inf", "-inf"):
+        return _INFINITIES[value["number"]]
+    raise EventError(
+        f"attribute {name!r}: expected a scalar, a list, {{min, max}}, {{lon, lat}}, GeoJSON or {{timestamp}}, "
+        f"got {describe(value)}"
+    )

@@ -1,0 +1,161 @@
+"""What a bulk encoding returns: the arrays of what was good, and every bad record with its reason and its original content.
+
+    records read = encoded + rejected, always
+
+A bad record never stops the others (`on_error="collect"`), unless the caller asks for that (`on_error="raise"`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import Events, Float64s, Int64s, Rows, concatenate_events, concatenate_rows
+from matchwood.errors import MatchwoodError, QueryError
+
+ON_ERROR = ("collect", "raise")
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A record that could not be encoded.
+
+    `position` counts the input's records from 0 (the lines, for JSON lines); `where` says it for people: "subs.jsonl, line 3".
+    """
+
+    position: int
+    where: str
+    id: int | None
+    reason: str
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSubscriptions:
+    """Subscriptions as rows. `ids`, `positions` and `until` have one item a subscription, in the order of the input.
+
+    `rows` has one or more rows a subscription, in the same order. `until` is in microseconds since the epoch, inf if never.
+    """
+
+    rows: Rows
+    ids: Int64s
+    positions: Int64s
+    until: Float64s
+    rejects: tuple[Reject, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """How many records were read, good and bad."""
+        return len(self.ids) + len(self.rejects)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EncodedSubscriptions]) -> EncodedSubscriptions:
+        """All parts, one after the other. O(entries)."""
+        return cls(concatenate_rows([part.rows for part in parts]), *_joined(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedEvents:
+    """Events as arrays. `ids` (-1 where an event has none), `positions` and `until` have one item an event.
+
+    `until` is in microseconds since the epoch, inf where the event has none.
+    """
+
+    events: Events
+    ids: Int64s
+    positions: Int64s
+    until: Float64s
+    rejects: tuple[Reject, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """How many records were read, good and bad."""
+        return len(self.ids) + len(self.rejects)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[EncodedEvents]) -> EncodedEvents:
+        """All parts, one after the other. O(entries)."""
+        return cls(concatenate_events([part.events for part in parts]), *_joined(parts))
+
+
+class Faults:
+    """The first error of each bad record of a batch, by its index in the batch."""
+
+    def __init__(self) -> None:
+        self.errors: dict[int, MatchwoodError] = {}
+
+    def add(self, record: int, error: MatchwoodError) -> None:
+        """Note an error; a record keeps its first one."""
+        self.errors.setdefault(int(record), error)
+
+    def add_each(self, records: Iterable[int] | Int64s, error_of: Callable[[int], MatchwoodError]) -> None:
+        """Note an error for each of the records, `error_of(i)` for the i-th of them. O(records)."""
+        for place, record in enumerate(records):
+            if int(record) not in self.errors:
+                self.errors[int(record)] = error_of(place)
+
+    def good(self, n: int) -> Bools:
+        """Which of the n records of the batch have no error."""
+        good = np.ones(n, np.bool_)
+        good[list(self.errors)] = False
+        return good
+
+    def rejects(
+        self,
+        on_error: str,
+        *,
+        position_of: Callable[[int], int],
+        where_of: Callable[[int], str],
+        id_of: Callable[[int], int | None],
+        content_of: Callable[[int], object],
+    ) -> tuple[Reject, ...]:
+        """The bad records in order; with `on_error="raise"` the first one's error is raised, with its place."""
+        bad = sorted(self.errors)
+        if bad and on_error == "raise":
+            raise self.errors[bad[0]].about(where_of(bad[0]))
+        return tuple(
+            Reject(position_of(i), where_of(i), id_of(i), str(self.errors[i].args[0]), content_of(i)) for i in bad
+        )
+
+
+class SeenIds:
+    """The ids accepted so far, as sorted runs of growing length: O(log n) a lookup and amortised O(log n) an id, 8 bytes each."""
+
+    def __init__(self) -> None:
+        self._runs: list[Int64s] = []
+
+    def repeated(self, ids: Int64s) -> Bools:
+        """Which of these ids were accepted before, or stand before in the same array; the others are accepted now."""
+        repeated = np.ones(len(ids), np.bool_)
+        distinct, first = np.unique(ids, return_index=True)
+        known = np.zeros(len(distinct), np.bool_)
+        for run in self._runs:
+            place = np.minimum(np.searchsorted(run, distinct), len(run) - 1)
+            known |= run[place] == distinct
+        repeated[first[~known]] = False
+        if not known.all():
+            self._runs.append(distinct[~known])
+        while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+            self._runs.append(np.sort(np.concatenate([self._runs.pop(), self._runs.pop()])))
+        return repeated
+
+
+def checked_on_error(on_error: str) -> str:
+    """`on_error`, which must be one of `ON_ERROR`."""
+    if on_error not in ON_ERROR:
+        raise QueryError(f"on_error: expected 'collect' or 'raise', got {on_error!r}")
+    return on_error
+
+
+def _joined(
+    parts: Sequence[EncodedSubscriptions] | Sequence[EncodedEvents],
+) -> tuple[Int64s, Int64s, Float64s, tuple[Reject, ...]]:
+    ids = np.concatenate([np.zeros(0, np.int64), *(part.ids for part in parts)])
+    positions = np.concatenate([np.zeros(0, np.int64), *(part.positions for part in parts)])
+    until = np.concatenate([np.zeros(0), *(part.until for part in parts)])
+    return ids, positions, until, tuple(reject for part in parts for reject in part.rejects)
