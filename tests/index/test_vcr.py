@@ -17,7 +17,7 @@ from matchwood.index.protocol import Index
 from matchwood.index.vcr import VCR
 from matchwood.index.vcr_check import ids_of
 from matchwood.index.vcr_geometry import Constructs, Rectangle
-from matchwood.index.vcr_plan import NO_DIMENSION, choose_edges, choose_sides, hulls_of
+from matchwood.index.vcr_plan import NO_DIMENSION, choose_edges, choose_sides, expected_hits, hulls_of
 from matchwood.kernels import vcr as kernel
 from matchwood.workloads import vcr as workloads
 from tests.index.test_contract import assert_agrees, fitted
@@ -343,11 +343,24 @@ def test_wider_rectangles_get_longer_sides_and_the_choice_is_no_extreme() -> Non
     chosen = []
     for widest in (2, 10, 40, 160, 640):
         widths, heights = rng.integers(1, widest + 1, (2, 2000))
-        chosen.append(choose_sides(widths, heights, 256_000, 60_000 * max(1, widest // 40) ** 2))
+        chosen.append(choose_sides(widths, heights, hits=3000))
     assert chosen == sorted(chosen)
     assert max(chosen[0]) <= 2
     assert 2 <= chosen[2][0] <= 16
     assert chosen[-1] > chosen[2]
+
+
+def test_fewer_hits_leave_fewer_lists_to_visit_so_that_sides_may_be_longer() -> None:
+    widths, heights = np.random.default_rng(18).integers(1, 41, (2, 2000))
+    assert choose_sides(widths, heights, hits=10) > choose_sides(widths, heights, hits=10_000)
+
+
+def test_hits_are_expected_where_rows_are_crowded() -> None:
+    workload = workloads.VCR(size=20_000)
+    index = VCR.build(workload.subscriptions())
+    places = index.state.places[:20_000]
+    found = len(index.match(workload.events(200)).ids) / 200
+    assert 0.5 * found < expected_hits(places[::10], 20_000) < 2 * found
 
 
 def test_one_row_after_another_ends_with_a_grid_for_all() -> None:

@@ -200,7 +200,8 @@ class VCR(Index):
         places = self.state.places[: len(sample)]
         both = places[(places["x"] < self.cells[0]) & (places["y"] < self.cells[1])]
         widths, heights = both["width"].astype(np.int64), both["height"].astype(np.int64)
-        return plan.choose_sides(widths, heights, len(slots), self.cells[0] * self.cells[1])
+        hits = plan.expected_hits(both, len(slots) * len(both) // max(len(sample), 1))
+        return plan.choose_sides(widths, heights, hits)
 
     def _by_cell(self, slots: Slots) -> Slots:
         """The slots in the order of their rows' cells: in bands of eight cells, from left to right."""

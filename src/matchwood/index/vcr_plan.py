@@ -19,10 +19,10 @@ NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
 SAMPLE = 4096
 MOST_POWER = 6  # sides up to 64: 49 VCRs a corner, one bit each in a word of 64
 
-# The cost of a search, in nanoseconds, fitted to one machine's times over L (bench/vcr.py, Figure 6). The last is no time: it
-# prices the memory and the work of an update that an entry stands for. At 0.1 us the choice for the paper's workload is the
-# optimum of the search time; a price of 0.3 would halve memory for a search 1.1 times as long.
-CORNER, LIST, ENTRY = 1.0, 20.0, 100.0
+# The cost of a search, in nanoseconds, fitted to the times of `bench vcr`, figure 6. The last is no time: it prices the
+# memory and the work of an update that an entry stands for. At 300 the choice for the paper's 256,000 rectangles would be
+# (8, 4) instead of (4, 4): 15 % less memory for a search a tenth longer.
+CORNER, LIST, ENTRY = 8.0, 20.0, 100.0
 
 
 class Hulls(NamedTuple):
@@ -100,23 +100,31 @@ def default_cells(rows: int) -> int:
     return int(np.clip(2 * np.sqrt(rows), 16, 1024))
 
 
-def choose_sides(widths: Int64s, heights: Int64s, rows: int, cells: int) -> tuple[int, int]:
-    """(L_x, L_y) of least cost for rectangles of these sides in cells (Figure 6: short sides cut rows into many entries, long
-    ones make an event visit many lists).
+def expected_hits(places: np.ndarray, rows: int) -> float:
+    """How many of `rows` hold an event, if events fall where the corners of the sampled `places` lie. O(256 * sample)."""
+    if not len(places):
+        return 0.0
+    some = places[:: max(1, len(places) // 256)]
+    x, y = some["x"][:, None], some["y"][:, None]
+    within_x = (places["x"] <= x) & (x < places["x"] + places["width"])
+    within_y = (places["y"] <= y) & (y < places["y"] + places["height"])
+    return float((within_x & within_y).mean()) * rows
 
-    A covering set has L_x L_y corners and (2 L_x - 1)(2 L_y - 1) VCRs, of which no more can be active than there are hits.
-    O(sample * 49).
 
-    >>> import numpy as np
+def choose_sides(widths: Int64s, heights: Int64s, hits: float) -> tuple[int, int]:
+    """(L_x, L_y) of least cost for rectangles of these sides, in cells, and this many hits an event.
+
+    Short sides cut a row into many entries, long ones make an event visit many lists (VCR, Figure 6). A covering set has
+    L_x L_y corners and (2 L_x - 1)(2 L_y - 1) VCRs, of which no more can be active than there are hits. O(sample * 49).
+
     >>> sides = np.random.default_rng(1).integers(2, 42, 4000), np.random.default_rng(2).integers(2, 22, 4000)
-    >>> choose_sides(*sides, rows=256_000, cells=60_000)
+    >>> choose_sides(*sides, hits=6000)
     (4, 4)
-    >>> choose_sides(sides[0] * 8, sides[1] * 8, rows=256_000, cells=60_000 * 64)
-    (16, 16)
+    >>> choose_sides(sides[0] * 8, sides[1] * 8, hits=6000)
+    (16, 8)
     """
     if not len(widths):
         return 1, 1
-    hits = rows * float((widths * heights).mean()) / cells
     along_x = [_pieces(widths, power) for power in range(MOST_POWER + 1)]
     along_y = [_pieces(heights, power) for power in range(MOST_POWER + 1)]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import trailing_zeros
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.store import NONE, find_cell, home
 from matchwood.kernels.vcr import (
     EMPTY,
@@ -96,6 +96,13 @@ def room_for_one(state, at):
     return True
 
 
+@helper
+def ask_for_header(state, id_):
+    if state.counts[HASHED] != 0:
+        id_ = home(state.directory, id_)
+    prefetch(state.directory, id_)
+
+
 @kernel
 def append_rows(state, positions, first, pieces):
     """Enter positions[first:] into the lists of their VCRs; return the first not entered (no room) or their number.
@@ -106,6 +113,8 @@ def append_rows(state, positions, first, pieces):
         n = decompose(state, np.int64(positions[r]), pieces)
         if state.counts[HASHED] != 0 and 2 * (state.counts[LISTS] + n) > state.directory.size:
             return r
+        for q in range(n):
+            ask_for_header(state, id_of(state, pieces[q].corner, pieces[q].bit))
         for q in range(n):
             at = open_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
             if not room_for_one(state, at):
@@ -166,6 +175,14 @@ def position_in(entries, start, size, p):
 def take_out(state, p, pieces):
     """Take position p out of the lists of its VCRs; lists that become empty go. O(pieces * length of list / 16)."""
     n = decompose(state, p, pieces)
+    # Headers, then entries are asked for ahead: each is a cache miss, and one after the other they are most of the time.
+    for q in range(n):
+        ask_for_header(state, id_of(state, pieces[q].corner, pieces[q].bit))
+    for q in range(n):
+        at = find_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
+        start = np.int64(state.directory[at].start)
+        for k in range(0, np.int64(state.directory[at].load & SIZE), 16):
+            prefetch(state.entries, start + k)
     for q in range(n):
         at = find_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
         header = state.directory[at]
