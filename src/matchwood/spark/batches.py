@@ -1,0 +1,192 @@
+"""Arrow batches of the pipeline's tables to the arrays of `encode` and back. Runs in workers; knows no Spark session.
+
+Lists lie flat in Arrow, so that entries become NumPy arrays without a copy where the types agree (float64), and by one narrowing copy
+where they do not (dimensions, kinds).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows, make_events, make_rows
+from matchwood.errors import SchemaError
+from matchwood.spark import columns
+
+MATCHES = columns.arrow_schema(columns.MATCHES)
+RANKED = columns.arrow_schema(columns.RANKED)
+SUBSCRIPTIONS = columns.arrow_schema(columns.SUBSCRIPTIONS)
+EVENTS = columns.arrow_schema(columns.EVENTS)
+SHARDED_SUBSCRIPTIONS = columns.arrow_schema(columns.SHARDED_SUBSCRIPTIONS)
+ROUTED_EVENTS = columns.arrow_schema(columns.ROUTED_EVENTS)
+CENTRES = columns.arrow_schema(columns.CENTRES)
+
+
+class SubscriptionBatch(NamedTuple):
+    """Subscriptions of a batch: one id and `until` (microseconds, inf for never) each, and the rows of all of them."""
+
+    ids: Int64s
+    until: Float64s
+    rows: Rows
+
+
+class EventBatch(NamedTuple):
+    """Events of a batch."""
+
+    ids: Int64s
+    until: Float64s
+    events: Events
+
+
+def read_subscriptions(batch: Any) -> SubscriptionBatch:
+    """The subscriptions of an Arrow batch. O(entries)."""
+    columns.required(batch, columns.SUBSCRIPTIONS, "subscriptions")
+    ids = _numbers(batch, "id")
+    sizes_at, sizes = _list(batch, "row_sizes")
+    rows_each = np.diff(sizes_at)
+    offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    ends, dims = _list(batch, "dims")
+    if offsets[-1] != len(dims) or not np.array_equal(offsets[sizes_at], ends):
+        raise SchemaError("subscriptions: column 'row_sizes' does not add up to the lengths of 'dims'")
+    parts = [_entries(batch, name, ends) for name in ("kinds", "lo", "hi", "weight")]
+    priority = _numbers(batch, "priority")
+    rows = make_rows(np.repeat(ids, rows_each), np.repeat(priority, rows_each), offsets, dims, *parts)
+    return SubscriptionBatch(ids, read_until(batch), rows)
+
+
+def write_subscriptions(batch: SubscriptionBatch) -> Any:
+    """The Arrow batch of subscriptions. O(entries)."""
+    rows = batch.rows
+    heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else np.zeros(0, int)
+    row_at = np.concatenate([heads, [rows.size]])
+    entry_at = rows.offsets[row_at]
+    arrays = [
+        pa.array(batch.ids),
+        pa.array(rows.priority[heads]),
+        instants(batch.until),
+        _lists(row_at, np.diff(rows.offsets).astype(np.int32)),
+        _lists(entry_at, rows.dims.astype(np.int32)),
+        _lists(entry_at, rows.kinds.astype(np.int8)),
+        *(_lists(entry_at, column) for column in (rows.lo, rows.hi, rows.weight)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SUBSCRIPTIONS)
+
+
+def read_events(batch: Any) -> EventBatch:
+    """The events of an Arrow batch. O(entries)."""
+    columns.required(batch, columns.EVENTS, "events")
+    ends, dims = _list(batch, "dims")
+    lo = _entries(batch, "lo", ends)
+    hi = _entries(batch, "hi", ends, missing=lo)
+    weight = _entries(batch, "weight", ends, missing=np.ones(len(lo)))
+    return EventBatch(_numbers(batch, "id"), read_until(batch), make_events(ends, dims, lo, hi, weight))
+
+
+def write_events(batch: EventBatch) -> Any:
+    """The Arrow batch of events; `hi` and `weight` are left out where they say nothing. O(entries)."""
+    events = batch.events
+    ends = events.offsets
+    plain = bool((events.lo == events.hi).all())
+    light = bool((events.weight == 1.0).all())
+    doubles = pa.list_(pa.float64())
+    arrays = [
+        pa.array(batch.ids),
+        instants(batch.until),
+        _lists(ends, events.dims.astype(np.int32)),
+        _lists(ends, events.lo),
+        pa.nulls(events.size, doubles) if plain else _lists(ends, events.hi),
+        pa.nulls(events.size, doubles) if light else _lists(ends, events.weight),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
+
+
+def write_matches(event_ids: Int64s, matches: Matches) -> Any:
+    """The Arrow batch of matches that are in rank order. O(matches)."""
+    counts = np.diff(matches.offsets)
+    rank = np.arange(1, len(matches.ids) + 1) - np.repeat(matches.offsets[:-1], counts)
+    arrays = [np.repeat(event_ids, counts), matches.ids, matches.scores, rank.astype(np.int32)]
+    return pa.RecordBatch.from_arrays([pa.array(array) for array in arrays], schema=MATCHES)
+
+
+def write_ranked(event_ids: Int64s, matches: Matches) -> Any:
+    """The Arrow batch of matches as lists, one record an event. O(matches)."""
+    lists = [_lists(matches.offsets, matches.ids), _lists(matches.offsets, matches.scores)]
+    return pa.RecordBatch.from_arrays([pa.array(event_ids), *lists], schema=RANKED)
+
+
+def read_ranked(batch: Any) -> tuple[Int64s, Matches]:
+    """Event ids and the matches of each."""
+    columns.required(batch, columns.RANKED, "ranked")
+    ends, ids = _list(batch, "subscription_ids")
+    return _numbers(batch, "event_id"), Matches(ends, ids, _entries(batch, "scores", ends))
+
+
+def with_shard(shard: Any, batch: Any, schema: Any) -> Any:
+    """A batch with the number of a shard before it; timestamps take the schema's time zone. O(1)."""
+    arrays = [pa.array(shard, pa.int32()), *batch.columns]
+    arrays = [array if array.type == field.type else array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def read_until(batch: Any) -> Float64s:
+    """The column `until` in microseconds, inf where it is null."""
+    column = _column(batch, "until")
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    ticks = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).fill_null(0).to_numpy()
+    return np.where(present, ticks.astype(np.float64), np.inf)
+
+
+def instants(until: Float64s) -> Any:
+    """Microseconds as an Arrow column of timestamps, null where they are infinite."""
+    never = ~np.isfinite(until)
+    ticks = np.where(never, 0.0, until).astype(np.int64)
+    return pa.array(ticks, pa.int64(), mask=never).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _column(batch: Any, name: str) -> Any:
+    return batch.column(batch.schema.get_field_index(name))
+
+
+def _numbers(batch: Any, name: str) -> Any:
+    return _column(batch, name).to_numpy(zero_copy_only=False)
+
+
+def _list(batch: Any, name: str) -> tuple[Int64s, Any]:
+    """Offsets and items of a list column without nulls."""
+    column = _column(batch, name)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
+    if items.null_count:
+        raise SchemaError(f"column {name!r} holds a null inside a list and may not")
+    return offsets - offsets[0], items.to_numpy(zero_copy_only=False)
+
+
+def _entries(batch: Any, name: str, ends: Int64s, missing: Float64s | None = None) -> Any:
+    """The items of a list column whose lists are as long as those of `dims`; null lists take theirs from `missing`."""
+    column = _column(batch, name)
+    if missing is not None and column.null_count:
+        if column.null_count == len(column):
+            return missing
+        return _filled(column, name, ends, missing)
+    offsets, items = _list(batch, name)
+    if not np.array_equal(offsets, ends):
+        raise SchemaError(f"column {name!r}: a list is not as long as that of the same record in 'dims'")
+    return items
+
+
+def _filled(column: Any, name: str, ends: Int64s, missing: Float64s) -> Float64s:
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.diff(ends)
+    items = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+    if lengths[present].sum() != len(items):
+        raise SchemaError(f"column {name!r}: a list is not as long as that of the same record in 'dims'")
+    filled = missing.copy()
+    filled[np.repeat(present, lengths)] = items
+    return filled
+
+
+def _lists(offsets: Int64s, items: Any) -> Any:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(items))
+

@@ -1,0 +1,13 @@
+"""The process that Spark forks Python workers from, with the indexes and their kernels imported beforehand.
+
+Set `spark.python.daemon.module` to this module (`session.settings` does); without it everything works, and starts later.
+"""
+
+from __future__ import annotations
+
+import matchwood.index
+import matchwood.spark.match_worker  # noqa: F401
+from pyspark.daemon import manager
+
+if __name__ == "__main__":
+    manager()

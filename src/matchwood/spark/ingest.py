@@ -1,0 +1,163 @@
+"""Ingest: raw tables to typed ones. Every record ends in one of two tables: encoded, or rejected with its reason and content.
+
+    learn    which attributes, types and strings are there? One pass, left out where the codebook says it all
+    encode   one record in, one out, good or bad
+    split    good ones without repeated ids; bad ones
+
+Ids are unique over the whole table: of records that share one, the first (by partition, then position) stays.
+All is lazy but `learn`, which brings the distinct names and strings to the driver: every worker needs them as well.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from matchwood.errors import QueryError, SchemaError
+from matchwood.schema import Schema, Type
+from matchwood.spark import columns
+from matchwood.spark.codebook import Codebook
+from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, Learning, encode_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMATS = ("csv", "jsonl", "parquet")
+
+
+class Split(NamedTuple):
+    """What came of a raw table."""
+
+    good: DataFrame
+    rejects: DataFrame
+
+
+def read_raw(
+    spark: SparkSession, path: str | Path, *, format: str | None = None, schema: Schema | None = None
+) -> tuple[DataFrame, str | None]:
+    """(raw records, their form) of files. The format is told by the ending unless given: csv, jsonl (one record a line), parquet.
+
+    CSV columns take the types of `schema` where it knows them, and Spark's guess otherwise; JSON lines are read by the worker.
+    """
+    ending = Path(str(path)).suffix.lstrip(".")
+    chosen = format or {"json": "jsonl", "ndjson": "jsonl"}.get(ending, ending)
+    if chosen not in FORMATS:
+        raise QueryError(f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which")
+    if chosen == "jsonl":
+        return spark.read.text(str(path)).filter(F.trim("value") != ""), LINES
+    if chosen == "parquet":
+        return spark.read.parquet(str(path)), None
+    return _read_csv(spark, str(path), schema), None
+
+
+def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = None) -> Codebook:
+    """The codebook, extended by the attributes and (of subscriptions) the strings of a raw table. One pass; runs a job.
+
+    Of two types for one attribute, that of the earlier partition stays, and ingest rejects the others.
+    """
+    if not codebook.schema().learn:
+        return codebook
+    wide = _declared_by_columns(raw, codebook, kind, form)
+    if wide is not None:
+        return wide
+    learning = Learning(Encoding(kind, codebook.content, form))
+    found = raw.mapInArrow(learning, columns.LEARNT).orderBy("partition").toLocalIterator()
+    return codebook.extended(Schema.from_json(json.loads(row["schema"])) for row in found)
+
+
+def encode(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = None) -> DataFrame:
+    """Encoded records of a raw table, good and bad (`reason` says which). Lazy.
+
+    A column that cannot be used at all is an error now, before any job runs.
+    """
+    schema = codebook.schema()
+    schema.learn = schema.learn and kind == "events"  # events may hold attributes that nobody asks for
+    encoding = Encoding(kind, json.dumps(schema.to_json()), form)
+    if form == LINES:
+        raw = raw.select("value")
+    else:
+        _check_columns(raw, encoding)
+    expected = columns.ENCODED_EVENTS if kind == "events" else columns.ENCODED_SUBSCRIPTIONS
+    return codebook.mark(raw.mapInArrow(encoding, expected))
+
+
+def split(encoded: DataFrame, kind: Kind, source: str) -> Split:
+    """The good and the bad of encoded records; repeated ids are bad. Lazy; reads `encoded` up to three times: store it before."""
+    table = columns.EVENTS if kind == "events" else columns.SUBSCRIPTIONS
+    good = encoded.filter(F.col("reason").isNull())
+    repeated = (
+        good.groupBy(F.col("id").alias("_id"))
+        .agg(F.min("position").alias("_first"), F.count("*").alias("_times"))
+        .filter("_times > 1")
+    )
+    is_first = good.join(F.broadcast(repeated), F.col("id") == F.col("_id"), "left")
+    kept = is_first.filter("_first IS NULL OR position = _first").select(*table.names)
+    reason = F.format_string("the id %s is already that of an earlier record", F.col("id"))
+    again = is_first.filter("position > _first").select(
+        F.col("id"), F.lit("another partition").alias("where"), reason.alias("reason"), _as_text(table).alias("content")
+    )
+    bad = encoded.filter(F.col("reason").isNotNull()).select("id", "where", "reason", "content").unionByName(again)
+    return Split(kept, bad.select(F.lit(source).alias("source"), "where", "id", "reason", "content"))
+
+
+def _as_text(table: Any) -> Any:
+    return F.to_json(F.struct(*(name for name in table.names)))
+
+
+def _read_csv(spark: SparkSession, path: str, schema: Schema | None) -> DataFrame:
+    guessed = spark.read.csv(path, header=True, inferSchema=True, enforceSchema=False)
+    types = {"id": "bigint", "priority": "double", "lon": "double", "lat": "double", "radius": "double", "until": "string"}
+    names = {Type.NUMBER: "double", Type.STRING: "string", Type.BOOL: "boolean", Type.TIMESTAMP: "timestamp"}
+    for attribute in schema or ():
+        if attribute.type in names:
+            name = names[attribute.type]
+            types |= {attribute.name: name, f"{attribute.name}_lo": name, f"{attribute.name}_hi": name}
+    fields = [f"`{field.name}` {types.get(field.name, field.dataType.simpleString())}" for field in guessed.schema]
+    wanted = ", ".join([*fields, f"{CORRUPT} string"])
+    return spark.read.csv(path, header=True, schema=wanted, mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT)
+
+
+def _declared_by_columns(raw: DataFrame, codebook: Codebook, kind: Kind, form: str | None) -> Codebook | None:
+    """The codebook of a wide table of events: its columns tell everything, since strings of events are not registered."""
+    if kind != "events" or form not in (None, "wide"):
+        return None
+    schema = codebook.schema()
+    for field in _arrow_fields(raw):
+        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type) and form is None:
+            return None
+        type_ = _attribute_type(field.type)
+        if field.name not in ("id", "until", "weights", CORRUPT) and type_ is not None and field.name not in schema:
+            schema.attribute_for(field.name, type_)
+    return codebook.extended([schema])
+
+
+def _attribute_type(type_: Any) -> Type | None:
+    from matchwood.encode.arrow_keys import arrow_type, is_list
+
+    if is_list(type_):
+        return _attribute_type(type_.value_type)
+    if pa.types.is_struct(type_):
+        names = {field.name for field in type_}
+        return Type.POINT if names == {"lon", "lat"} else _attribute_type(type_.field("lo").type) if "lo" in names else None
+    try:
+        return arrow_type(type_)
+    except SchemaError:
+        return None
+
+
+def _arrow_fields(raw: DataFrame) -> list[Any]:
+    return list(columns.arrow_schema(raw.schema))
+
+
+def _check_columns(raw: DataFrame, encoding: Encoding) -> None:
+    """Encode no records with these columns, here, so that a column that cannot be used is named before a job starts."""
+    schema = pa.schema(_arrow_fields(raw))
+    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    if "id" not in schema.names:
+        raise SchemaError(f"{encoding.kind}: column 'id' is missing; there are {', '.join(schema.names) or 'none'}")
+    for _ in encode_batches(encoding, [nothing]):
+        pass

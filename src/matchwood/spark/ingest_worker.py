@@ -1,0 +1,192 @@
+"""Ingest, inside a worker: batches of raw records to batches of encoded ones, good and bad in one stream.
+
+Plain functions of Arrow batches; `ingest` hands them to Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from matchwood.encode.arrays import Int64s, make_events
+from matchwood.encode.event_tables import EventEncoder
+from matchwood.encode.heads import NO_ID, record_content
+from matchwood.encode.json_lines import stream_json_events, stream_json_subscriptions
+from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Reject
+from matchwood.encode.subscription_tables import SubscriptionEncoder
+from matchwood.schema import Schema
+from matchwood.spark import columns
+from matchwood.spark.batches import EventBatch, SubscriptionBatch, write_events, write_subscriptions
+
+Kind = Literal["subscriptions", "events"]
+LINES = "json"
+"""The form of records that are lines of JSON in a column `value`."""
+CORRUPT = "_corrupt_record"
+"""Where Spark's readers put a line that does not fit the columns."""
+MOST_CONTENT = 20_000
+"""Characters of a bad record that are kept; a huge string must not blow up the table of rejects."""
+_PARTITION = 1 << 33  # positions of a partition begin at its number times this, as Spark's own numbering does
+
+_SCHEMAS = {
+    "subscriptions": columns.arrow_schema(columns.ENCODED_SUBSCRIPTIONS),
+    "events": columns.arrow_schema(columns.ENCODED_EVENTS),
+}
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What to encode, by which schema (as JSON), and from which form (None: told by the columns)."""
+
+    kind: Kind
+    schema: str
+    form: str | None = None
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Encode the batches of a partition."""
+        yield from encode_batches(self, batches, partition=_partition())
+
+    def opened(self) -> Schema:
+        """The schema."""
+        return Schema.from_json(json.loads(self.schema))
+
+
+@dataclass(frozen=True)
+class Learning:
+    """As `Encoding`, but what comes out is one record: the schema with all that the partition taught it."""
+
+    encoding: Encoding
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Learn from the batches of a partition."""
+        schema = self.encoding.opened()
+        for _ in _parts(self.encoding, schema, batches):
+            pass
+        content = [json.dumps(schema.to_json())]
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([_partition()], pa.int32()), pa.array(content)], schema=columns.arrow_schema(columns.LEARNT)
+        )
+
+
+def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int = 0) -> Iterator[Any]:
+    """Encoded records, good ones and (with a reason) bad ones; as many as came in. O(entries)."""
+    schema_out = _SCHEMAS[encoding.kind]
+    first = partition * _PARTITION
+    for part, content_at in _parts(encoding, encoding.opened(), batches):
+        nameless = part.ids == NO_ID
+        rejects = (*part.rejects, *_nameless(part.positions[nameless], content_at))
+        if len(part.ids) > nameless.sum():
+            yield _good(_named(part) if nameless.any() else part, schema_out, first)
+        if rejects:
+            yield _bad(rejects, schema_out, first)
+
+
+def _parts(
+    encoding: Encoding, schema: Schema, batches: Iterable[Any]
+) -> Iterator[tuple[EncodedSubscriptions | EncodedEvents, Callable[[int], object]]]:
+    """What is encoded of each batch, and what tells the content of a record by its position."""
+    if encoding.form == LINES:
+        yield from _parts_of_lines(encoding, schema, batches)
+        return
+    encoder: Any = (EventEncoder if encoding.kind == "events" else SubscriptionEncoder)(schema, form=encoding.form)
+    done = 0
+    for batch in batches:
+        whole, torn = _torn(batch)
+        part, content = encoder.encode(whole), record_content(whole)
+        yield replace(part, rejects=(*part.rejects, *torn)), lambda at, content=content, done=done: content(at - done)
+        done += whole.num_rows
+
+
+def _parts_of_lines(encoding: Encoding, schema: Schema, batches: Iterable[Any]) -> Iterator[Any]:
+    read: list[str] = []  # since the last part
+
+    def lines() -> Iterator[str]:
+        for batch in batches:
+            for line in batch.column(0).to_pylist():
+                read.append(line)
+                yield line
+
+    done = 0
+    for part in (stream_json_events if encoding.kind == "events" else stream_json_subscriptions)(lines(), schema):
+        yield part, lambda at, done=done: read[at - done]
+        done += len(read)
+        read.clear()
+
+
+def _torn(batch: Any) -> tuple[Any, tuple[Reject, ...]]:
+    """The batch without the lines that Spark's reader could not split into columns, and these as rejects."""
+    at = batch.schema.get_field_index(CORRUPT)
+    if at < 0:
+        return batch, ()
+    column = batch.column(at)
+    whole = pa.RecordBatch.from_arrays(
+        [c for i, c in enumerate(batch.columns) if i != at],
+        schema=pa.schema([f for i, f in enumerate(batch.schema) if i != at]),
+    )
+    if column.null_count == len(column):
+        return whole, ()
+    torn = tuple(
+        Reject(i, f"row {i}", None, "the line does not fit the columns", text)
+        for i, text in enumerate(column.to_pylist())
+        if text is not None
+    )
+    return whole.filter(column.is_null()), torn
+
+
+def _nameless(positions: Int64s, content_at: Callable[[int], object]) -> Iterator[Reject]:
+    """Events without an id: their matches could not be reported."""
+    for position in positions.tolist():
+        reason = "the event has no id, by which its matches are reported"
+        yield Reject(position, f"row {position}", None, reason, content_at(position))
+
+
+def _named(part: Any) -> EncodedEvents:
+    """The events that have an id."""
+    good = part.ids != NO_ID
+    lengths = np.diff(part.events.offsets)
+    kept = np.repeat(good, lengths)
+    offsets = np.concatenate([[0], np.cumsum(lengths[good])])
+    events = make_events(offsets, *(column[kept] for column in part.events[1:]))
+    return EncodedEvents(events, part.ids[good], part.positions[good], part.until[good])
+
+
+def _good(part: Any, schema: Any, first: int) -> Any:
+    if isinstance(part, EncodedEvents):
+        batch = write_events(EventBatch(part.ids, part.until, part.events))
+    else:
+        batch = write_subscriptions(SubscriptionBatch(part.ids, part.until, part.rows))
+    nothing = pa.nulls(batch.num_rows, pa.string())
+    arrays = [*batch.columns, pa.array(first + part.positions), nothing, nothing, nothing]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bad(rejects: tuple[Reject, ...], schema: Any, first: int) -> Any:
+    given = {
+        "id": [reject.id for reject in rejects],
+        "position": [first + reject.position for reject in rejects],
+        "where": [reject.where for reject in rejects],
+        "reason": [reject.reason[:MOST_CONTENT] for reject in rejects],
+        "content": [content_text(reject.content) for reject in rejects],
+    }
+    arrays = [
+        pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(rejects), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def content_text(content: object) -> str:
+    """A bad record as text: as it was if it was text, as JSON otherwise; the beginning of it if it is huge."""
+    text = content if isinstance(content, str) else json.dumps(content, default=str, ensure_ascii=False)
+    return text if len(text) <= MOST_CONTENT else f"{text[:MOST_CONTENT]}... ({len(text):,} characters)"
+
+
+def _partition() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

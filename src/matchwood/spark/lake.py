@@ -1,0 +1,230 @@
+"""Lake: a folder of versioned tables and indexes that every machine of the cluster sees.
+
+    ROOT/subscriptions/v000003/part-*.parquet      a table: Parquet, written by Spark
+    ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`index.storage`)
+    ROOT/NAME/v000003/_manifest.json               written last, by a rename: without it the version is not there
+    ROOT/NAME/v000003/_leases/...                  who still reads it
+
+A version is never changed once it is whole, so readers need no lock: what they have opened stays as it was. A writer that dies
+leaves a folder without a manifest, which nobody reads and `vacuum` removes. Version numbers are claimed by creating the folder,
+so two writers never share one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+
+from matchwood.errors import StorageError
+from matchwood.spark.codebook import Codebook
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MANIFEST = "_manifest.json"
+LEASES = "_leases"
+FORMAT = 1
+"""Of manifests and of the columns in `columns`: raised whenever a reader of the old ones would misread."""
+UNFINISHED_S = 24 * 3600.0
+"""A folder without a manifest is taken for a dead writer's once it is this old."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a version is: where it came from, with which parameters, and how much of it there is."""
+
+    name: str
+    version: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, float] = field(default_factory=dict)
+    upstream: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Lake:
+    """Versioned tables under one folder. Any number of readers; writers of one name get different versions."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+
+    def versions(self, name: str) -> list[int]:
+        """The whole versions of a table, ascending."""
+        return [version for version, folder in self._folders(name) if (folder / MANIFEST).is_file()]
+
+    def latest(self, name: str) -> int:
+        """The newest whole version."""
+        found = self.versions(name)
+        if not found:
+            raise StorageError(f"{self.root / name}: there is no whole version of {name!r} yet")
+        return found[-1]
+
+    def folder(self, name: str, version: int) -> Path:
+        """Where a version lies."""
+        return self.root / name / f"v{version:06}"
+
+    def manifest(self, name: str, version: int | None = None) -> Manifest:
+        """The manifest of a version, by default the newest."""
+        chosen = self.latest(name) if version is None else version
+        path = self.folder(name, chosen) / MANIFEST
+        try:
+            saved = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise StorageError(f"{path}: expected a manifest, found none; the version is missing or not whole") from None
+        except (OSError, ValueError) as error:
+            raise StorageError(f"{path}: cannot be read: {error}") from None
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+            found = saved.get("format") if isinstance(saved, dict) else saved
+            raise StorageError(f"{path}: expected format {FORMAT}, got {found!r}; make this version again")
+        try:
+            return Manifest(**{key: value for key, value in saved.items() if key not in ("format", "written")})
+        except TypeError as error:
+            raise StorageError(f"{path}: the manifest is damaged: {error}") from None
+
+    def read(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
+        """The table of a version, by default the newest."""
+        chosen = self.manifest(name, version).version
+        return spark.read.parquet(str(self.folder(name, chosen) / "data"))
+
+    def write(
+        self,
+        name: str,
+        table: DataFrame,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        upstream: Mapping[str, int] | None = None,
+        counts: Mapping[str, float] | None = None,
+    ) -> Manifest:
+        """Write a table as a new version. Runs the job that makes the table, once."""
+        with self.new_version(name) as (version, folder):
+            written = write_counted(table, folder / "data")
+            whole = {"records": written, **(counts or {})}
+            return self.publish(Manifest(name, version, parameters or {}, whole, upstream or {}))
+
+    @contextmanager
+    def new_version(self, name: str) -> Iterator[tuple[int, Path]]:
+        """Claim a version number: (number, folder). If the body fails the folder is removed; `publish` makes it visible."""
+        version, folder = self._claim(name)
+        try:
+            yield version, folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def publish(self, manifest: Manifest) -> Manifest:
+        """Make a version visible."""
+        folder = self.folder(manifest.name, manifest.version)
+        content = {"format": FORMAT, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **vars(manifest)}
+        write_atomically(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False))
+        return manifest
+
+    # the codebook
+
+    def codebook(self) -> Codebook | None:
+        """The newest codebook, None if there is none yet."""
+        found = sorted((self.root / "codebook").glob("v*.json"))
+        return Codebook.from_json(json.loads(found[-1].read_text(encoding="utf-8"))) if found else None
+
+    def keep_codebook(self, codebook: Codebook) -> Path:
+        """Store a codebook; each version once."""
+        path = self.codebook_path(codebook.version)
+        if path.exists():
+            known = Codebook.from_json(json.loads(path.read_text(encoding="utf-8")))
+            if known != codebook:
+                raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        return path
+
+    def codebook_path(self, version: int) -> Path:
+        """Where a version of the codebook lies."""
+        return self.root / "codebook" / f"v{version:06}.json"
+
+    # old versions
+
+    @contextmanager
+    def lease(self, name: str, version: int, *, seconds: float = 3600.0) -> Iterator[Callable[[], None]]:
+        """Keep a version from being removed; the value renews the lease, which ends by itself after so many seconds."""
+        folder = self.folder(name, version) / LEASES
+        path = folder / uuid.uuid4().hex
+
+        def renew() -> None:
+            folder.mkdir(exist_ok=True)
+            write_atomically(path, json.dumps({"until": time.time() + seconds}))
+
+        renew()
+        try:
+            yield renew
+        finally:
+            path.unlink(missing_ok=True)
+
+    def vacuum(self, name: str, *, keep: int = 2, unfinished_s: float = UNFINISHED_S) -> list[int]:
+        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left."""
+        whole = self.versions(name)
+        kept = set(whole[-keep:]) if keep else set()
+        removed = []
+        for version, folder in self._folders(name):
+            if version in whole:
+                doomed = version not in kept and not _leased(folder)
+            else:
+                doomed = time.time() - folder.stat().st_mtime > unfinished_s
+            if doomed:
+                (folder / MANIFEST).unlink(missing_ok=True)  # first: whoever comes now sees no version rather than half of one
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(version)
+        return removed
+
+    def _folders(self, name: str) -> list[tuple[int, Path]]:
+        found = (self.root / name).glob("v[0-9]*")
+        return sorted((int(folder.name[1:]), folder) for folder in found if folder.name[1:].isdigit())
+
+    def _claim(self, name: str) -> tuple[int, Path]:
+        (self.root / name).mkdir(parents=True, exist_ok=True)
+        version = max((number for number, _ in self._folders(name)), default=0) + 1
+        while True:
+            folder = self.folder(name, version)
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                version += 1
+            else:
+                return version, folder
+
+
+def write_counted(table: DataFrame, path: Path) -> int:
+    """Write a table as Parquet and return how many records it has, in one job."""
+    counted = Observation()
+    table.observe(counted, F.count(F.lit(1)).alias("records")).write.option("compression", "zstd").parquet(str(path))
+    return int(counted.get["records"])
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+
+
+def _leased(folder: Path) -> bool:
+    for path in (folder / LEASES).glob("[0-9a-f]*"):
+        try:
+            until = float(json.loads(path.read_text(encoding="utf-8"))["until"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if until > time.time():
+            return True
+    return False

@@ -1,0 +1,100 @@
+"""The stages on a lake: each reads whole versions, writes a new one and notes in its manifest what it came from.
+
+The functions of the other modules know nothing of folders; these put them together, for the command line, the demo and whoever
+wants versions kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from matchwood.errors import StorageError
+from matchwood.spark import columns, ingest
+from matchwood.spark.codebook import Codebook
+from matchwood.spark.index_stage import IndexVersion, build_index, open_index
+from matchwood.spark.ingest_worker import Kind
+from matchwood.spark.lake import Lake, Manifest, write_counted
+from matchwood.spark.match import match
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from matchwood.schema import Schema
+
+
+def ingest_table(
+    lake: Lake,
+    raw: DataFrame,
+    kind: Kind,
+    *,
+    form: str | None = None,
+    source: str = "DataFrame",
+    schema: Schema | Mapping[str, str] | None = None,
+) -> Manifest:
+    """Raw records to a version of `subscriptions` or `events`, and one of `rejects`; learns what the codebook lacks.
+
+    `schema` declares attributes where the lake has no codebook yet. Raises `StorageError` if records went missing: what was read is
+    what was written and what was rejected, or nothing is published.
+    """
+    codebook = lake.codebook() or Codebook.declare(schema)
+    codebook = ingest.learn(raw, codebook, kind, form=form)
+    lake.keep_codebook(codebook)
+    spark = raw.sparkSession
+    with lake.new_version(kind) as (version, folder):
+        staged = folder / "_staged"
+        read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
+        good, rejects = ingest.split(codebook.mark(spark.read.parquet(str(staged))), kind, source)
+        kept = write_counted(codebook.mark(good), folder / "data")
+        upstream = {kind: version}
+        refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
+        shutil.rmtree(staged, ignore_errors=True)
+        counts = {"read": read, "records": kept, "rejected": refused.counts["records"]}
+        if read != kept + counts["rejected"]:
+            raise StorageError(f"{source}: {read} records were read, but {kept} kept and {counts['rejected']:.0f} rejected")
+        parameters = {"source": source, "form": form, "codebook": codebook.version}
+        return lake.publish(
+            Manifest(kind, version, parameters, counts, {"rejects": refused.version}, {"codebook": codebook.stamp})
+        )
+
+
+def index_table(
+    lake: Lake, spark: SparkSession, *, table: str = "subscriptions", version: int | None = None, **options: Any
+) -> IndexVersion:
+    """A new version of the index from a version of a table of subscriptions, by default the newest."""
+    manifest = lake.manifest(table, version)
+    subscriptions = lake.read(spark, table, manifest.version)
+    return build_index(
+        subscriptions, lake, known_codebook(lake), upstream={table: manifest.version}, **options
+    )
+
+
+def match_table(
+    lake: Lake,
+    spark: SparkSession,
+    *,
+    version: int | None = None,
+    index: int | None = None,
+    k: int | None = None,
+    mode: str = "all",
+    **options: Any,
+) -> Manifest:
+    """A new version of `matches`: a version of `events` against one of the index, by default the newest of both."""
+    manifest, chosen = lake.manifest("events", version), open_index(lake, index)
+    with lake.lease("index", chosen.version):
+        found = match(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
+        return lake.write(
+            "matches",
+            found.select(*columns.MATCHES.names),
+            parameters={"k": k, "mode": mode, **{name: str(value) for name, value in options.items()}},
+            upstream={"events": manifest.version, "index": chosen.version},
+        )
+
+
+def known_codebook(lake: Lake) -> Codebook:
+    """The lake's codebook, which must be there."""
+    codebook = lake.codebook()
+    if codebook is None:
+        raise StorageError(f"{lake.root}: there is no codebook; ingest subscriptions first")
+    return codebook

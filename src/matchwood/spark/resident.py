@@ -1,0 +1,87 @@
+"""Resident: shards that a worker keeps mapped from task to task, from job to job, from micro-batch to micro-batch.
+
+A folder is mapped once by a worker process, in milliseconds; the pages are the machine's, shared by all its workers. What a
+worker changes (subscriptions that expire, changes of a stream) is private to it, copy on write.
+
+One worker process runs one task at a time, so nothing here is locked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.errors import StorageError
+from matchwood.index import Index, load_index
+from matchwood.index.storage import read_folder, write_folder
+
+MOST_RESIDENT = 512
+"""Shards a worker keeps mapped: address space and a few arrays of scratch each, no copies of the index."""
+
+KIND = "shard"
+
+_residents: OrderedDict[str, Resident] = OrderedDict()
+
+
+class Resident:
+    """A mapped shard as of an instant: what has expired by then is deleted from the worker's copy.
+
+    `expiring` holds the subscriptions that have an `until`, in the order in which they go.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        path = Path(folder)
+        _, arrays = read_folder(path, KIND)
+        self.index: Index = load_index(path / "index")
+        self._ids: Int64s = arrays["expiring_ids"]
+        self._until: Float64s = arrays["expiring_until"]
+        self._gone = 0
+        self._instant = -np.inf
+
+    def at(self, instant: float | None) -> Resident:
+        """Itself as of the instant (microseconds); None keeps what expires. Time that goes back maps the shard anew."""
+        if instant is None:
+            return self if self._gone == 0 else self._anew().at(None)
+        if instant < self._instant and self._gone:
+            return self._anew().at(instant)
+        stop = int(np.searchsorted(self._until, instant, side="right"))
+        if stop > self._gone:
+            self.index.delete(self._ids[self._gone : stop])
+            self._gone = stop
+        self._instant = instant
+        return self
+
+    def _anew(self) -> Resident:
+        _residents.pop(self.folder, None)
+        return resident(self.folder)
+
+
+def resident(folder: str) -> Resident:
+    """The shard in that folder, mapped by this process. O(1) but for the first time."""
+    found = _residents.get(folder)
+    if found is None:
+        found = _residents[folder] = Resident(folder)
+        while len(_residents) > MOST_RESIDENT:
+            _residents.popitem(last=False)
+    _residents.move_to_end(folder)
+    return found
+
+
+def save_shard(path: Path, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> None:
+    """Write a shard: the index, and when which subscription expires. Whole or not at all. O(bytes)."""
+    expiring = np.flatnonzero(np.isfinite(until))
+    order = expiring[np.argsort(until[expiring], kind="stable")]
+    arrays = {"expiring_ids": ids[order], "expiring_until": until[order]}
+    write_folder(path, KIND, about, arrays, also=lambda inside: index.save(inside / "index"))
+
+
+def folder_bytes(path: Path) -> int:
+    """Bytes on disk."""
+    if not path.is_dir():
+        raise StorageError(f"{path}: there is no such folder")
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

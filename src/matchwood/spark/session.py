@@ -1,0 +1,77 @@
+"""A local Spark session for the command line, the demo and the tests. The library itself never makes one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from matchwood.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OLDEST_JAVA = 17
+
+
+def local_session(
+    *,
+    master: str = "local[2]",
+    name: str = "matchwood",
+    memory: str = "2g",
+    partitions: int = 4,
+    options: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session on this machine that shows no progress bars and only errors."""
+    problem = java_problem()
+    if problem:
+        raise UnsupportedError(problem)
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**settings(memory=memory, partitions=partitions), **(options or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def settings(*, memory: str = "2g", partitions: int = 4) -> dict[str, str]:
+    """What a session needs to run the pipeline well on one machine."""
+    return {
+        "spark.driver.memory": memory,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Without it a column of another type than declared fails far away, as `Cannot call the method "getInt"`.
+        "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        # Workers are forked from a process that has imported the indexes: a first match starts 0.6 s earlier.
+        "spark.python.daemon.module": "matchwood.spark.daemon",
+        "spark.log.level": "ERROR",
+    }
+
+
+def java_problem() -> str | None:
+    """Why Spark cannot run here, None if it can: it needs Java 17 or newer, by JAVA_HOME or on the path."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    needs = f"Spark needs Java {OLDEST_JAVA} or newer"
+    if java is None or not os.path.exists(java):
+        return f"{needs}; found none ({'JAVA_HOME=' + home if home else 'no java on the path, no JAVA_HOME'})"
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{needs}; {java} could not be run: {error}"
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if found is None:
+        return None
+    major = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+    return None if major >= OLDEST_JAVA else f"{needs}; {java} is Java {major}; set JAVA_HOME"

@@ -1,0 +1,42 @@
+"""One session for all tests of the pipeline; they are skipped, with the reason, where Spark cannot run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed; `pip install matchwood[spark]`")
+
+from matchwood.spark.lake import Lake
+from matchwood.spark.session import java_problem, local_session
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    problem = java_problem()
+    if problem:
+        pytest.skip(problem)
+    folder = tmp_path_factory.mktemp("spark")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        session = local_session(
+            partitions=2,
+            memory="1g",
+            options={
+                "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                "spark.local.dir": str(folder / "local"),
+                "spark.sql.adaptive.enabled": "true",
+                "spark.default.parallelism": "2",
+            },
+        )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")

@@ -1,0 +1,100 @@
+"""Index and match on Spark against the oracle and the engine: equal ids, equal scores, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from matchwood.engine import Engine
+from matchwood.errors import QueryError, SchemaError
+from matchwood.spark.index_stage import build_index
+from matchwood.spark.lake import Lake
+from matchwood.spark.match import match
+from tests.spark.tables import expected, frames, ranked
+from tests.worlds import World, a_world, seeded_dice
+
+WORLD_SEED = 11
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return a_world(seeded_dice(WORLD_SEED), 120, 60)
+
+
+SHARDINGS = [{"shards": 1}, {"shards": 3, "by": "hash"}, {"shards": 4, "by": "space"}]
+
+
+@pytest.mark.parametrize("sharding", SHARDINGS, ids=lambda s: s.get("by", "one"))
+def test_matches_are_those_of_the_oracle_however_they_are_sharded(
+    spark: Any, lake: Lake, world: World, sharding: dict[str, Any]
+) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook, **sharding)
+    for k, mode in ((None, "all"), (3, "all"), (None, "any"), (5, "any")):
+        for route in (False, True) if sharding["shards"] > 1 else (False,):
+            found = ranked(match(events, index, k=k, mode=mode, route=route))
+            assert found == expected(world, k=k, mode=mode), (k, mode, route)
+
+
+def test_the_engine_says_the_same(spark: Any, lake: Lake, world: World) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    engine = Engine(world.schema)
+    engine.subscribe_rows(world.rows())
+    here = engine.top_k_many(world.event_arrays(), 4)
+    index = build_index(subscriptions, lake, codebook, shards=2)
+    there = ranked(match(events, index, k=4, tasks=2))
+    for event in range(len(world.events)):
+        ids, scores = here.of(event)
+        assert there.get(event, []) == list(zip(ids.tolist(), scores.tolist(), strict=True))
+
+
+def test_subscriptions_are_gone_from_their_until_on(spark: Any, lake: Lake, world: World) -> None:
+    ids = list(world.subscriptions)
+    until = {id_: 1_000_000.0 * (1 + i % 3) for i, id_ in enumerate(ids) if i % 4}
+    subscriptions, events, codebook = frames(spark, world, until=until)
+    index = build_index(subscriptions, lake, codebook)
+    for second in (1, 2, 1):  # time may go back: another query, another instant
+        alive = World(world.schema, events=world.events)
+        alive.subscriptions = {
+            id_: kept for id_, kept in world.subscriptions.items() if until.get(id_, 1e18) > second * 1e6
+        }
+        found = ranked(match(events, index, k=3, at=f"1970-01-01T00:00:0{second}Z"))
+        assert found == expected(alive, k=3)
+    assert ranked(match(events, index, k=3)) == expected(world, k=3)
+
+
+def test_an_empty_table_of_subscriptions_matches_nothing(spark: Any, lake: Lake, world: World) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions.limit(0), lake, codebook, shards=3, by="hash")
+    assert match(events, index, route=True).count() == 0
+    assert match(events, index, route=False).count() == 0
+    assert match(events.limit(0), index).count() == 0
+
+
+def test_a_missing_or_wrong_column_is_named(spark: Any, lake: Lake, world: World) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook)
+    with pytest.raises(SchemaError, match="events: column 'lo' is missing"):
+        match(events.drop("lo"), index)
+    with pytest.raises(SchemaError, match=r"events: column 'id': expected bigint, got string"):
+        match(events.withColumn("id", events["id"].cast("string")), index)
+    with pytest.raises(QueryError, match="expected k to be a whole number >= 1, got 0"):
+        match(events, index, k=0)
+    with pytest.raises(QueryError, match="mode"):
+        match(events, index, mode="some")
+
+
+def test_a_null_where_none_may_be_is_named_by_the_worker(spark: Any, lake: Lake, world: World) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook)
+    with pytest.raises(Exception, match="column 'id' holds a null and may not"):
+        match(events.selectExpr("IF(id = 3, NULL, id) AS id", "until", "dims", "lo", "hi", "weight"), index).count()
+
+
+def test_events_of_another_codebook_are_refused(spark: Any, lake: Lake, world: World) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook)
+    _, others, _ = frames(spark, world)
+    with pytest.raises(SchemaError, match="ingest subscriptions and events with one codebook"):
+        match(others, index)
