@@ -72,7 +72,7 @@ class CoverIndex:
         counts[forest_kernel.UNDERFLOW] = 0 if overflow is None else underflow
         counts[forest_kernel.TRIES] = 1
         words = np.zeros(1024, np.int64)
-        self.forest = Forest(
+        self.index = Forest(
             np.zeros(8, forest_kernel.GROUP),
             np.zeros(64, np.uint32),
             np.zeros(128, forest_kernel.NODE),
@@ -83,8 +83,8 @@ class CoverIndex:
             _links(64),
             counts,
         )
-        self.forest.tries[0]["group"] = forest_kernel.NONE
-        self.scratch = _scratch(256, 4096)
+        self.index.tries[0]["group"] = forest_kernel.NONE
+        self.scratch = new_scratch(256, 4096)
         self.counters = np.zeros(3, np.int64)
 
     def __len__(self) -> int:
@@ -101,14 +101,14 @@ class CoverIndex:
 
     def plant(self, slots: Slots) -> None:
         """Enter rows that are in the store into the trees."""
-        self._reserve_places()
-        if len(slots) > 256 + int(self.forest.counts[forest_kernel.ROWS]) // 4:
+        self.reserve_places()
+        if len(slots) > 256 + int(self.index.counts[forest_kernel.ROWS]) // 4:
             self._build(slots)
             return
         done = 0
         while done < len(slots):
             first = done
-            done = int(forest_kernel.insert_many(self.forest, self.store.state, slots, done, self.scratch))
+            done = int(forest_kernel.insert_many(self.index, self.store.state, slots, done, self.scratch))
             self.settle(grow=done == first)
 
     def delete(self, ids: Int64s) -> None:
@@ -123,7 +123,7 @@ class CoverIndex:
         """Take rows that are still in the store out of the trees."""
         done = 0
         while done < len(slots):
-            done = int(forest_kernel.delete_many(self.forest, slots, done, self.scratch))
+            done = int(forest_kernel.delete_many(self.index, slots, done, self.scratch))
             self.settle(grow=False)
 
     def covers_of(self, rows: Rows, *, k: int = 1, before: int | Int64s = ANY_ID) -> Found:
@@ -151,7 +151,7 @@ class CoverIndex:
         heads = slots[_first_of_each(rows.ids)]
 
         def run(first: int, out: Int64s, ends: Int64s) -> int:
-            state = self.forest, self.store.state, other.state
+            state = self.index, self.store.state, other.state
             return int(
                 search_kernel.covered_many(*state, heads, first, self.scratch, out, ends, self.counters)
             )
@@ -199,35 +199,35 @@ class CoverIndex:
     @property
     def signatures(self) -> int:
         """How many different attribute signatures there are or have been."""
-        return int(self.forest.counts[forest_kernel.GROUPS])
+        return int(self.index.counts[forest_kernel.GROUPS])
 
     @property
     def nbytes(self) -> int:
-        return self.store.nbytes + sum(a.nbytes for a in self.forest if a is not self.forest.points)
+        return self.store.nbytes + sum(a.nbytes for a in self.index if a is not self.index.points)
 
     def check(self) -> None:
         """Verify the invariants of `kernels.covering_forest`. O(n), in Python: for tests."""
         from matchwood.covering.forest_check import check_forest
 
         self.store.check()
-        check_forest(self.forest, self.store)
+        check_forest(self.index, self.store)
 
     def settle(self, *, grow: bool) -> None:
         """Do what a kernel stopped for: a rebuild that asks for more scratch, or larger pools."""
-        counts = self.forest.counts
+        counts = self.index.counts
         top = int(counts[forest_kernel.PENDING])
         if top != forest_kernel.NO_WHERE:
-            node = self.forest.nodes[top]
-            stride = int(self.forest.groups[int(node["group"])]["stride"])
+            node = self.index.nodes[top]
+            stride = int(self.index.groups[int(node["group"])]["stride"])
             self._reserve(int(node["count"]), stride)
-            assert forest_kernel.rebuild(self.forest, top, self.scratch)
+            assert forest_kernel.rebuild(self.index, top, self.scratch)
             counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
         elif grow:
             self._grow_all()
 
     def _covers(self, other: RowStore, heads: Slots, before: Int64s, k: int) -> Found:
         def run(first: int, out: Int64s, ends: Int64s) -> int:
-            state = self.forest, self.store.state, other.state
+            state = self.index, self.store.state, other.state
             done = search_kernel.cover_many(*state, heads, before, k, first, self.scratch, out, ends, self.counters)
             return int(done)
 
@@ -242,7 +242,7 @@ class CoverIndex:
         done = 0
         while done < len(slots):
             done = int(
-                forest_kernel.assign_groups(self.forest, self.store.state, slots, done, self.scratch, groups)
+                forest_kernel.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups)
             )
             if done < len(slots):
                 self._grow_all()
@@ -251,37 +251,36 @@ class CoverIndex:
         done = 0
         while done < len(slots):
             done = int(
-                forest_kernel.build_groups(self.forest, self.store.state, slots, groups, done, self.scratch)
+                forest_kernel.build_groups(self.index, self.store.state, slots, groups, done, self.scratch)
             )
             if done < len(slots):
-                group = self.forest.groups[groups[done]]
+                group = self.index.groups[groups[done]]
                 root = int(group["root"])
-                there = 0 if root == int(forest_kernel.NONE) else int(self.forest.nodes[root]["count"])
+                there = 0 if root == int(forest_kernel.NONE) else int(self.index.nodes[root]["count"])
                 end = int(np.searchsorted(groups, groups[done], side="right"))
                 self._reserve(there + end - done, int(group["stride"]))
 
     def _reserve(self, records: int, stride: int) -> None:
         """Room to move that many records: in scratch and in the pools."""
         if records > len(self.scratch.members) or records * stride > len(self.scratch.records):
-            self.scratch = _scratch(
+            self.scratch = new_scratch(
                 max(records * 5 // 4, len(self.scratch.members)), max(records * stride * 5 // 4, len(self.scratch.records))
             )
-        counts, forest = self.forest.counts, self.forest
+        counts, forest = self.index.counts, self.index
         words = 5 * (records + 64) * (stride + 2) // 2 + 64
         if counts[forest_kernel.WORDS] + words > len(forest.words):
             self._set_words(max(len(forest.words) * 3 // 2, int(counts[forest_kernel.WORDS]) + words))
         nodes = int(counts[forest_kernel.NODES]) + 2 * records + 16
         if nodes > len(forest.nodes):
-            self.forest = self.forest._replace(nodes=_grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
+            self.index = self.index._replace(nodes=_grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
 
     def _grow_all(self) -> None:
-        """Half as much again of every pool that is more than half full, and room for any one row."""
-        forest, counts = self.forest, self.forest.counts
+        """Half as many words again, twice the other pools, and room for any one row."""
+        forest, counts = self.index, self.index.counts
         self._reserve(64, 2 * forest_kernel.MAX_ITEMS)
-        forest = self.forest
+        forest = self.index
         spare = 2 * forest_kernel.MAX_ITEMS
-        if 2 * counts[forest_kernel.WORDS] > len(forest.words):
-            self._set_words(len(forest.words) * 2)
+        self._set_words(len(forest.words) * 3 // 2)
         sizes = {
             "groups": int(counts[forest_kernel.GROUPS]) + 64,
             "items": int(counts[forest_kernel.ITEMS]) + spare,
@@ -294,17 +293,18 @@ class CoverIndex:
         if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):
             links = _links(1 << (8 * (int(counts[forest_kernel.LINKS]) + spare)).bit_length() - 1)
             forest_kernel.relink(forest.links, links)
-        self.forest = self.forest._replace(links=links, **grown)
+        self.index = self.index._replace(links=links, **grown)
 
     def _set_words(self, size: int) -> None:
-        words = _grown(self.forest.words, size)
-        self.forest = self.forest._replace(words=words, points=words.view(np.float64))
+        words = _grown(self.index.words, size)
+        self.index = self.index._replace(words=words, points=words.view(np.float64))
 
-    def _reserve_places(self) -> None:
+    def reserve_places(self) -> None:
+        """A place for every slot of the store."""
         slots = self.store.slots
-        if slots > len(self.forest.places):
-            self.forest = self.forest._replace(
-                places=_grown(self.forest.places, max(slots, len(self.forest.places) * 3 // 2))
+        if slots > len(self.index.places):
+            self.index = self.index._replace(
+                places=_grown(self.index.places, max(slots, len(self.index.places) * 3 // 2))
             )
 
 
@@ -336,7 +336,8 @@ def _links(size: int) -> np.ndarray:
     return links
 
 
-def _scratch(members: int, records: int) -> Scratch:
+def new_scratch(members: int, records: int) -> Scratch:
+    """Room for one operation of the kernels, and to build a subtree of that many members and coordinates anew."""
     most = forest_kernel.MAX_ITEMS + 4
     return Scratch(
         np.zeros(most, np.uint32),

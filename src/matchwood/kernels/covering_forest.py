@@ -167,13 +167,15 @@ def free_node(forest, n):
 
 
 @helper
+def has_words(forest, records, stride):
+    """Is there room for regions of that many records, corners and rounding included?"""
+    return forest.counts[WORDS] + 5 * (records + 64) * (stride + 2) // 2 <= forest.words.size
+
+
+@helper
 def has_room(forest, records, stride):
     """Is there room for any operation that moves up to `records` records?"""
-    need = 5 * (records + 64) * (stride + 2) // 2
-    return (
-        forest.counts[WORDS] + need <= forest.words.size
-        and forest.counts[NODES] + 2 * records + 16 <= forest.nodes.size
-    )
+    return has_words(forest, records, stride) and forest.counts[NODES] + 2 * records + 16 <= forest.nodes.size
 
 
 @helper
@@ -372,7 +374,7 @@ def insert_row(forest, store, slot, scratch):
     leaf = forest.nodes[at]
     count = np.int64(leaf.count)
     if count == np.int64(leaf.capacity):
-        if not has_room(forest, 2 * count, stride):
+        if not has_words(forest, 2 * count, stride):
             undo_path(forest, np.int64(leaf.parent))
             leave_trie(forest, g)
             return False
