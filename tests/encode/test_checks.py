@@ -45,7 +45,12 @@ def test_whatever_the_encoder_makes_is_good(world: World) -> None:
         ([(1, ABSENT, NAN, NAN, 1.0), (1, MORE, 5.0, 6.0, 0.0)], "does not follow, in order"),
         ([(1, ABSENT, NAN, NAN, 1.0), (2, JOINED, 5.0, 6.0, 0.0)], "continues a predicate that asks for absence"),
         ([*GOOD, (0, CIRCLE, 1.0, 1.0, 5.0)], "a circle does not follow a longitude and a latitude"),
-        ([*GOOD, (1, JOINED, 0.0, 1.0, 0.0), *GOOD, (0, CIRCLE, 1.0, 1.0, 5.0)], "a circle does not follow"),
+        (
+            [*GOOD, (1, JOINED, 0.0, 1.0, 0.0), (2, INTERVAL, 0.0, 1.0, 1.0), (2, CIRCLE, 1.0, 1.0, 5.0)],
+            "a circle does not",
+        ),
+        ([*GOOD, (2, INTERVAL, 0.0, 1.0, 1.0), *GOOD], "two predicates are on one dimension"),
+        ([*GOOD, (0, ABSENT, NAN, NAN, 1.0)], "two predicates are on one dimension"),
         ([*GOOD, (1, JOINED, 0.0, 1.0, 0.0), (0, CIRCLE, 1.0, 1.0, 0.0)], "a circle has no radius"),
         ([(0, INTERVAL, 2.0, 1.0, 1.0)], "an interval is empty or NaN"),
         ([(0, INTERVAL, NAN, 1.0, 1.0)], "an interval is empty or NaN"),

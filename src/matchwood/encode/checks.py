@@ -36,6 +36,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         ((rows.kinds == MORE) & ~_continues(rows), "an interval does not follow, in order, one of its dimension"),
         (~head & ~first & (before == ABSENT), "an entry continues a predicate that asks for absence"),
         ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
+        (_repeats(owner, rows.dims, head | (rows.kinds == JOINED)), "two predicates are on one dimension"),
         (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
         (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
         ((rows.kinds == CIRCLE) & ~(np.isfinite(rows.weight) & (rows.weight != 0.0)), "a circle has no radius"),
@@ -90,6 +91,17 @@ def _behind_latitude(rows: Rows, head: Flags) -> Flags:
     predicate = np.cumsum(head)
     latest = np.maximum.accumulate(np.where(rows.kinds == JOINED, predicate, -1)) if len(head) else predicate
     return np.asarray(latest == predicate)
+
+
+def _repeats(owner: np.ndarray, dims: np.ndarray, chosen: Flags) -> Flags:
+    """Which of the chosen entries name a dimension that an earlier one of their row has named?"""
+    repeats = np.zeros(len(dims), np.bool_)
+    at = np.flatnonzero(chosen)
+    if ((dims[at][1:] > dims[at][:-1]) | (owner[at][1:] != owner[at][:-1])).all():
+        return repeats
+    at = at[np.lexsort((dims[at], owner[at]))]
+    repeats[at[1:]] = (owner[at][1:] == owner[at][:-1]) & (dims[at][1:] == dims[at][:-1])
+    return repeats
 
 
 def _scattered(owner: np.ndarray, dims: np.ndarray) -> Flags:
