@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +14,13 @@ from matchwood.encode.arrays import Events, Int64s, Matches, Rows
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.objects import RowsBuilder, decode_rows, encode_events
 from matchwood.engine.clock import Clock, system_clock
+from matchwood.engine.covers import Covers, Reduction
+from matchwood.engine.expiry import Expiry
 from matchwood.engine.explanation import Explanation
+from matchwood.engine.reading import Reader, Source
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
-    ExpressionError,
     MatchwoodError,
     SchemaError,
     StorageError,
@@ -31,18 +31,12 @@ from matchwood.index import Stats, load_index, make_index
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
-from matchwood.lang.builder import attr
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import Combine, Mode, judge
-from matchwood.lang.event import PLACE, Event, event_keys
-from matchwood.lang.expression import Expression, all_of
-from matchwood.lang.json_form import from_json
-from matchwood.lang.parser import parse
-from matchwood.lang.rows import MAX_ROWS, Row, normalise
-from matchwood.schema import Point, Schema, Type, describe, instant_key, unwrapped
-
-Source = str | Expression | Mapping[str, Any]
-"""A subscription's expression: text, a tree from the builder, or CQL2 JSON."""
+from matchwood.lang.event import Event, event_keys
+from matchwood.lang.expression import Expression
+from matchwood.lang.rows import MAX_ROWS, Row
+from matchwood.schema import Point, Schema, Type, describe, instant_key
 
 MAX_ID = 2**63 - 1
 
@@ -96,10 +90,10 @@ class Engine:
         self._index = make_index(index, **(index_options or {}))
         self._scoring = make_scoring(scoring)
         self._clock = clock
-        self._max_rows = max_rows
+        self._reader = Reader(self.schema, max_rows)
+        self._covers = Covers(lambda: self._index.store)
+        self._expiry = Expiry()
         self._next_id = 0
-        self._until: dict[int, float] = {}  # the instants, as keys, of the subscriptions that expire
-        self._expiring: list[tuple[float, int]] = []  # a heap of them; an entry that `_until` does not confirm is stale
         self._lock = RLock()
 
     # subscriptions
@@ -121,10 +115,11 @@ class Engine:
         with self._lock:
             id_ = self._new_id() if id is None else self._checked_id(id)
             self._check_unknown(id_)
+            expiry = self._instant_of(id_, until)
             with self.schema.tentatively():
-                rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
-                self._index.insert(rows)
-            self._note(id_, expiry)
+                rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
+                self._insert(rows)
+            self._expiry.note(id_, expiry)
             return id_
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
@@ -136,12 +131,11 @@ class Engine:
             first = self._new_id()
             count = 0
             for expression in expressions:
-                builder.add(first + count, 0.0, self._rows_of(first + count, expression))
+                builder.add(first + count, 0.0, self._reader.rows(first + count, expression))
                 count += 1
                 if progress is not None and count % 1024 == 0:
                     progress(count)
-            self._index.insert(builder.build())
-            self._next_id = first + count
+            self._insert(builder.build())
             return np.arange(first, first + count)
 
     def subscribe_rows(self, rows: Rows) -> None:
@@ -149,9 +143,7 @@ class Engine:
         with self._lock:
             self._expire()
             check_rows(rows, self.schema.dimensions)
-            self._index.insert(rows)
-            if rows.size:
-                self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
+            self._insert(rows)
 
     def unsubscribe(self, id: int) -> None:
         """Remove a subscription."""
@@ -162,9 +154,9 @@ class Engine:
         with self._lock:
             self._expire()
             doomed = np.array([self._checked_id(id_) for id_ in ids], dtype=np.int64)
-            self._index.delete(doomed)
+            self._delete(doomed)
             for id_ in doomed.tolist():
-                self._until.pop(id_, None)
+                self._expiry.note(id_, None)
 
     def update(
         self,
@@ -182,11 +174,12 @@ class Engine:
             id_ = self._checked_id(id)
             if id_ not in self:
                 raise UnknownSubscriptionError(f"subscription {id_} is not there")
+            expiry = self._instant_of(id_, until)
             with self.schema.tentatively():
-                rows, expiry = self._prepared(id_, expression, priority, place, radius, until)
+                rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
                 self._index.update(rows)
-            self._until.pop(id_, None)
-            self._note(id_, expiry)
+            self._covers.updated(np.array([id_], np.int64), rows)
+            self._expiry.note(id_, expiry)
 
     def subscription(self, id: int) -> Subscription:
         """What is registered under an id."""
@@ -194,7 +187,7 @@ class Engine:
             self._expire()
             id_ = self._checked_id(id)
             rows, priority = self._rows_at(id_)
-            until = self._until.get(id_)
+            until = self._expiry.of(id_)
             instant = None if until is None else _instant(until)
             return Subscription(id_, describe_rows(tuple(rows), self.schema), priority, instant)
 
@@ -265,6 +258,39 @@ class Engine:
             verdict = judge(rows, keys, priority=priority, mode=mode, combine=self._scoring.combine)
             return Explanation(id_, priority, verdict, self.schema)
 
+    # covering
+
+    def covers(self, expression: Source) -> Int64s:
+        """The subscriptions that cover the expression, ascending: whatever event matches it matches each of them.
+
+        The first call of this, `covered_by` or `reduce` makes an index of covers, which is then kept up to date. Exact for
+        expressions of one alternative; of several, a cover that only all alternatives of a subscription together form is
+        not seen.
+        """
+        with self._lock, self.schema.tentatively():
+            self._expire()
+            return self._covers.covering(self._reader.arrays(0, expression))
+
+    def covered_by(self, expression: Source) -> Int64s:
+        """The subscriptions that the expression covers, ascending: whatever event matches one of them matches it."""
+        with self._lock, self.schema.tentatively():
+            self._expire()
+            return self._covers.covered_by(self._reader.arrays(0, expression))
+
+    def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
+        """The smallest set of subscriptions that covers all of them, and for each other one a kept one that covers it.
+
+        `progress` is told how many of how many have been looked at. About a search a subscription.
+
+        >>> engine = Engine()
+        >>> ids = engine.subscribe_many(["age > 18", "age > 21", "age > 21 AND plan = 'pro'"])
+        >>> engine.reduce()
+        Reduction(kept=array([0]), cover={1: 0, 2: 0})
+        """
+        with self._lock:
+            self._expire()
+            return self._covers.reduce(progress)
+
     def stats(self) -> Stats:
         """Size and work of the index."""
         with self._lock:
@@ -282,11 +308,8 @@ class Engine:
         with self._lock:
             self._expire()
             folder = Path(path)
-            expiring = sorted(self._until.items())
-            arrays = {
-                "expiring_ids": np.array([id_ for id_, _ in expiring], np.int64),
-                "expiring_until": np.array([until for _, until in expiring], np.float64),
-            }
+            ids, until = self._expiry.arrays()
+            arrays = {"expiring_ids": ids, "expiring_until": until}
             about = {"schema": self.schema.to_json(), "next_id": self._next_id}
             write_folder(folder, "engine", about, arrays, also=lambda inside: self._index.save(inside / "index"))
 
@@ -313,7 +336,7 @@ class Engine:
             if not engine._index.store.knows(arrays["expiring_ids"]).all():
                 raise ValueError("a subscription that is not there is to expire")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
-                engine._note(id_, until)
+                engine._expiry.note(id_, until)
         except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
         return engine
@@ -329,50 +352,21 @@ class Engine:
         with self.schema.tentatively():
             return encode_events(events, self.schema)
 
-    def _prepared(
-        self,
-        id_: int,
-        source: Source,
-        priority: float,
-        place: Point | tuple[float, float] | None,
-        radius: float | None,
-        until: datetime | str | None,
-    ) -> tuple[Rows, float | None]:
-        """The arrays of one subscription, and the key of the instant it expires."""
-        number = unwrapped(priority)
-        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
-            raise SubscriptionError(f"subscription {id_}: expected a finite priority, got {describe(priority)}")
-        if (place is None) is not (radius is None):
-            raise SubscriptionError(f"subscription {id_}: a place needs a radius, and a radius a place")
-        try:
-            expiry = None if until is None else instant_key(until)
-            here = None if place is None or radius is None else attr(PLACE).within(place, radius)
-        except MatchwoodError as error:
-            raise error.about(f"subscription {id_}") from None
-        if here is not None:
-            source = all_of(self._expression(id_, source), here)
-        builder = RowsBuilder(self.schema)
-        builder.add(id_, float(number), self._rows_of(id_, source))
-        return builder.build(), expiry
+    def _insert(self, rows: Rows) -> None:
+        self._index.insert(rows)
+        self._covers.inserted(rows)
+        if rows.size:
+            self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
 
-    def _rows_of(self, id_: int, source: Source) -> tuple[Row, ...]:
-        expression = self._expression(id_, source)
-        try:
-            return normalise(expression, self.schema, max_rows=self._max_rows)
-        except MatchwoodError as error:
-            raise error.about(f"subscription {id_}") from None
+    def _delete(self, ids: Int64s) -> None:
+        self._index.delete(ids)
+        self._covers.deleted(ids)
 
-    def _expression(self, id_: int, source: Source) -> Expression:
+    def _instant_of(self, id_: int, until: datetime | str | None) -> float | None:
         try:
-            if isinstance(source, str):
-                return parse(source)
-            if isinstance(source, Mapping):
-                return from_json(source)
+            return None if until is None else instant_key(until)
         except MatchwoodError as error:
             raise error.about(f"subscription {id_}") from None
-        if isinstance(source, Expression):
-            return source
-        raise ExpressionError(f"subscription {id_}: expected text, an expression or CQL2 JSON, got {describe(source)}")
 
     def _rows_at(self, id_: int) -> tuple[list[Row], float]:
         slots = self._index.store.slots_of(np.array([id_], np.int64))
@@ -396,30 +390,12 @@ class Engine:
                 f"subscription {id_} is there already; use update, or unsubscribe it first"
             )
 
-    def _note(self, id_: int, until: float | None) -> None:
-        self._next_id = max(self._next_id, id_ + 1)
-        if until is not None:
-            self._until[id_] = until
-            heapq.heappush(self._expiring, (until, id_))
-            if (
-                len(self._expiring) > 2 * len(self._until) + 64
-            ):  # updates and removals have left more stale ones than live
-                self._expiring = [(instant, known) for known, instant in self._until.items()]
-                heapq.heapify(self._expiring)
-
     def _expire(self) -> None:
         """Remove the subscriptions whose time is over. O(log n) for each of them, O(1) if there is none."""
-        if not self._expiring:
-            return
-        now = instant_key(self._clock())
-        gone = []
-        while self._expiring and self._expiring[0][0] <= now:
-            until, id_ = heapq.heappop(self._expiring)
-            if self._until.get(id_) == until:
-                del self._until[id_]
-                gone.append(id_)
-        if gone:
-            self._index.delete(np.array(gone, np.int64))
+        if self._expiry:
+            gone = self._expiry.take_due(instant_key(self._clock()))
+            if len(gone):
+                self._delete(gone)
 
 
 def _listed(matches: Matches) -> list[Match]:

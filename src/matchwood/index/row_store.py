@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode import arrays
-from matchwood.encode.arrays import Int64s, Rows, make_rows
+from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.kernels import store as kernel
-from matchwood.kernels import store_order
+from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
 
 Slots = NDArray[np.uint32]
@@ -102,16 +102,18 @@ class RowStore:
 
     def extract(self, slots: Slots) -> Rows:
         """The rows at these slots as arrays again, exactly as they were added. O(entries)."""
-        rows, entries = self.state.rows, self.state.entries
-        offsets, columns = [0], [[] for _ in range(5)]  # type: ignore[var-annotated]
-        for row in rows[slots]:
-            start = int(row["start"])
-            for at in range(start, start + int(row["count"])):
-                for values in _decoded(entries, start, at):
-                    for column, value in zip(columns, values, strict=True):
-                        column.append(value)
-            offsets.append(len(columns[0]))
-        return make_rows(rows["id"][slots], rows["priority"][slots], offsets, *columns)
+        slots = np.ascontiguousarray(slots, np.uint32)
+        offsets = np.zeros(len(slots) + 1, np.int64)
+        store_extract.count_entries(self.state, slots, offsets)
+        n, size = len(slots), int(offsets[-1])
+        columns = np.empty(size, np.uint16), np.empty(size, np.uint8), np.empty(size), np.empty(size), np.empty(size)
+        rows = Rows(np.empty(n, np.int64), np.empty(n), offsets, *columns)
+        store_extract.extract_rows(self.state, slots, rows)
+        return rows
+
+    def extract_all(self) -> Rows:
+        """Every row, those of a subscription adjacent and in order, subscriptions by ascending id. O(n log n)."""
+        return self.extract(self.slots_of(self.ids()))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without spare room, for saving. O(1)."""
@@ -216,26 +218,6 @@ def _space_needed(rows: Rows, done: int) -> int:
     kinds = rows.kinds[rows.offsets[done] :]
     space = len(kinds) + int((kinds == arrays.MORE).sum()) + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
     return space if np.diff(rows.offsets[done:]).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
-
-
-def _decoded(entries: np.ndarray, start: int, at: int) -> list[tuple[int, int, float, float, float]]:
-    """The CSR entries that one main entry came from."""
-    entry = entries[at]
-    dim, kind, more = int(entry["dim"]), int(entry["kind"]), start + int(entry["more"])
-    if kind & kernel.CIRCLE:
-        return [(dim, arrays.CIRCLE, *_fields(entries[more]))]
-    if kind == kernel.ABSENT:
-        return [(dim, arrays.ABSENT, *_fields(entry))]
-    head = arrays.JOINED if kind & kernel.JOINED else arrays.INTERVAL
-    if not kind & kernel.SET:
-        return [(dim, head, *_fields(entry))]
-    parts = entries[more : more + int(entries[more]["more"])]
-    first = (dim, head, float(parts[0]["lo"]), float(parts[0]["hi"]), float(entry["weight"]))
-    return [first, *((dim, arrays.MORE, float(p["lo"]), float(p["hi"]), 0.0) for p in parts[1:])]
-
-
-def _fields(entry: np.void) -> tuple[float, float, float]:
-    return float(entry["lo"]), float(entry["hi"]), float(entry["weight"])
 
 
 def _table(size: int) -> np.ndarray:
