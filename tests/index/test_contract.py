@@ -231,6 +231,24 @@ def test_a_saved_index_answers_the_same_and_can_go_on_changing(name: str, tmp_pa
     assert_agrees(load_index(tmp_path / "saved"), fitted(a_world(seeded_dice(9), 120, 10), name))
 
 
+@pytest.mark.parametrize("saved", [0, 3, 64, 130])
+def test_a_loaded_index_can_grow(name: str, saved: int, tmp_path: Path) -> None:
+    if not can(name, Capability.UPDATES):
+        pytest.skip("the index says that it is static")
+    world = fitted(a_world(seeded_dice(12), 260, 6), name)
+    ids = list(world.subscriptions)
+    index = make_index(name)
+    index.insert(world.rows(ids[: saved + 20]))
+    index.delete(np.array(ids[saved : saved + 20]))
+    index.save(tmp_path / "saved")
+    loaded = load_index(tmp_path / "saved")
+    for step in (1, 2, 30):
+        loaded.insert(world.rows(ids[saved : saved + step]))
+        saved += step
+        loaded.check()
+        assert_agrees(loaded, World(world.schema, {i: world.subscriptions[i] for i in ids[:saved]}, world.events))
+
+
 def test_a_saved_index_is_never_overwritten(name: str, tmp_path: Path) -> None:
     index = make_index(name)
     index.save(tmp_path / "saved")

@@ -112,7 +112,7 @@ def _event_entries(keys: EventKeys, schema: Schema) -> Iterable[tuple[int, float
 
 def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> Iterable[RowPredicate]:
     heads = [e for e in range(first, last) if rows.kinds[e] in (INTERVAL, ABSENT)]
-    for head, end in zip(heads, [*heads[1:], last], strict=True):
+    for head, end in zip(heads, [*heads, last][1:], strict=True):
         attribute, weight = schema.of_dimension(int(rows.dims[head])), float(rows.weight[head])
         kinds = rows.kinds[head:end]
         if kinds[0] == ABSENT:

@@ -97,19 +97,20 @@ class Scan(Index):
             assert untested == (kernel.ALWAYS in columns.dims[:, p]), f"slot {slot}: what is untested is not marked so"
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        size = self._size
+        # Whole blocks: the kernels read columns 16 lanes at a time, past the last row if need be.
+        size = _whole_blocks(self._size)
         columns = {name: getattr(self._columns, name)[:, :size] for name in ("dims", "lo", "hi")}
         return {
             **columns,
             "slots": self._columns.slots[:size],
-            "positions": self._columns.positions,
+            "positions": self._columns.positions[: self.store.slots],
             "rank": self._rank,
         }
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._columns = Columns(*(saved[name] for name in Columns._fields))
         self._rank = saved["rank"]
-        self._size = len(saved["slots"])
+        self._size = len(self.store)
 
     def _nodes(self) -> int:
         return _whole_blocks(self._size) // kernel.BLOCK
