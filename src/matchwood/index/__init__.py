@@ -7,16 +7,29 @@ from typing import Any
 
 from matchwood.errors import QueryError, StorageError
 from matchwood.index.be_star_tree import BEStarTree
+from matchwood.index.k_index import KIndex
 from matchwood.index.mo_tree import MOTree
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
 from matchwood.index.vcr import VCR
 
-INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, MOTree)}
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, KIndex, MOTree)}
 """Every index by its name; the contract suite runs over all of them."""
 
-__all__ = ["INDEXES", "VCR", "BEStarTree", "Capability", "Index", "MOTree", "Scan", "Stats", "load_index", "make_index"]
+__all__ = [
+    "INDEXES",
+    "VCR",
+    "BEStarTree",
+    "Capability",
+    "Index",
+    "KIndex",
+    "MOTree",
+    "Scan",
+    "Stats",
+    "load_index",
+    "make_index",
+]
 
 
 def make_index(name: str, **parameters: Any) -> Index:

@@ -106,8 +106,9 @@ class _Checker:
             own = [hull(h, intervals[d]) for h, d in zip(own, dims, strict=True)]
             summary = _summary(self.store, slot)
             bounds = list(map(max, bounds, summary))
-            best = self.tree.leaves[int(bucket["leaf"]) + at]["best"]
-            assert best >= summary[0], f"slot {slot}: the bound of its score does not dominate"
+            row = self.tree.leaves[int(bucket["leaf"]) + at]
+            assert row["best"] >= summary[0], f"slot {slot}: the bound of its score does not dominate"
+            assert int(row["needs"]) == _needs(self.store, slot), f"slot {slot}: wrong signature"
         self._check_bounds(b, "leaf_", bounds)
         for part in self._parts(b):
             hulls, rows, summary = totals[int(part["root"])]
@@ -211,6 +212,14 @@ def _intervals(store: Store, slot: int) -> dict[int, Hull]:
         if not entry["kind"] & (ABSENT | CIRCLE):
             found.setdefault(int(entry["dim"]), (float(entry["lo"]), float(entry["hi"])))
     return found
+
+
+def _needs(store: Store, slot: int) -> int:
+    needs = 0
+    for entry in _entries(store, slot):
+        if entry["kind"] != ABSENT:
+            needs |= 1 << (int(entry["dim"]) % 64)
+    return needs
 
 
 def _summary(store: Store, slot: int) -> list[float]:

@@ -78,7 +78,7 @@ class BEStarTree(Index):
         self._options = _Options(capacity, alpha, beta, split, ranking, batch)
         self._work = _new_work(0, 0)
         self._counters = np.zeros(2, np.int64)
-        self._found = np.zeros(matching.FOUND + matching.AHEAD, np.uint32)
+        self._found = np.zeros(matching.FOUND + 1, np.uint32)
         self._heap = np.zeros(0, np.uint32), np.zeros(0)
         self._clear()
 

@@ -68,7 +68,8 @@ BUCKET = np.dtype(
 )
 PNODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
 BOX = np.dtype([("lo", "f8"), ("hi", "f8")])
-LEAF = np.dtype([("slot", "u4"), ("best", "f4")])  # a leaf row and the bound of its score, as `best`
+# A leaf row, the bound of its score (as `best`), and its signature: one bit for each dimension it needs, modulo 64.
+LEAF = np.dtype([("needs", "u8"), ("slot", "u4"), ("best", "f4")])
 HOME = np.dtype([("bucket", "u4"), ("at", "u4")])  # where a slot's row lies: leaf row `at` of the bucket
 
 LEVELS = 32  # deeper buckets are not partitioned
@@ -136,6 +137,23 @@ def entry_on(store, slot, dim):
         if np.int64(entry.dim) == dim and usable(entry):
             return at
     return np.int64(-1)
+
+
+@helper
+def bit_of(dim):
+    return np.uint64(1) << (np.uint64(dim) & np.uint64(63))
+
+
+@helper
+def needs_of(store, slot):
+    """The bits of the dimensions without which an event cannot match the row."""
+    row = store.rows[slot]
+    start = np.int64(row.start)
+    needs = np.uint64(0)
+    for at in range(start, start + np.int64(row.count)):
+        if store.entries[at].kind != ABSENT:
+            needs |= bit_of(store.entries[at].dim)
+    return needs
 
 
 @helper
@@ -255,11 +273,12 @@ def take_leaf(tree, class_):
 
 @helper
 def copy_leaf_row(leaves, source, target):
-    leaves[target].slot, leaves[target].best = leaves[source].slot, leaves[source].best
+    a, b = leaves[source], leaves[target]
+    b.slot, b.needs, b.best = a.slot, a.needs, a.best
 
 
 @helper
-def put_leaf_row(tree, b, slot, best):
+def put_leaf_row(tree, b, slot, needs, best):
     """Append a row to the bucket's leaf rows. O(1) amortised."""
     bucket = tree.buckets[b]
     size = np.int64(bucket.leaf_size)
@@ -272,7 +291,7 @@ def put_leaf_row(tree, b, slot, best):
         free_leaf(tree, b)
         bucket.leaf, bucket.leaf_class = np.uint32(start), np.uint8(class_)
     row = tree.leaves[np.int64(bucket.leaf) + size]
-    row.slot, row.best = np.uint32(slot), best
+    row.slot, row.needs, row.best = np.uint32(slot), needs, best
     bucket.leaf_size = np.uint32(size + 1)
     home = tree.homes[slot]
     home.bucket, home.at = np.uint32(b), np.uint32(size)

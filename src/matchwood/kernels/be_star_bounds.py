@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import entry_on, weights_of
+from matchwood.kernels.be_star import entry_on, needs_of, weights_of
 from matchwood.kernels.store import NONE
 
 
@@ -80,7 +80,7 @@ def take_row(tree, store, b, at):
     bucket = tree.buckets[b]
     slot = np.int64(tree.leaves[at].slot)
     best, sum_, top = weights_of(store, slot)
-    tree.leaves[at].best = best
+    tree.leaves[at].best, tree.leaves[at].needs = best, needs_of(store, slot)
     bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
     bucket.leaf_top = max(bucket.leaf_top, top)
     raise_bounds(bucket, best, sum_, top)

@@ -139,7 +139,7 @@ def write_leaf(tree, work, b, start, end):
     bucket.leaf, bucket.leaf_class, bucket.leaf_size = np.uint32(at), np.uint8(class_), np.uint32(size)
     for i in range(size):
         slot = np.int64(work.slots[start + i])
-        tree.leaves[at + i].slot = np.uint32(slot)  # `rebuild` fills in the bound
+        tree.leaves[at + i].slot = np.uint32(slot)  # `rebuild` fills in the rest
         home = tree.homes[slot]
         home.bucket, home.at = np.uint32(b), np.uint32(i)
 

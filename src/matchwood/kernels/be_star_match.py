@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, find_part, has_part
+from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
+from matchwood.kernels.candidates import AHEAD, ask_for_row, verify_found
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.results import best_first, emit, offer
+from matchwood.kernels.results import best_first, offer
 from matchwood.kernels.store import NONE
 from matchwood.kernels.verify import folded, load_event, score_row, unload_event
 
 FOUND = 4096
-AHEAD = 16  # rows between asking for a row's cache lines and reading them
 
 
 class Scratch(NamedTuple):
@@ -27,7 +27,7 @@ class Scratch(NamedTuple):
     seen: np.ndarray  # uint32, one a slot
     pending: np.ndarray  # uint32, one a bucket: a stack, or a heap by `bounds`
     bounds: np.ndarray  # float64, one a bucket
-    found: np.ndarray  # uint32 [FOUND + AHEAD]: leaf rows to be verified
+    found: np.ndarray  # uint32 [FOUND]: leaf rows to be verified
     work: np.ndarray  # int64: rows verified, buckets visited
 
 
@@ -77,37 +77,25 @@ def open_children(tree, scratch, b, n):
 
 
 @helper
-def ask_for_row(store, slot):
-    """Ask for the entries of a row."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    for at in range(start, start + np.int64(row.count), 2):  # two entries a line
-        prefetch(store.entries, at)
+def lacks_of(events, e):
+    """The signature bits that no dimension of the event has."""
+    has = np.uint64(0)
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        has |= bit_of(events.dims[i])
+    return ~has
 
 
-@kernel
-def verify_found(store, scratch, found, events, how, combine, out, begin, n):
-    """Verify the first `found` rows of scratch.found and emit the hits; return the new count, -1 if out is full.
+@helper
+def likely_rows(tree, scratch, at, end, lacks, found):
+    """Append the leaf rows at:end that need nothing the event lacks; return the new count. No branches.
 
-    Row heads are asked for 2 * AHEAD rows before they are verified, entries AHEAD rows before.
+    1M rows, Zipf, per event: 1,842 leaf rows met, FEWER verified.
     """
-    rows = scratch.found
-    for i in range(min(2 * AHEAD, found)):
-        prefetch(store.rows, np.int64(rows[i]))
-    for i in range(min(AHEAD, found)):
-        ask_for_row(store, np.int64(rows[i]))
-    for i in range(found):
-        if i + 2 * AHEAD < found:
-            prefetch(store.rows, np.int64(rows[i + 2 * AHEAD]))
-        if i + AHEAD < found:
-            ask_for_row(store, np.int64(rows[i + AHEAD]))
-        slot = np.int64(rows[i])
-        score = score_row(store, slot, scratch.values, events, how, combine)
-        if not np.isnan(score):
-            n = emit(store, slot, score, out, begin, n, scratch.seen)
-            if n < 0:
-                break
-    return n
+    for i in range(at, end):
+        row = tree.leaves[i]
+        scratch.found[found] = row.slot
+        found += np.int64((row.needs & lacks) == np.uint64(0))
+    return found
 
 
 @kernel
@@ -120,6 +108,7 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
         scratch.pending[0] = np.uint32(0)
         pending = np.int64(1)
         found = np.int64(0)
+        lacks = lacks_of(events, e)
         while pending > 0:
             pending -= 1
             b = np.int64(scratch.pending[pending])
@@ -132,19 +121,18 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
             if bucket.parts_size > 0:
                 pending = open_parts(tree, scratch, events, e, b, pending)
             at, end = np.int64(bucket.leaf), np.int64(bucket.leaf) + np.int64(bucket.leaf_size)
-            scratch.work[0] += end - at
             while at < end and n >= 0:
                 taken = min(end - at, FOUND - found)
-                for i in range(taken):
-                    scratch.found[found + i] = tree.leaves[at + i].slot
-                found += taken
+                found = likely_rows(tree, scratch, at, at + taken, lacks, found)
                 at += taken
                 if found == FOUND:
+                    scratch.work[0] += found
                     n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
                     found = np.int64(0)
             if n < 0:
                 break
         if n >= 0:
+            scratch.work[0] += found
             n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
         unload_event(scratch.values, events, e)
         if n < 0:
@@ -245,6 +233,36 @@ def heaviest_of(tree, events, e):
 
 
 @kernel
+def offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, begin, held):
+    """Offer the leaf rows start:end of `rows` that may still be among the k best; return how many are held."""
+    start, end, heaviest, sum_ = rows
+    for chunk in range(start, end, FOUND):
+        found = np.int64(0)
+        least = out.scores[begin] if held == k else -np.inf
+        for i in range(chunk, min(chunk + FOUND, end)):
+            row = tree.leaves[i]
+            if row.needs & lacks or row_bound(row.best, sum_, heaviest, combine) < least:
+                continue
+            scratch.found[found] = np.uint32(i)
+            found += 1
+            prefetch(store.rows, np.int64(row.slot))
+        for j in range(min(AHEAD, found)):
+            ask_for_row(store, np.int64(tree.leaves[np.int64(scratch.found[j])].slot))
+        for j in range(found):
+            if j + AHEAD < found:
+                ask_for_row(store, np.int64(tree.leaves[np.int64(scratch.found[j + AHEAD])].slot))
+            row = tree.leaves[np.int64(scratch.found[j])]
+            if held == k and row_bound(row.best, sum_, heaviest, combine) < out.scores[begin]:
+                continue
+            scratch.work[0] += 1
+            slot = np.int64(row.slot)
+            score = score_row(store, slot, scratch.values, events, how, combine)
+            if not np.isnan(score):
+                held = offer(store, slot, score, out, begin, held, k)
+    return held
+
+
+@kernel
 def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
     """The k best of events[first:], each best first; return the first event not done (out is full) or their number."""
     n = np.int64(0)
@@ -255,6 +273,7 @@ def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
         held = np.int64(0)
         load_event(scratch.values, events, e)
         heaviest = heaviest_of(tree, events, e)
+        lacks = lacks_of(events, e)
         steps = tree.counts[MOST_PREDICATES]
         least = -np.inf  # the score to reach
         scratch.pending[0] = np.uint32(0)
@@ -275,16 +294,10 @@ def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
                 leaf = np.int64(bucket.leaf)
                 bound = bound_of(bucket.leaf_best, bucket.leaf_sum, bucket.leaf_top, heaviest, steps, combine)
                 if bucket.leaf_size > 0 and bound >= least:
-                    for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-                        if row_bound(tree.leaves[i].best, bucket.leaf_sum, heaviest, combine) < least:
-                            continue
-                        scratch.work[0] += 1
-                        slot = np.int64(tree.leaves[i].slot)
-                        score = score_row(store, slot, scratch.values, events, how, combine)
-                        if not np.isnan(score):
-                            held = offer(store, slot, score, out, begin, held, k)
-                        if held == k:
-                            least = out.scores[begin]
+                    rows = leaf, leaf + np.int64(bucket.leaf_size), heaviest, bucket.leaf_sum
+                    held = offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, begin, held)
+                    if held == k:
+                        least = out.scores[begin]
                 if bucket.parts_size > 0:
                     fresh = open_parts(tree, scratch, events, e, b, fresh)
             size = queue(tree, scratch, size, fresh, least, heaviest, combine)

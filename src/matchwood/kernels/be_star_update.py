@@ -27,6 +27,7 @@ from matchwood.kernels.be_star import (
     free_bucket,
     has_part,
     length_of,
+    needs_of,
     put_leaf_row,
     take_bucket,
     usable,
@@ -137,7 +138,7 @@ def place_row(tree, store, slot):
         tree.parts[part].rank += np.float32(1.0)
         b = descend(tree, store, slot, part, best, sum_, top)
     bucket = tree.buckets[b]
-    put_leaf_row(tree, b, slot, best)
+    put_leaf_row(tree, b, slot, needs_of(store, slot), best)
     tree.counts[LARGEST_LEAF] = max(tree.counts[LARGEST_LEAF], np.int64(bucket.leaf_size))
     bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
     bucket.leaf_top = max(bucket.leaf_top, top)
@@ -346,7 +347,8 @@ def tidy(tree, store, b):
             continue
         leaf = np.int64(c.leaf)
         for i in range(leaf, leaf + size):
-            put_leaf_row(tree, b, np.int64(tree.leaves[i].slot), tree.leaves[i].best)
+            row = tree.leaves[i]
+            put_leaf_row(tree, b, np.int64(row.slot), row.needs, row.best)
         replace_child(tree, child, np.int64(NONE))
         free_bucket(tree, child)
         rebuild(tree, store, b)
@@ -445,7 +447,8 @@ def rewrite(tree, store, rows, r, slot):
     best, sum_, top = weights_of(store, slot)
     b = np.int64(tree.homes[slot].bucket)
     bucket = tree.buckets[b]
-    tree.leaves[np.int64(bucket.leaf) + np.int64(tree.homes[slot].at)].best = best
+    leaf_row = tree.leaves[np.int64(bucket.leaf) + np.int64(tree.homes[slot].at)]
+    leaf_row.best, leaf_row.needs = best, needs_of(store, slot)
     bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
     bucket.leaf_top = max(bucket.leaf_top, top)
     bucket.stale += np.uint32(1)
