@@ -78,6 +78,7 @@ class CoverIndex:
             np.zeros(128, forest_kernel.NODE),
             words,
             words.view(np.float64),
+            words.view(np.float32),
             np.zeros(0, forest_kernel.PLACE),
             np.zeros(16, forest_kernel.TRIE),
             _links(64),
@@ -203,7 +204,9 @@ class CoverIndex:
 
     @property
     def nbytes(self) -> int:
-        return self.store.nbytes + sum(a.nbytes for a in self.index if a is not self.index.points)
+        return self.store.nbytes + sum(
+            getattr(self.index, name).nbytes for name in Forest._fields if name not in ("points", "corners")
+        )
 
     def check(self) -> None:
         """Verify the invariants of `kernels.covering_forest`. O(n), in Python: for tests."""
@@ -297,7 +300,7 @@ class CoverIndex:
 
     def _set_words(self, size: int) -> None:
         words = _grown(self.index.words, size)
-        self.index = self.index._replace(words=words, points=words.view(np.float64))
+        self.index = self.index._replace(words=words, points=words.view(np.float64), corners=words.view(np.float32))
 
     def reserve_places(self) -> None:
         """A place for every slot of the store."""
@@ -338,11 +341,13 @@ def _links(size: int) -> np.ndarray:
 
 def new_scratch(members: int, records: int) -> Scratch:
     """Room for one operation of the kernels, and to build a subtree of that many members and coordinates anew."""
-    most = forest_kernel.MAX_ITEMS + 4
+    most = 2 * forest_kernel.MAX_ITEMS
     return Scratch(
         np.zeros(most, np.uint32),
         np.zeros(2 * most),
         np.zeros(2 * most),
+        np.zeros(2 * most, np.float32),
+        np.zeros(2 * most, np.int64),
         np.zeros(4 * forest_kernel.STACK, np.int64),
         np.zeros(members, np.int64),
         np.zeros(members, np.int64),

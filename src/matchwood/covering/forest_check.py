@@ -45,9 +45,9 @@ def _check_tree(forest: Forest, store: RowStore, g: int, root: int, seen: list[i
         assert len(members) == int(node["count"]) >= int(n == root), f"node {n}: its rows are miscounted"
         assert ((points > low) | (low == -np.inf)).all(), f"node {n}: a point below a split on its right"
         assert (points <= high).all(), f"node {n}: a point above a split on its left"
-        corner = int(node["corner"])
+        corner = int(kernel.corner_at(forest, n))
         if corner >= 0:
-            assert (points <= forest.points[corner : corner + width]).all(), f"node {n}: a point beyond the corner"
+            assert (points <= forest.corners[corner : corner + width]).all(), f"node {n}: a point beyond the corner"
         if node["leaf"] == 1:
             _check_leaf(forest, store, n, members, points, seen)
             continue
@@ -128,11 +128,11 @@ def _check_regions(forest: Forest) -> None:
         group = forest.groups[int(node["group"])]
         if node["leaf"] == 1 and int(node["capacity"]):
             regions.append((int(node["start"]), int(node["capacity"]) * (int(group["width"]) + 1)))
-        if int(node["corner"]) >= 0:
-            regions.append((int(node["corner"]), int(group["stride"])))
+        if int(node["corners"]) >= 0:
+            regions.append((int(node["corners"]), int(group["stride"])))
     for g in range(int(forest.counts[kernel.GROUPS])):
         if int(forest.groups[g]["scale"]) >= 0:
-            regions.append((int(forest.groups[g]["scale"]), int(forest.groups[g]["stride"])))
+            regions.append((int(forest.groups[g]["scale"]), 2 * int(forest.groups[g]["stride"])))
     spans = [(start, int(kernel.region_size(kernel.region_class(size)))) for start, size in regions if size]
     for class_ in range(kernel.COUNTS - kernel.REGIONS):
         at = int(forest.counts[kernel.REGIONS + class_])

@@ -6,10 +6,11 @@ Point      p(s) = (-lo, hi, -lo, hi, ...) over the interval items; one rectangle
 
 Layout
     tries[t] -> group, live rows at or below; a set-trie whose edges are `links[(t, item)] -> t'` (open addressing)
-    groups[g] -> root node, items[first : first + size], width coordinates, padded to `stride` (a multiple of 4)
+    groups[g] -> root node, items[first : first + size], width coordinates, padded to `stride` (a multiple of 8)
     nodes[n]  -> leaf: region [capacity members][width columns of capacity], or inner: split of one coordinate, two children
-                 corner: the coordinatewise maximum of all records below (from 8 records on), so that a search can turn back
-    words / points: one pool, as int64 and as float64; regions come from size classes, four to a doubling, with free lists
+                 with the corner of each: the coordinatewise maximum of all points below, in float32 rounded up, side by side,
+                 so that a search turns back before it touches the child
+    words / points / corners: one pool, as int64, float64 and float32; regions come from size classes, four to a doubling, with free lists
     places[slot] -> the leaf and the position in it of each row
 
 A member is its slot | IS_COMPLEX (hulls do not decide) | IS_SIBLING. Padding is 0 in records, -inf or +inf in queries.
@@ -17,7 +18,7 @@ A member is its slot | IS_COMPLEX (hulls do not decide) | IS_SIBLING. Padding is
 Invariants (`CoverIndex.check`): left <= split < right; corners dominate all below; counts add up; every row at its place.
 
 Departures from the paper: a subtree that has grown by half and leans by more than 3/4 is built anew (the paper's tree
-degenerates under sorted input); corners, which it does not have, halve the leaves visited at 16 dimensions and more at 6.
+degenerates under sorted input); corners, which it does not have, leave a quarter of the buckets to compare at 16 dimensions.
 An overflow limit of NEVER makes one leaf a signature: the naive scan.
 """
 
@@ -38,7 +39,7 @@ NODE = np.dtype(
     [
         ("split", "f8"),
         ("start", "i8"),
-        ("corner", "i8"),
+        ("corners", "i8"),
         ("count", "u4"),
         ("built", "u4"),
         ("capacity", "u4"),
@@ -68,7 +69,6 @@ REGIONS = 16  # free list heads of the size classes follow
 COUNTS = REGIONS + 8 + 4 * 40
 
 MAX_ITEMS = 1024
-CORNER_FROM = 8
 STACK = 4096
 SAMPLE = 63
 
@@ -79,6 +79,7 @@ class Forest(NamedTuple):
     nodes: np.ndarray  # NODE
     words: np.ndarray  # int64
     points: np.ndarray  # float64, the same memory as words
+    corners: np.ndarray  # float32, the same memory as words
     places: np.ndarray  # PLACE, by slot
     tries: np.ndarray  # TRIE
     links: np.ndarray  # LINK, a power of two long
@@ -91,6 +92,8 @@ class Scratch(NamedTuple):
     items: np.ndarray  # uint32, MAX_ITEMS
     ends: np.ndarray  # float64, 2 x MAX_ITEMS: -lo, hi of each item
     query: np.ndarray  # float64, 2 x MAX_ITEMS
+    rounded: np.ndarray  # float32, 2 x MAX_ITEMS: the query, rounded down
+    turn: np.ndarray  # int64, 2 x MAX_ITEMS: the order in which coordinates are compared, and scratch
     stack: np.ndarray  # int64, 4 x STACK
     members: np.ndarray  # int64
     order: np.ndarray  # int64
@@ -151,7 +154,7 @@ def take_node(forest, group, parent):
     forest.counts[LIVE_NODES] += 1
     node = forest.nodes[n]
     node.group, node.parent = np.uint32(group), np.uint32(parent)
-    node.start, node.corner, node.count, node.built, node.capacity = NO_WHERE, NO_WHERE, 0, 0, 0
+    node.start, node.corners, node.count, node.built, node.capacity = NO_WHERE, NO_WHERE, 0, 0, 0
     node.left, node.right, node.dim, node.leaf, node.split = NONE, NONE, 0, 1, 0.0
     return n
 
@@ -272,7 +275,7 @@ def new_group(forest, scratch, n):
             width += 2
     forest.counts[ITEMS] += n
     group.width = np.uint16(width)
-    group.stride = np.uint32((width + 3) & ~3)
+    group.stride = np.uint32((width + 7) & ~7)
     group.bloom = bloom_of(scratch.items, 0, n)
     return g
 
@@ -301,8 +304,8 @@ def fill_point(scratch, n, target, stride):
 
 
 @helper
-def set_leaf_room(forest, n, capacity, stride):
-    """Move the leaf's points to a region for `capacity` of them; from CORNER_FROM on the leaf has a corner."""
+def set_leaf_room(forest, n, capacity):
+    """Move the leaf's points to a region for `capacity` of them."""
     node = forest.nodes[n]
     width = np.int64(forest.groups[np.int64(node.group)].width)
     start = take_region(forest, capacity * (width + 1))
@@ -313,14 +316,6 @@ def set_leaf_room(forest, n, capacity, stride):
     if held > 0:
         free_region(forest, old, held * (width + 1))
     node.start, node.capacity = start, np.uint32(capacity)
-    if capacity >= CORNER_FROM and node.corner == NO_WHERE:
-        node.corner = take_region(forest, stride)
-        for d in range(stride):
-            forest.points[node.corner + d] = -np.inf
-        for d in range(width):
-            for i in range(count):
-                value = forest.points[start + (d + 1) * capacity + i]
-                forest.points[node.corner + d] = max(forest.points[node.corner + d], value)
 
 
 @helper
@@ -332,9 +327,34 @@ def next_capacity(capacity):
 
 
 @helper
-def raise_corner(points, corner, records, at, stride):
-    for d in range(stride):
-        points[corner + d] = max(points[corner + d], records[at + d])
+def rounded_up(value):
+    """The least float32 that is not below the value."""
+    near = np.float32(value)
+    return near if near >= value else np.nextafter(near, np.float32(np.inf))
+
+
+@helper
+def rounded_down(value):
+    """The greatest float32 that is not above the value."""
+    near = np.float32(value)
+    return near if near <= value else np.nextafter(near, np.float32(-np.inf))
+
+
+@helper
+def corner_at(forest, n):
+    """Where in `corners` the corner of node n begins; -1 for a root, which has none."""
+    parent = np.int64(forest.nodes[n].parent)
+    if parent == np.int64(NONE):
+        return NO_WHERE
+    above = forest.nodes[parent]
+    stride = np.int64(forest.groups[np.int64(above.group)].stride)
+    return 2 * above.corners + (0 if np.int64(above.left) == n else stride)
+
+
+@helper
+def raise_corner(corners, corner, records, at, width):
+    for d in range(width):
+        corners[corner + d] = max(corners[corner + d], rounded_up(records[at + d]))
 
 
 @kernel
@@ -356,21 +376,21 @@ def insert_row(forest, store, slot, scratch):
         return False
     g = group_of(forest, scratch, n)
     group = forest.groups[g]
-    stride = np.int64(group.stride)
+    stride, width = np.int64(group.stride), np.int64(group.width)
     fill_point(scratch, n, scratch.query, stride)
     if group.root == NONE:
         group.root = np.uint32(take_node(forest, g, np.int64(NONE)))
     at = np.int64(group.root)
     while True:
         node = forest.nodes[at]
-        if node.corner != NO_WHERE:
-            raise_corner(forest.points, node.corner, scratch.query, 0, stride)
         if node.leaf:
             break
         node.count += np.uint32(1)
         if counts[PENDING] == NO_WHERE and leans(forest, at):
             counts[PENDING] = at
-        at = np.int64(node.left) if scratch.query[np.int64(node.dim)] <= node.split else np.int64(node.right)
+        is_right = scratch.query[np.int64(node.dim)] > node.split
+        raise_corner(forest.corners, 2 * node.corners + (stride if is_right else 0), scratch.query, 0, width)
+        at = np.int64(node.right) if is_right else np.int64(node.left)
     leaf = forest.nodes[at]
     count = np.int64(leaf.count)
     if count == np.int64(leaf.capacity):
@@ -378,11 +398,9 @@ def insert_row(forest, store, slot, scratch):
             undo_path(forest, np.int64(leaf.parent))
             leave_trie(forest, g)
             return False
-        set_leaf_room(forest, at, next_capacity(count), stride)
-        if leaf.corner != NO_WHERE:
-            raise_corner(forest.points, leaf.corner, scratch.query, 0, stride)
+        set_leaf_room(forest, at, next_capacity(count))
     forest.words[leaf.start + count] = member_of(store, slot)
-    for d in range(np.int64(group.width)):
+    for d in range(width):
         forest.points[leaf.start + (d + 1) * np.int64(leaf.capacity) + count] = scratch.query[d]
     forest.places[slot].leaf, forest.places[slot].at = np.uint32(at), np.uint32(count)
     leaf.count += np.uint32(1)
@@ -444,7 +462,7 @@ def delete_row(forest, slot):
     above = np.int64(leaf.parent)
     if above == np.int64(NONE):
         if last == 0:
-            drop_leaf(forest, at, np.int64(group.width), np.int64(group.stride))
+            drop_leaf(forest, at, np.int64(group.width))
             group.root = NONE
         return
     if last < counts[UNDERFLOW] and 4 * (np.int64(forest.nodes[above].count) - 1) <= 3 * counts[OVERFLOW]:
@@ -457,12 +475,10 @@ def delete_row(forest, slot):
 
 
 @helper
-def drop_leaf(forest, n, width, stride):
+def drop_leaf(forest, n, width):
     node = forest.nodes[n]
     if np.int64(node.capacity) > 0:
         free_region(forest, node.start, np.int64(node.capacity) * (width + 1))
-    if node.corner != NO_WHERE:
-        free_region(forest, node.corner, stride)
     free_node(forest, n)
 
 
@@ -490,6 +506,8 @@ def build(forest, top, count, scratch):
         scratch.order[i] = i
     if forest.nodes[top].parent == NONE and 4 * count > 3 * forest.counts[OVERFLOW]:
         set_scale(forest, g, scratch, count, stride)
+    if corner_at(forest, top) != NO_WHERE:
+        set_corner(forest, corner_at(forest, top), scratch, 0, count, stride)
     stack = scratch.stack
     stack[0], stack[1], stack[2] = top, 0, count
     depth = np.int64(1)
@@ -507,9 +525,10 @@ def build(forest, top, count, scratch):
         node.leaf, node.dim = 0, np.uint16(dim)
         node.split = split_at(scratch, lo, hi, dim, stride)
         middle = part(scratch, lo, hi, dim, stride, node.split)
-        corner = take_region(forest, stride)
-        node.corner = corner
-        set_corner(forest, corner, scratch, lo, hi, stride)
+        corners = take_region(forest, stride)
+        node.corners = corners
+        set_corner(forest, 2 * corners, scratch, lo, middle, stride)
+        set_corner(forest, 2 * corners + stride, scratch, middle, hi, stride)
         left, right = take_node(forest, g, n), take_node(forest, g, n)
         forest.nodes[n].left, forest.nodes[n].right = np.uint32(left), np.uint32(right)
         stack[3 * depth], stack[3 * depth + 1], stack[3 * depth + 2] = left, lo, middle
@@ -543,12 +562,12 @@ def gather(forest, top, scratch, stride):
         else:
             scratch.stack[depth], scratch.stack[depth + 1] = np.int64(node.left), np.int64(node.right)
             depth += 2
-        if node.corner != NO_WHERE:
-            free_region(forest, node.corner, stride)
+        if node.corners != NO_WHERE:
+            free_region(forest, node.corners, stride)
         if at != top:
             free_node(forest, at)
     node = forest.nodes[top]
-    node.leaf, node.start, node.corner, node.capacity, node.left, node.right = 1, NO_WHERE, NO_WHERE, 0, NONE, NONE
+    node.leaf, node.start, node.corners, node.capacity, node.left, node.right = 1, NO_WHERE, NO_WHERE, 0, NONE, NONE
 
 
 @helper
@@ -564,14 +583,15 @@ def spread_of(scratch, lo, hi, dim, stride):
 
 @helper
 def set_scale(forest, g, scratch, count, stride):
-    """Note how far each coordinate of the group spreads: spreads are compared in this unit."""
+    """Note where each coordinate of the group begins and how far it spreads: spreads are compared in this unit."""
     group = forest.groups[g]
     if group.scale == NO_WHERE:
-        group.scale = take_region(forest, stride)
+        group.scale = take_region(forest, 2 * stride)
     for d in range(stride):
         least, greatest = spread_of(scratch, 0, count, d, stride)
         scale = greatest - least
         forest.points[group.scale + d] = scale if 0.0 < scale < np.inf else 1.0
+        forest.points[group.scale + stride + d] = least
 
 
 @helper
@@ -637,9 +657,9 @@ def part(scratch, lo, hi, dim, stride, split):
 @helper
 def set_corner(forest, corner, scratch, lo, hi, stride):
     for d in range(stride):
-        forest.points[corner + d] = -np.inf
+        forest.corners[corner + d] = -np.inf
     for i in range(lo, hi):
-        raise_corner(forest.points, corner, scratch.records, scratch.order[i] * stride, stride)
+        raise_corner(forest.corners, corner, scratch.records, scratch.order[i] * stride, stride)
 
 
 @helper
@@ -659,9 +679,6 @@ def fill_leaf(forest, n, scratch, lo, hi, stride):
         forest.places[member & SLOT_MASK].leaf, forest.places[member & SLOT_MASK].at = np.uint32(n), np.uint32(i)
         for d in range(width):
             forest.points[start + (d + 1) * capacity + i] = scratch.records[scratch.order[lo + i] * stride + d]
-    if capacity >= CORNER_FROM:
-        node.corner = take_region(forest, stride)
-        set_corner(forest, node.corner, scratch, lo, hi, stride)
 
 
 @kernel

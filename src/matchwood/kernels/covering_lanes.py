@@ -21,8 +21,8 @@ def _loaded(context: Any, builder: Any, array_type: Any, array: Any, at: Any, la
     """array[at : at + lanes] as a vector, from any address that is aligned to an element."""
     data = context.make_array(array_type)(context, builder, array).data
     pointer = builder.gep(data, [at])
-    vector = ir.VectorType(ir.DoubleType(), lanes)
-    return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=8)
+    vector = ir.VectorType(data.type.pointee, lanes)
+    return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=array_type.dtype.bitwidth // 8)
 
 
 def _with_scalar(operator: str, lanes: int) -> Callable[..., Any]:
@@ -43,14 +43,14 @@ def _with_scalar(operator: str, lanes: int) -> Callable[..., Any]:
 
 
 @intrinsic
-def all_at_least_4(typing_context, array, at, other, place):  # type: ignore[no-untyped-def]
-    """Are array[at : at + 4] >= other[place : place + 4], one by one?"""
+def all_at_least_8(typing_context, array, at, other, place):  # type: ignore[no-untyped-def]
+    """Are array[at : at + 8] >= other[place : place + 8], one by one?"""
 
     def code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        left = _loaded(context, builder, signature.args[0], arguments[0], arguments[1], 4)
-        right = _loaded(context, builder, signature.args[2], arguments[2], arguments[3], 4)
-        bits = builder.bitcast(builder.fcmp_ordered(">=", left, right), ir.IntType(4))
-        return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(4), 15))
+        left = _loaded(context, builder, signature.args[0], arguments[0], arguments[1], 8)
+        right = _loaded(context, builder, signature.args[2], arguments[2], arguments[3], 8)
+        bits = builder.bitcast(builder.fcmp_ordered(">=", left, right), ir.IntType(8))
+        return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(8), 255))
 
     return types.boolean(array, types.int64, other, types.int64), code
 

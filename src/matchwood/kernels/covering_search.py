@@ -19,16 +19,18 @@ from matchwood.kernels.covering_forest import (
     GROUPS,
     IS_COMPLEX,
     IS_SIBLING,
+    MAX_ITEMS,
     NO_WHERE,
     SLOT_MASK,
     STACK,
     bloom_of,
     child_of,
     load_row,
+    rounded_down,
 )
 from matchwood.kernels.covering_lanes import (
     LANES,
-    all_at_least_4,
+    all_at_least_8,
     at_least_8,
     at_least_32,
     at_most_32,
@@ -41,11 +43,11 @@ VISITED, COMPARED, SEARCHES = 0, 1, 2
 
 
 @helper
-def corner_dominates(points, corner, query, stride):
+def corner_dominates(corners, corner, rounded, stride):
     """Is no coordinate of the corner below the query's? Without a branch a coordinate, which would be mispredicted."""
     holds = True
-    for d in range(0, stride, 4):
-        holds = holds & all_at_least_4(points, corner + d, query, d)
+    for d in range(0, stride, 8):
+        holds = holds & all_at_least_8(corners, corner + d, rounded, d)
     return holds
 
 
@@ -56,20 +58,41 @@ def lanes(count):
 
 
 @helper
-def dominating(points, column, capacity, width, query, count):
+def dominating(points, column, capacity, width, query, turn, count):
     """Which of the next 32 points of a bucket are >= the query everywhere? A bit mask. Stops where none is left."""
     mask = lanes(count)
     if count <= 8:
-        for d in range(width):
-            mask &= at_least_8(points, column + d * capacity, query[d])
+        for i in range(width):
+            mask &= at_least_8(points, column + turn[i] * capacity, query[turn[i]])
             if mask == 0:
                 break
         return mask
-    for d in range(width):
-        mask &= at_least_32(points, column + d * capacity, query[d])
+    for i in range(width):
+        mask &= at_least_32(points, column + turn[i] * capacity, query[turn[i]])
         if mask == 0:
             break
     return mask
+
+
+@helper
+def take_turns(forest, g, scratch, width):
+    """Round the query for the corners, and order its coordinates: the highest for their spread, which most points miss, first."""
+    query, turn, group = scratch.query, scratch.turn, forest.groups[g]
+    stride = np.int64(group.stride)
+    for d in range(stride):
+        scratch.rounded[d] = rounded_down(query[d])
+    if group.scale == NO_WHERE or forest.nodes[np.int64(group.root)].leaf:
+        for d in range(width):
+            turn[d] = d
+        return
+    for d in range(width):
+        height = (query[d] - forest.points[group.scale + stride + d]) / forest.points[group.scale + d]
+        scratch.ends[2 * MAX_ITEMS - 1 - d] = height
+        at = np.int64(d)
+        while at > 0 and scratch.ends[2 * MAX_ITEMS - 1 - turn[at - 1]] < height:
+            turn[at] = turn[at - 1]
+            at -= 1
+        turn[at] = d
 
 
 @helper
@@ -136,7 +159,8 @@ def covers_in_group(forest, store, g, other, row, before, scratch, base, out, be
     if group.root == NONE:
         return n
     stride, width = np.int64(group.stride), np.int64(group.width)
-    points, query, stack = forest.points, scratch.query, scratch.stack
+    points, query, stack, corners, rounded = forest.points, scratch.query, scratch.stack, forest.corners, scratch.rounded
+    take_turns(forest, g, scratch, width)
     stack[base] = np.int64(group.root)
     depth = base + 1
     visited = np.int64(0)
@@ -145,19 +169,19 @@ def covers_in_group(forest, store, g, other, row, before, scratch, base, out, be
         depth -= 1
         node = forest.nodes[stack[depth]]
         visited += 1
-        if node.corner != NO_WHERE and not corner_dominates(points, node.corner, query, stride):
-            continue
         if not node.leaf:
-            if query[np.int64(node.dim)] <= node.split:
+            corner = 2 * node.corners
+            if query[np.int64(node.dim)] <= node.split and corner_dominates(corners, corner, rounded, stride):
                 stack[depth] = np.int64(node.left)
                 depth += 1
-            stack[depth] = np.int64(node.right)
-            depth += 1
+            if corner_dominates(corners, corner + stride, rounded, stride):
+                stack[depth] = np.int64(node.right)
+                depth += 1
             continue
         count, capacity = np.int64(node.count), np.int64(node.capacity)
         for i in range(0, count, LANES):
             compared += min(np.int64(LANES), count - i)
-            mask = dominating(points, node.start + capacity + i, capacity, width, query, count - i)
+            mask = dominating(points, node.start + capacity + i, capacity, width, query, scratch.turn, count - i)
             while mask != 0 and n < most:
                 member = forest.words[node.start + i + lowest_bit(mask)]
                 n = accept_cover(store, member, other, row, before, out, begin, n)
