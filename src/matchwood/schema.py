@@ -303,11 +303,13 @@ def type_of(value: object) -> Type:
 
 def is_missing(value: object) -> bool:
     """None and NaN mean that the attribute is absent; so do a decimal NaN, NumPy's and pandas' NaT."""
-    if value is None:
-        return True
+    if isinstance(value, float):
+        return value != value
+    if value is None or isinstance(value, int | str):
+        return value is None
     if isinstance(value, Decimal):
         return value.is_nan()
-    return bool((isinstance(value, float | date) or _is_wrapped(value)) and value != value)
+    return bool((isinstance(value, date) or _is_wrapped(value)) and value != value)
 
 
 def instant_key(value: object) -> float:
