@@ -8,7 +8,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from matchwood.index.ranked.checks import check_tree
+from matchwood.index.ranked.checks import block_entries, check_tree
 from matchwood.index.ranked.parts import Entries, build_part
 from matchwood.index.ranked.pools import Pools
 from matchwood.index.ranked.structure import ScoredIntervals, entries_of
@@ -68,7 +68,6 @@ class IRTree(ScoredIntervals):
         return 0 if tree < 0 else int(self._state.trees[tree]["size"])
 
     def widen(self, dimensions: int) -> None:
-        """Make room for further dimensions."""
         missing = dimensions - self.dimensions
         if missing > 0:
             self._state = self._state._replace(firsts=np.concatenate([self._state.firsts, np.full(missing, NONE)]))
@@ -82,6 +81,9 @@ class IRTree(ScoredIntervals):
         if not entries.size:
             return
         self._refuse_known(dim, entries)
+        self.add(entries, dim)
+
+    def add(self, entries: Entries, dim: int) -> None:
         if entries.size >= self.size(dim):
             self._rebuild(dim, entries)
             return
@@ -119,6 +121,18 @@ class IRTree(ScoredIntervals):
             done = kernel.rescore_many(*state, *entries, scores, done, self._path, self._steps)
             if done < entries.size:
                 self._grow()
+
+    def intervals(self, dim: int = 0) -> Entries:
+        """O(n), in Python: for tests."""
+        tree, places = self._tree(dim), []
+        stack = [] if tree < 0 else [int(self._state.trees[tree]["root"])]
+        while stack:
+            node = self._state.nodes[stack.pop()]
+            stack += [int(child) for child in (node["left"], node["right"]) if child != NONE]
+            if node["list"] != NONE:
+                places += block_entries(self._state, int(node["list"]), self.branching)
+        found = np.array(places, np.int64)
+        return Entries(*(column[found] for column in self._state[:4]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         entries, blocks, nodes = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))

@@ -17,18 +17,37 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import Float64s
-from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.ranked.parts import Entries, Part, Uint32s, build_part
 from matchwood.index.ranked.pools import Pools
 from matchwood.index.ranked.structure import ScoredIntervals, entries_of
 from matchwood.kernels.ranked.layout import ARRANGED, PACKED, Forest
 
 REACH = 1 / 64
+
+
+class Found(NamedTuple):
+    """Intervals that are there: the tree, the entry and the id of each."""
+
+    tree: Int64s
+    at: Int64s
+    id: Int64s
+
+    @property
+    def size(self) -> int:
+        return len(self.id)
+
+    def take(self, which: np.ndarray) -> Found:
+        return Found(*(column[which] for column in self))
+
+    @staticmethod
+    def nothing() -> Found:
+        return Found(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
 class StaticForest(ScoredIntervals):
@@ -39,9 +58,9 @@ class StaticForest(ScoredIntervals):
     def __init__(self, *, branching: int = 32, dimensions: int = 1) -> None:
         super().__init__(branching=branching, dimensions=dimensions)
         self._pools = Pools(dimensions)
-        # By tree, made when first asked for: entries by id, and the scores the tree was arranged by.
+        # By tree, made when first asked for: entries by id, and the scores the tree was arranged by, with their extremes.
         self._by_id: dict[int, Uint32s] = {}
-        self._arranged: dict[int, Float64s] = {}
+        self._arranged: dict[int, tuple[Float64s, float, float]] = {}
 
     @property
     def state(self) -> Forest:
@@ -60,6 +79,10 @@ class StaticForest(ScoredIntervals):
         """The numbers of the dimension's trees, in the order of the chain."""
         return self._pools.chain(dim)
 
+    def widen(self, dimensions: int) -> None:
+        self._pools.widen(dimensions)
+        self.dimensions = max(self.dimensions, dimensions)
+
     def insert(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
         """Amortised O(log^2 n) each; all or none."""
         entries = entries_of(lo, hi, score, ids)
@@ -67,10 +90,21 @@ class StaticForest(ScoredIntervals):
             return
         ascending = np.sort(entries.link)
         twice = ascending[1:][ascending[1:] == ascending[:-1]]
-        known = [link for _, _, link in self._located(dim, entries.link)]
-        if len(twice) or known:
-            raise DuplicateSubscriptionError(f"interval {twice[0] if len(twice) else known[0]} is there already")
-        self._absorb(dim, entries)
+        known = self._located(dim, entries.link)
+        if len(twice) or known.size:
+            raise DuplicateSubscriptionError(f"interval {twice[0] if len(twice) else known.id[0]} is there already")
+        self.add(entries, dim)
+
+    def add(self, entries: Entries, dim: int) -> None:
+        """Build a tree of these and of every tree that is not more than twice as large."""
+        while True:
+            small = [t for t in self.trees(dim) if int(self.state.trees[t]["size"]) < 2 * entries.size]
+            if not small:
+                break
+            entries = Entries.join([entries, *(self._pools.living(tree) for tree in small)])
+            for tree in small:
+                self._discard(dim, tree)
+        self._pools.plant(dim, self._part(entries))
 
     def delete(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
         """Amortised O(log^2 n) each; all or none. Only the ids are looked at."""
@@ -84,22 +118,28 @@ class StaticForest(ScoredIntervals):
                 rest = self._pools.living(tree)
                 self._discard(dim, tree)
                 if rest.size:
-                    self._absorb(dim, rest)
+                    self.add(rest, dim)
 
     def rescore(self, lo: object, hi: object, score: object, ids: object, new: object, *, dim: int = 0) -> None:
         """O(log n) each where the change is small, as an insert where it is large; all or none."""
         links = np.atleast_1d(np.asarray(ids, np.int64))
-        scores = dict(zip(links.tolist(), np.atleast_1d(np.asarray(new, np.float64)).tolist(), strict=True))
         found = self._located(dim, links)
         self._demand_all(links, found)
-        far = [(tree, at, link) for tree, at, link in found if not self._adjust(tree, at, scores[link])]
-        if not far:
+        by_id = np.argsort(links)
+        scores = np.atleast_1d(np.asarray(new, np.float64))[by_id][np.searchsorted(links[by_id], found.id)]
+        if np.isnan(scores).any():
+            raise SubscriptionError("expected scores, got NaN")
+        far = ~np.array([self._adjust(*change) for change in zip(found.tree, found.at, scores, strict=True)], bool)
+        if not far.any():
             return
-        state, places = self.state, np.array([at for _, at, _ in far])
-        moved = Entries(state.lo[places], state.hi[places], np.array([scores[link] for _, _, link in far]), links[:0])
-        moved = moved._replace(link=np.array([link for _, _, link in far], np.int64))
-        self._bury(far)
-        self._absorb(dim, moved)
+        state, places = self.state, found.at[far]
+        moved = Entries(state.lo[places], state.hi[places], scores[far], found.id[far])
+        self._bury(found.take(far))
+        self.add(moved, dim)
+
+    def intervals(self, dim: int = 0) -> Entries:
+        nothing = Entries(np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int64))
+        return Entries.join([nothing, *(self._pools.living(tree) for tree in self.trees(dim))])
 
     def arrays(self) -> dict[str, np.ndarray]:
         return self._pools.arrays()
@@ -122,17 +162,6 @@ class StaticForest(ScoredIntervals):
             for tree in self.trees(dim):
                 check_tree(self.state, tree, self.branching)
 
-    def _absorb(self, dim: int, entries: Entries) -> None:
-        """Build a tree of these and of every tree that is not more than twice as large."""
-        while True:
-            small = [t for t in self.trees(dim) if int(self.state.trees[t]["size"]) < 2 * entries.size]
-            if not small:
-                break
-            entries = Entries.join([entries, *(self._pools.living(tree) for tree in small)])
-            for tree in small:
-                self._discard(dim, tree)
-        self._pools.plant(dim, self._part(entries))
-
     def _part(self, entries: Entries) -> Part:
         return build_part(self.kind, entries, self.branching)
 
@@ -141,30 +170,29 @@ class StaticForest(ScoredIntervals):
         self._by_id.pop(tree, None)
         self._arranged.pop(tree, None)
 
-    def _bury(self, found: list[tuple[int, int, int]]) -> None:
-        for tree, at, _ in found:
-            self.state.lo[at] = self.state.hi[at] = np.nan
-            self.state.trees[tree]["dead"] += 1
+    def _bury(self, found: Found) -> None:
+        self.state.lo[found.at] = self.state.hi[found.at] = np.nan
+        np.add.at(self.state.trees["dead"], found.tree, 1)
 
-    def _demand_all(self, links: np.ndarray, found: list[tuple[int, int, int]]) -> None:
-        missing = set(links.tolist()) - {link for _, _, link in found}
-        if missing:
-            raise UnknownSubscriptionError(f"interval {min(missing)} is not there")
+    def _demand_all(self, links: Int64s, found: Found) -> None:
+        missing = np.setdiff1d(links, found.id)
+        if len(missing):
+            raise UnknownSubscriptionError(f"interval {missing[0]} is not there")
 
-    def _located(self, dim: int, links: np.ndarray) -> list[tuple[int, int, int]]:
-        """(tree, entry, id) of those of the ids that are there. O(log n) for each id and tree."""
-        found = []
+    def _located(self, dim: int, links: Int64s) -> Found:
+        """Those of the ids that are there. O(log n) for each id and tree."""
+        parts = [Found.nothing()]
         for tree in self.trees(dim):
             record = self.state.trees[tree]
             start, size = int(record["start"]), int(record["size"])
+            held = self.state.link[start : start + size]
             if tree not in self._by_id:
-                self._by_id[tree] = np.argsort(self.state.link[start : start + size]).astype(np.uint32)
+                self._by_id[tree] = np.argsort(held).astype(np.uint32)
             by_id = self._by_id[tree]
-            places = _search(self.state.link[start : start + size], by_id, links)
-            for link, place in zip(links.tolist(), places.tolist(), strict=True):
-                if place >= 0 and not np.isnan(self.state.lo[start + place]):
-                    found.append((tree, start + place, link))
-        return found
+            at = by_id[np.minimum(np.searchsorted(held, links, sorter=by_id), size - 1)].astype(np.int64)
+            there = (held[at] == links) & ~np.isnan(self.state.lo[start + at])
+            parts.append(Found(np.full(int(there.sum()), tree), start + at[there], links[there]))
+        return Found(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _adjust(self, tree: int, at: int, score: float) -> bool:
         """Change a score in place if the tree's order can bear it."""
@@ -175,24 +203,15 @@ class StaticForest(ScoredIntervals):
         if tree not in self._arranged:
             if record["slack"] > 0:
                 return False
-            self._arranged[tree] = self.state.score[start : start + size].copy()
-        arranged = self._arranged[tree]
+            scores = self.state.score[start : start + size].copy()
+            self._arranged[tree] = scores, float(scores.min()), float(scores.max())
+        arranged, least, greatest = self._arranged[tree]
         change = abs(score - arranged[at - start])
-        if change > REACH * float(np.ptp(arranged)):
+        if not change <= REACH * (greatest - least):
             return False
         self.state.score[at] = score
         # Two neighbours may move towards each other by the largest change each; a little more, for the rounding of the sums.
-        record["slack"] = max(float(record["slack"]), 2 * change * (1 + 1e-9) + 1e-300)
+        slack = 2 * change + 1e-12 * max(abs(least), abs(greatest))
+        record["slack"] = max(float(record["slack"]), slack)
         self._pools.raise_ancestors(tree, at, score)
         return True
-
-
-def _search(links: np.ndarray, by_id: Uint32s, wanted: np.ndarray) -> np.ndarray:
-    """The place of each wanted id in `links`, -1 where there is none; by_id sorts `links`."""
-    low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(links))
-    while (low < high).any():
-        middle = (low + high) >> 1
-        below = (low < high) & (links[by_id[np.minimum(middle, len(links) - 1)]] < wanted)
-        low, high = np.where(below, middle + 1, low), np.where((low < high) & ~below, middle, high)
-    places = by_id[np.minimum(low, len(links) - 1)].astype(np.int64)
-    return np.where((low < len(links)) & (links[places] == wanted), places, -1)

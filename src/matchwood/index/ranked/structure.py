@@ -46,6 +46,14 @@ class ScoredIntervals(ABC):
         """Add intervals whose ids are new to the dimension."""
 
     @abstractmethod
+    def add(self, entries: Entries, dim: int) -> None:
+        """`insert` without any check: for an owner that knows that the ids are new."""
+
+    @abstractmethod
+    def widen(self, dimensions: int) -> None:
+        """Make room for further dimensions."""
+
+    @abstractmethod
     def delete(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
         """Remove intervals, told as they were given."""
 
@@ -56,6 +64,10 @@ class ScoredIntervals(ABC):
     @abstractmethod
     def check(self) -> None:
         """Verify every invariant; AssertionError says where one is broken. For tests: O(n) and more, in Python."""
+
+    @abstractmethod
+    def intervals(self, dim: int = 0) -> Entries:
+        """All intervals of a dimension, in no particular order. O(n)."""
 
     @abstractmethod
     def arrays(self) -> dict[str, np.ndarray]:
