@@ -10,11 +10,12 @@ from matchwood.index.be_star_tree import BEStarTree
 from matchwood.index.k_index import KIndex
 from matchwood.index.mo_tree import MOTree
 from matchwood.index.protocol import Capability, Index, Stats
+from matchwood.index.ranked import RankedIndex
 from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
 from matchwood.index.vcr import VCR
 
-INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, KIndex, MOTree)}
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, KIndex, MOTree, RankedIndex)}
 """Every index by its name; the contract suite runs over all of them."""
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Index",
     "KIndex",
     "MOTree",
+    "RankedIndex",
     "Scan",
     "Stats",
     "load_index",
