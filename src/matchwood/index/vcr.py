@@ -21,6 +21,7 @@ from matchwood.kernels.vcr import State
 from matchwood.kernels.vcr_match import Scratch
 
 DIRECTORIES = ("auto", "array", "hash")
+BAND = 3  # rows are ordered by cell in bands of 2^3 lines, from left to right
 
 
 class VCR(Index):
@@ -101,7 +102,7 @@ class VCR(Index):
         if len(self.store) > 2 * self._planned:
             self._build(self.store.live_slots())
             return
-        if len(slots) > 1000:
+        if len(slots) > 64:
             slots = self._by_cell(slots)
         self._enter(slots)
 
@@ -115,14 +116,18 @@ class VCR(Index):
             super().update(rows)
             return
         positions = self.state.positions[slots]
+        order = np.argsort(positions)  # as in `_delete`
+        positions = positions[order]
         self.store.remove(rows.ids)
-        slots = self.store.add(rows)
+        slots = self.store.add(rows)[order]
         self._reserve_positions(0)
-        moved = int(vcr_update.replace_rows(self.state, self.store.state, slots, positions, self._pieces))
-        self._append(positions[:moved])
+        count = int(vcr_update.replace_rows(self.state, self.store.state, slots, positions, self._pieces))
+        moved = positions[:count]
+        places = self.state.places[moved]
+        self._append(moved[np.lexsort((places["x"], places["y"] >> BAND))])
 
     def _delete(self, slots: Slots) -> None:
-        positions = self.state.positions[slots]
+        positions = np.sort(self.state.positions[slots])  # by cell: neighbours share lists, which then are in the cache
         if 8 * len(slots) >= len(self.store) and len(slots) > 1:
             vcr_update.sweep_positions(self.state, positions)
         else:
@@ -209,7 +214,7 @@ class VCR(Index):
         first = int(self.state.counts[kernel.POSITIONS])
         vcr_update.locate_rows(self.state, self.store.state, slots, first)
         places = self.state.places[first : first + len(slots)]
-        return slots[np.lexsort((places["x"], places["y"] >> 3))]
+        return slots[np.lexsort((places["x"], places["y"] >> BAND))]
 
     def _fill(self, slots: Slots) -> None:
         """Enter rows into an empty layout: bits, then directory, then regions of the right size in the order of ids."""
