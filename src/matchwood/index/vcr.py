@@ -21,6 +21,7 @@ from matchwood.kernels.vcr import State
 from matchwood.kernels.vcr_match import Scratch
 
 DIRECTORIES = ("auto", "array", "hash")
+BY_POSITION = ("hits", "boxes", "places")
 BAND = 3  # rows are ordered by cell in bands of 2^3 lines, from left to right
 
 
@@ -75,7 +76,8 @@ class VCR(Index):
         self._overlapped, self._directory, self._cells, self._hash_size = overlapped, directory, cells, hash_size
         self._planned = 0  # how many rows the grid was laid out for
         self._pieces = np.zeros(kernel.MOST_PIECES, kernel.PIECE)
-        self._box = np.zeros(vcr_match.BOX, np.int64)
+        self._box = np.zeros(vcr_match.BOX_SIZE, np.int64)
+        self._keys = np.zeros(2)
         no_dims = plan.NO_DIMENSION, plan.NO_DIMENSION
         self.state = self._laid_out(no_dims, (np.zeros(1), np.zeros(1)), (1, 1))
         self._found = self._new_found()
@@ -143,7 +145,7 @@ class VCR(Index):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         state, counts = self.state, self.state.counts
-        used = {"entries": counts[kernel.POOL], "hits": counts[kernel.POSITIONS], "places": counts[kernel.POSITIONS]}
+        used = dict.fromkeys(BY_POSITION, counts[kernel.POSITIONS]) | {"entries": counts[kernel.POOL]}
         planned = np.array([self._planned])
         return {"planned": planned, **{n: a[: used.get(n, len(a))] for n, a in state._asdict().items()}}
 
@@ -269,7 +271,7 @@ class VCR(Index):
         wanted = int(state.counts[kernel.POSITIONS]) + more
         if len(state.places) < wanted:
             size = max(wanted, len(state.places) * 3 // 2)
-            state = state._replace(hits=_grown(state.hits, size), places=_grown(state.places, size))
+            state = state._replace(**{name: _grown(getattr(state, name), size) for name in BY_POSITION})
         slots = len(self.store.state.rows)
         if len(state.positions) < slots:
             state = state._replace(positions=_grown(state.positions, slots))
@@ -294,6 +296,7 @@ class VCR(Index):
             _headers(1),
             np.zeros(64, np.uint32),
             np.zeros(0, kernel.HIT),
+            np.zeros(0, kernel.BOX),
             np.zeros(0, kernel.PLACE),
             np.zeros(0, np.uint32),
             distance_table(sides, pitch, shapes),
@@ -305,7 +308,7 @@ class VCR(Index):
         return np.zeros(max(1024, x * y + x + y + 1), vcr_match.FOUND)
 
     def _scratch(self) -> Scratch:
-        return Scratch(self._values, self._seen, self._found, self._box)
+        return Scratch(self._values, self._seen, self._found, self._box, self._keys)
 
     def _check(self) -> None:
         check_lists(self)

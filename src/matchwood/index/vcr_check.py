@@ -68,6 +68,8 @@ def _check_place(index: VCR, slot: int, p: int) -> None:
         if first == len(edges):
             continue
         lo, hi = asked[dim]["lo"], asked[dim]["hi"]
+        box = state.boxes[p]
+        assert (box[f"{at}_lo"], box[f"{at}_hi"]) == (lo, hi), f"slot {slot}: another box decides"
         assert first == 0 or edges[first] <= lo, f"slot {slot}: its cells begin too late"
         assert last + 1 >= len(edges) or edges[last + 1] > hi, f"slot {slot}: its cells end too early"
         assert place["flags"] & low or lo <= edges[first], f"slot {slot}: a cell it covers in part is not flagged"

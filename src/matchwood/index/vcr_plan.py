@@ -79,7 +79,7 @@ def choose_edges(hulls: Hulls, dim: int, most: int) -> Float64s:
     """The first keys of the cells of one axis, at most `most`.
 
     Every end of the rows if they are that few: a grid of whole numbers stays itself, and its rows are aligned with it.
-    Otherwise quantiles of the ends, so many that a row is about eight cells long: outliers and skew cost nothing.
+    Otherwise quantiles of the ends, so many that a row is about sixteen cells long: outliers and skew cost nothing.
     """
     here = hulls.dim == dim
     lo, hi = hulls.lo[here], hulls.hi[here]
@@ -91,7 +91,7 @@ def choose_edges(hulls: Hulls, dim: int, most: int) -> Float64s:
         return distinct
     some = slice(None, None, max(1, len(lo) // SAMPLE))
     share = float(_shares(lo[some], hi[some]).mean())
-    cells = int(np.clip(8 / max(share, 1e-9), min(16, most), most))
+    cells = int(np.clip(16 / max(share, 1e-9), min(16, most), most))
     return np.unique(ends[np.linspace(0, len(ends) - 1, cells).astype(np.int64)])
 
 

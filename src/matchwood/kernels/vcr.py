@@ -9,9 +9,9 @@ List     directory[id] (array) or the cell that holds id (hash, open addressing)
          region of 2^(class - 1) entries. `load` = class << 27 | size.
 Entry    position of the row (27 bits) and flags: which sides of the VCR are cells that the row covers only in part, and
          VERIFY (the rectangle is not all that the row asks).
-Position hits[p] = id and score, all that a sure hit needs; places[p] = cells and slot. Positions are given out in the order of
-         the cells, so that the hits of one event lie close together: 15.6 us an event against 22.8 in the order of
-         insertion (256,000 rectangles, 6,460 hits).
+Position hits[p] = id and score, all that a sure hit needs; boxes[p] = the exact rectangle, which decides on border cells;
+         places[p] = cells and slot. Positions are given out in the order of the cells, so that the hits of one event lie
+         close together: 15.6 us an event against 22.8 in the order of insertion (256,000 rectangles, 6,460 hits).
 Pools    free regions by class are chained through their first entry, free positions through `flags`.
 Invariant  a row's position is in exactly the lists of its decomposition (`VCR.check`).
 """
@@ -28,6 +28,7 @@ from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING, 
 LIST = np.dtype([("id", "i8"), ("start", "u4"), ("load", "u4")])
 HIT = np.dtype([("id", "i8"), ("score", "f8")])
 PLACE = np.dtype([("x", "u2"), ("y", "u2"), ("width", "u2"), ("height", "u2"), ("slot", "u4"), ("flags", "u4")])
+BOX = np.dtype([("x_lo", "f8"), ("x_hi", "f8"), ("y_lo", "f8"), ("y_hi", "f8")])
 PIECE = np.dtype([("corner", "u4"), ("bit", "u4"), ("entry", "u4"), ("pad", "u4")])
 DISTANCE = np.dtype([("mask", "u8"), ("delta", "u4"), ("dx", "u2"), ("dy", "u2")])
 SHAPE = np.dtype([("width", "u2"), ("height", "u2")])
@@ -60,6 +61,7 @@ class State(NamedTuple):
     directory: np.ndarray  # LIST
     entries: np.ndarray  # uint32
     hits: np.ndarray  # HIT, by position
+    boxes: np.ndarray  # BOX, by position
     places: np.ndarray  # PLACE, by position
     positions: np.ndarray  # uint32, by slot
     distances: np.ndarray  # DISTANCE, one a corner of the covering set, ascending
@@ -111,7 +113,7 @@ def pieces_along(length, power, overlapped):
 
 @helper
 def locate(state, store, slot, p):
-    """Fill places[p] and hits[p] from the row at `slot`. O(entries).
+    """Fill places[p], boxes[p] and hits[p] from the row at `slot`. O(entries).
 
     In `all` mode every predicate of a hit holds, so its score for an event of unit weights is known now, in the row's order.
     A rectangle of more than MOST_PIECES pieces drops the interval that is cut most often and verifies it.
@@ -158,11 +160,15 @@ def locate(state, store, slot, p):
             x_at, x, width, x_pieces = np.int64(-1), counts[X_CELLS], np.int64(1), np.int64(1)
         else:
             y_at, y, height, y_pieces = np.int64(-1), counts[Y_CELLS], np.int64(1), np.int64(1)
+    box = state.boxes[p]
+    box.x_lo, box.x_hi, box.y_lo, box.y_hi = -np.inf, np.inf, -np.inf, np.inf
     if x_at >= 0:
         entry = store.entries[x_at]
+        box.x_lo, box.x_hi = entry.lo, entry.hi
         flags |= partly(state.x_edges, x, x + width - 1, entry.lo, entry.hi, LEFT, RIGHT)
     if y_at >= 0:
         entry = store.entries[y_at]
+        box.y_lo, box.y_hi = entry.lo, entry.hi
         flags |= partly(state.y_edges, y, y + height - 1, entry.lo, entry.hi, BOTTOM, TOP)
     place = state.places[p]
     place.x, place.y = np.uint16(x), np.uint16(y)

@@ -6,7 +6,8 @@ table's mask of covering shapes leave the lists to read (`FOUND`), and only then
 event are independent loads that the processor overlaps.
 
     entry & mask == 0    a sure hit: id and score are copied from hits[position]
-    otherwise            the row store decides
+    VERIFY               the row store decides
+    otherwise            the event is on the border of a rectangle that is all the row asks: boxes[position] decides
 
 `mask` has the sides on whose border cells the event lies. A cell that a row covers from its first key on holds an event that lies
 on that first key, whatever the row's end: so RIGHT and TOP count only for events inside their cell, and rectangles and points of
@@ -58,14 +59,15 @@ FOUND = np.dtype(
 X_FIRST, X_LAST, Y_FIRST, Y_LAST = 0, 1, 2, 3  # the event's cells
 X_MASK, Y_MASK = 4, 5  # RIGHT, TOP if the event lies inside its cell
 FORCE, RANGED, WHOLE, UNIT = 6, 7, 8, 9
-BOX = 10
+BOX_SIZE = 10
 
 
 class Scratch(NamedTuple):
     values: np.ndarray  # VALUE, one a dimension
     seen: np.ndarray  # uint32, one a slot
     found: np.ndarray  # FOUND, as many as a covering set and its strips can have
-    box: np.ndarray  # int64 [BOX]
+    box: np.ndarray  # int64 [BOX_SIZE]
+    keys: np.ndarray  # float64 [2]: the event's keys on the two axes, NaN where it has none
 
 
 @helper
@@ -167,8 +169,13 @@ def find_lists(state, scratch, events, e, sums):
     for i in range(events.offsets[e], events.offsets[e + 1]):
         if events.weight[i] != 1.0:
             box[UNIT] = 0
+    scratch.keys[0] = scratch.keys[1] = np.nan
     has_x = load_axis(values, counts[X_DIM], state.x_edges, box, X_FIRST, X_MASK, RIGHT)
     has_y = load_axis(values, counts[Y_DIM], state.y_edges, box, Y_FIRST, Y_MASK, TOP)
+    if has_x:
+        scratch.keys[0] = values[counts[X_DIM]].lo
+    if has_y:
+        scratch.keys[1] = values[counts[Y_DIM]].lo
     if box[RANGED]:
         box[FORCE] = np.int64(VERIFY)
     n = np.int64(0)
@@ -226,6 +233,12 @@ def is_first(place, found, x, y):
 
 
 @helper
+def holds(box, x_key, y_key):
+    """Is the point in the rectangle? An axis that the event lacks (NaN) is one that a row found here does not ask for."""
+    return (not x_key < box.x_lo) & (not x_key > box.x_hi) & (not y_key < box.y_lo) & (not y_key > box.y_hi)
+
+
+@helper
 def entry_at(state, start, t, force, whole):
     """Entry t of a list, with what the event asks to be verified; without a list the position itself, NONE if it is free."""
     if whole:
@@ -262,22 +275,28 @@ def match_many(state, store, scratch, events, first, combine, out, ends, candida
         candidates[0] += total
         force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
         x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
+        x_key, y_key = scratch.keys[0], scratch.keys[1]
         for f in range(lists):
             found = scratch.found[f]
             mask, start = np.uint64(found.mask), np.uint64(found.start)
             for t in range(np.uint64(found.size)):
                 entry = entry_at(state, start, t, force, whole)
                 p = np.uint64(entry & POSITION)
+                kept = np.int64(1)
                 if entry & mask:
-                    if entry == NONE:
+                    if entry & VERIFY:
+                        if entry == NONE:
+                            continue
+                        score = judged(state, store, scratch, events, found, p, combine)
+                        if not np.isnan(score):
+                            n = emit(store, np.int64(state.places[p].slot), score, out, begin, n, scratch.seen)
                         continue
-                    score = judged(state, store, scratch, events, found, p, combine)
-                    if not np.isnan(score):
-                        n = emit(store, np.int64(state.places[p].slot), score, out, begin, n, scratch.seen)
-                    continue
+                    kept = np.int64(holds(state.boxes[p], x_key, y_key))
+                if overlapped:
+                    kept &= np.int64(is_first(state.places[p], found, x, y))
                 out.ids[np.uint64(n)] = state.hits[p].id
                 out.scores[np.uint64(n)] = state.hits[p].score
-                n += np.int64(is_first(state.places[p], found, x, y)) if overlapped else np.int64(1)
+                n += kept
         unload_event(scratch.values, events, e)
         ends[e] = n
     return ends.size
@@ -302,6 +321,7 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
         candidates[0] += total
         force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
         x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
+        x_key, y_key = scratch.keys[0], scratch.keys[1]
         for f in range(lists):
             found = scratch.found[f]
             mask, start = np.uint64(found.mask), np.uint64(found.start)
@@ -314,12 +334,15 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
                 sure = (entry & mask) == 0
                 if score < worst and (known or sure):
                     continue
-                if not sure:
+                if entry & VERIFY:
                     score = judged(state, store, scratch, events, found, p, combine)
                     if np.isnan(score):
                         continue
-                elif overlapped and not is_first(state.places[p], found, x, y):
-                    continue
+                else:
+                    if not sure and not holds(state.boxes[p], x_key, y_key):
+                        continue
+                    if overlapped and not is_first(state.places[p], found, x, y):
+                        continue
                 held = offer(store, np.int64(state.places[p].slot), score, out, begin, held, k)
                 if held == k:
                     worst = out.scores[begin]
