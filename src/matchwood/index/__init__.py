@@ -7,6 +7,7 @@ from typing import Any
 
 from matchwood.errors import QueryError, StorageError
 from matchwood.index.be_star_tree import BEStarTree
+from matchwood.index.be_tree import BETree
 from matchwood.index.k_index import KIndex
 from matchwood.index.mo_tree import MOTree
 from matchwood.index.protocol import Capability, Index, Stats
@@ -15,13 +16,16 @@ from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
 from matchwood.index.vcr import VCR
 
-INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, KIndex, MOTree, RankedIndex)}
+INDEXES: dict[str, type[Index]] = {
+    index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, RankedIndex)
+}
 """Every index by its name; the contract suite runs over all of them."""
 
 __all__ = [
     "INDEXES",
     "VCR",
     "BEStarTree",
+    "BETree",
     "Capability",
     "Index",
     "KIndex",

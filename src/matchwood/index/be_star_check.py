@@ -133,7 +133,10 @@ class _Checker:
         children = [child for child in sides if child != _NONE]
         if len(children) == 2:
             left, right = (self.tree.buckets[child] for child in children)
-            assert left["hi"] < right["lo"] or right["hi"] < left["lo"], f"the children of bucket {b} overlap"
+            apart = left["hi"] < right["lo"] or right["hi"] < left["lo"]
+            if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+                apart = left["hi"] == right["lo"]
+            assert apart, f"the children of bucket {b} overlap"
         return children
 
     def _check_bounds(self, b: int, prefix: str, bounds: list[float]) -> None:
@@ -149,6 +152,12 @@ class _Checker:
         boxes = int(bucket["boxes"])
         stored = [(float(x["lo"]), float(x["hi"])) for x in self.tree.boxes[boxes : boxes + len(total) - 1]]
         stored.append((float(bucket["lo"]), float(bucket["hi"])))
+        if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+            cell = (float(bucket["lo"]), float(bucket["hi"]))
+            assert cell[0] <= total[-1][0] and total[-1][1] <= cell[1], (
+                f"bucket {b}: a row reaches beyond its cell {cell}"
+            )  # noqa: PT018
+            return
         pairs = [*zip(stored, total, strict=True), ((float(bucket["own_lo"]), float(bucket["own_hi"])), own[-1])]
         for kept, exact in pairs:
             encloses = kept[0] <= exact[0] and kept[1] >= exact[1]

@@ -22,7 +22,12 @@ from matchwood.kernels.be_star_build import Work
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import NONE
 
-SPLITS = {"exhaustive": layout.EXHAUSTIVE, "approximate": layout.APPROXIMATE, "halves": layout.HALVES}
+SPLITS = {
+    "exhaustive": layout.EXHAUSTIVE,
+    "approximate": layout.APPROXIMATE,
+    "halves": layout.HALVES,
+    "rigid": layout.RIGID,
+}
 RANKINGS = {"popularity": layout.POPULARITY, "selectivity": layout.SELECTIVITY}
 
 
@@ -152,6 +157,7 @@ class BEStarTree(Index):
             "homes": tree.homes[: self.store.slots],
             "counts": counts,
             "real": tree.real,
+            "domains": tree.domains,
         }
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
@@ -197,12 +203,15 @@ class BEStarTree(Index):
         real = np.array([self._options.alpha, self._options.beta], np.float64)
         homes = np.zeros(len(self.store.state.rows), layout.HOME)
         parts, leaves, boxes = np.zeros(0, layout.PNODE), np.zeros(0, layout.LEAF), np.zeros(0, layout.BOX)
-        self._tree = Tree(buckets, parts, leaves, boxes, homes, counts, real)
+        domains = np.zeros(0, layout.BOX)
+        self._tree = Tree(buckets, parts, leaves, boxes, homes, counts, real, domains)
+        self._follow_store()
 
     def _build(self, slots: Slots) -> None:
         """Batch construction (BE*-B): the whole tree from one item of work."""
-        old = self._tree.counts
+        old, domains = self._tree.counts, self._tree.domains
         self._clear()
+        self._tree = self._tree._replace(domains=domains)
         for kept in (layout.MOST_PREDICATES, layout.ASKS_ABSENCE):
             self._tree.counts[kept] = old[kept]
         self._work = _new_work(len(slots), self.store.dimensions)
@@ -265,6 +274,11 @@ class BEStarTree(Index):
             homes = np.zeros(len(self.store.state.rows), layout.HOME)
             homes[: len(self._tree.homes)] = self._tree.homes
             self._tree = self._tree._replace(homes=homes)
+        if len(self._tree.domains) < self.store.dimensions:
+            domains = np.zeros(self.store.dimensions, layout.BOX)
+            domains["lo"], domains["hi"] = np.inf, -np.inf
+            domains[: len(self._tree.domains)] = self._tree.domains
+            self._tree = self._tree._replace(domains=domains)
         if len(self._work.dimensions) < self.store.dimensions:
             self._reserve(1)
 

@@ -62,8 +62,8 @@ BUCKET = np.dtype(
         ("state", "u1"),
         ("pad", "u1"),
         ("pad2", "u2"),
-        ("pad3", "u8"),
-        ("pad4", "u8"),
+        ("cell_lo", "f8"),  # rigid trees: the cell of the grid that the bucket stands for
+        ("cell_hi", "f8"),
     ]
 )
 PNODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
@@ -79,7 +79,7 @@ FREED, LIVE = np.uint8(0), np.uint8(1)
 LARGEST = 4.0e307  # stands for infinity in lengths, so that they never become NaN
 
 # how buckets are split
-EXHAUSTIVE, APPROXIMATE, HALVES = 0, 1, 2
+EXHAUSTIVE, APPROXIMATE, HALVES, RIGID = 0, 1, 2, 3
 # how attributes are ranked
 POPULARITY, SELECTIVITY = 0, 1
 
@@ -104,6 +104,7 @@ class Tree(NamedTuple):
     homes: np.ndarray  # HOME, by slot
     counts: np.ndarray  # int64
     real: np.ndarray  # float64: alpha, beta
+    domains: np.ndarray  # BOX, by dimension: what rigid trees halve
 
 
 @helper

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import entry_on, needs_of, weights_of
+from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, needs_of, weights_of
 from matchwood.kernels.store import NONE
 
 
@@ -72,6 +72,17 @@ def rebuild(tree, store, b):
         child = tree.buckets[np.int64(bucket.right)]
         stretch_total(bucket, child.lo, child.hi)
         take_child(tree, bucket, child, level)
+    if level > 0 and tree.counts[SPLITTING] == RIGID:
+        set_rigid(bucket)
+
+
+@helper
+def set_rigid(bucket):
+    """The boundary of a rigid bucket is its cell; what lies outside the grid is met at the root of the c-directory."""
+    bucket.lo, bucket.hi = bucket.cell_lo, bucket.cell_hi
+    if bucket.parent == NONE:
+        bucket.lo, bucket.hi = -np.inf, np.inf
+    bucket.own_lo, bucket.own_hi = bucket.lo, bucket.hi
 
 
 @helper

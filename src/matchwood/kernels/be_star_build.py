@@ -24,6 +24,7 @@ from matchwood.kernels.be_star import (
     LEVELS,
     PARTS,
     RANKING,
+    RIGID,
     SELECTIVITY,
     SPLITTING,
     add_part,
@@ -144,6 +145,32 @@ def write_leaf(tree, work, b, start, end):
         home.bucket, home.at = np.uint32(b), np.uint32(i)
 
 
+@helper
+def middle_of(tree, b):
+    """(The middle of a rigid bucket's cell, can it be halved?) A cell of 2**-48 of the domain counts as atomic."""
+    bucket = tree.buckets[b]
+    domain = tree.domains[np.int64(bucket.dim)]
+    middle = bucket.cell_lo + (bucket.cell_hi - bucket.cell_lo) / 2
+    wide = length_of(bucket.cell_lo, bucket.cell_hi) > length_of(domain.lo, domain.hi) * 2.0**-48
+    return middle, wide and bucket.cell_lo <= middle < bucket.cell_hi
+
+
+@helper
+def take_side(tree, b, side):
+    """A new left (0) or right (1) child of the bucket."""
+    bucket = tree.buckets[b]
+    child = take_bucket(tree, np.int64(bucket.level), np.int64(bucket.dim), b, np.int64(bucket.owner))
+    fresh = tree.buckets[child]
+    middle, _ = middle_of(tree, b)
+    if side == 0:
+        bucket.left = np.uint32(child)
+        fresh.cell_lo, fresh.cell_hi = bucket.cell_lo, middle
+    else:
+        bucket.right = np.uint32(child)
+        fresh.cell_lo, fresh.cell_hi = middle, bucket.cell_hi
+    return child
+
+
 @kernel
 def cluster(tree, store, work, b, start, end, loaded):
     """Split a leaf bucket that overflows into left, own and right (Algorithm 5). O(rows)."""
@@ -164,17 +191,19 @@ def cluster(tree, store, work, b, start, end, loaded):
             lo[i], hi[i] = entry.lo, entry.hi
         box_lo, box_hi = min(box_lo, lo[i]), max(box_hi, hi[i])
     left_end, right_start = start, end
-    if box_lo < box_hi:
+    if tree.counts[SPLITTING] == RIGID:
+        middle, splits = middle_of(tree, b)
+        if splits:
+            left_end, right_start = halves_of_cell(work, start, end, bucket.cell_lo, middle, bucket.cell_hi)
+    elif box_lo < box_hi:
         a, z = find_cut(lo, hi, start, end, box_lo, box_hi, work.keys, tree.counts[SPLITTING], tree.real[0])
         left_end, right_start = three_ways(work, start, end, a, z)
     if left_end > start:
-        child = take_bucket(tree, np.int64(bucket.level), dim, b, np.int64(bucket.owner))
-        bucket.left = np.uint32(child)
+        child = take_side(tree, b, 0)
         note_made(work, child)
         push(work, child, LOADED, start, left_end)
     if right_start < end:
-        child = take_bucket(tree, np.int64(bucket.level), dim, b, np.int64(bucket.owner))
-        bucket.right = np.uint32(child)
+        child = take_side(tree, b, 1)
         note_made(work, child)
         push(work, child, LOADED, right_start, end)
     if right_start - left_end > tree.counts[CAPACITY]:
@@ -200,6 +229,15 @@ def three_ways(work, start, end, a, z):
         else:
             i += 1
     return left_end, right_start
+
+
+@helper
+def halves_of_cell(work, start, end, low, middle, high):
+    """As `three_ways`, for a cell of the grid: rows that reach beyond it are the bucket's own."""
+    for i in range(start, end):
+        if work.lo[i] < low or work.hi[i] > high:
+            work.lo[i], work.hi[i] = -np.inf, np.inf
+    return three_ways(work, start, end, middle, middle)
 
 
 @helper
@@ -277,6 +315,8 @@ def partition(tree, store, work, b, start, end):
             continue
         dimension.start = at
         child = take_bucket(tree, level + 1, np.int64(keys[1, t]), np.int64(NONE), b)
+        domain = tree.domains[np.int64(keys[1, t])]
+        tree.buckets[child].cell_lo, tree.buckets[child].cell_hi = domain.lo, domain.hi
         add_part(tree, b, np.int64(keys[1, t]), child, -keys[0, t])
         note_made(work, child)
         push(work, child, CLUSTER, at, at + taken)

@@ -20,6 +20,8 @@ from matchwood.kernels.be_star import (
     LEVELS,
     MOST_PREDICATES,
     NO_CLASS,
+    RIGID,
+    SPLITTING,
     copy_leaf_row,
     drop_part,
     entry_on,
@@ -33,8 +35,8 @@ from matchwood.kernels.be_star import (
     usable,
     weights_of,
 )
-from matchwood.kernels.be_star_bounds import raise_bounds, rebuild, stretch_boxes, stretch_own, stretch_total
-from matchwood.kernels.be_star_build import CLUSTER, build, note_made, push
+from matchwood.kernels.be_star_bounds import raise_bounds, rebuild, set_rigid, stretch_boxes, stretch_own, stretch_total
+from matchwood.kernels.be_star_build import CLUSTER, build, middle_of, note_made, push, take_side
 from matchwood.kernels.store import (
     ABSENT,
     DIMS,
@@ -173,7 +175,9 @@ def descend(tree, store, slot, part, best, sum_, top):
         bucket = tree.buckets[b]
         child = np.int64(-1)
         if bucket.left != NONE or bucket.right != NONE or bucket.parts_size > 0:
-            if stretched(bucket, lo, hi) > tree.real[1] * length_of(bucket.lo, bucket.hi):
+            if tree.counts[SPLITTING] == RIGID:
+                child = rigid_child_for(tree, b, lo, hi)
+            elif stretched(bucket, lo, hi) > tree.real[1] * length_of(bucket.lo, bucket.hi):
                 b = expand_upward(tree, b, part)
             else:
                 child = child_for(tree, b, lo, hi)
@@ -208,15 +212,27 @@ def child_for(tree, b, lo, hi):
     if no_left or no_right:
         if no_left and no_right and lo <= bucket.own_hi and bucket.own_lo <= hi:
             return np.int64(-1)
-        child = take_bucket(tree, np.int64(bucket.level), np.int64(bucket.dim), b, np.int64(bucket.owner))
-        if no_left:
-            bucket.left = np.uint32(child)
-        else:
-            bucket.right = np.uint32(child)
-        return child
+        return take_side(tree, b, 0 if no_left else 1)
     if stretched(tree.buckets[left], lo, hi) < stretched(tree.buckets[right], lo, hi):
         return left
     return right
+
+
+@helper
+def rigid_child_for(tree, b, lo, hi):
+    """The half that encloses the interval, made if need be; -1 if none does or the bucket is atomic."""
+    bucket = tree.buckets[b]
+    middle, splits = middle_of(tree, b)
+    if not splits:
+        return np.int64(-1)
+    if bucket.cell_lo <= lo and hi <= middle:
+        child = np.int64(bucket.left) if bucket.left != NONE else take_side(tree, b, 0)
+    elif lo > middle and hi <= bucket.cell_hi:
+        child = np.int64(bucket.right) if bucket.right != NONE else take_side(tree, b, 1)
+    else:
+        return np.int64(-1)
+    set_rigid(tree.buckets[child])
+    return child
 
 
 @helper
@@ -358,6 +374,8 @@ def tidy(tree, store, b):
 @helper
 def give_way(tree, b):
     bucket = tree.buckets[b]
+    if tree.counts[SPLITTING] == RIGID:
+        return
     if bucket.leaf_size > 0 or (bucket.left == NONE) == (bucket.right == NONE):
         return
     child = np.int64(bucket.left) if bucket.right == NONE else np.int64(bucket.right)
@@ -469,3 +487,19 @@ def above(tree, b):
     """The bucket that leads to bucket b, NONE for the root."""
     bucket = tree.buckets[b]
     return np.int64(bucket.owner) if bucket.parent == NONE else np.int64(bucket.parent)
+
+
+@kernel
+def widen_domains(tree, store, slots):
+    """Let the domain of every dimension enclose the finite ends of these rows. O(entries)."""
+    for i in range(slots.size):
+        row = store.rows[np.int64(slots[i])]
+        start = np.int64(row.start)
+        for at in range(start, start + np.int64(row.count)):
+            entry = store.entries[at]
+            if not usable(entry):
+                continue
+            domain = tree.domains[np.int64(entry.dim)]
+            for end in (entry.lo, entry.hi):
+                if np.isfinite(end):
+                    domain.lo, domain.hi = min(domain.lo, end), max(domain.hi, end)
