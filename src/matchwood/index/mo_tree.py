@@ -7,13 +7,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Int64s, Rows, make_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
+from matchwood.index.live_events import LiveEvents
+from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by
 from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
+from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.mo_tree import Tree
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.results import Out
@@ -21,9 +24,9 @@ from matchwood.kernels.store import CIRCLE
 
 REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
 SMALL = 2048  # no tree is laid out anew below
+FEW_ENTRIES = 64  # a row of more is inserted the long way
 SORTED_FROM = 64  # fewer rows are not worth sorting by bucket
 _ENDS = (("first", "next"), ("spare", "spare"))
-COUNTING_SORT = 1 << 17  # buckets up to which counting is faster than comparing
 
 
 class MOTree(Index):
@@ -43,29 +46,47 @@ class MOTree(Index):
             raise QueryError(f"expected a plan of 'planned' or 'paper', got {plan!r}")
         self._made: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
         self._planned_for = 0
-        self._tree = _new_tree(plans.Plan((), 0))
+        self._tree = new_tree(plans.Plan((), 0))
         self._room: Scratch | None = None
+        self.live = LiveEvents(like=self._axes)
+        """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes."""
+        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single row
 
     def _insert(self, slots: Slots) -> None:
         rows = len(self.store)
         if not self._planned_for or rows > REPLAN * max(self._planned_for, SMALL):
-            slots = self.store.live_slots()
-            self._tree = _new_tree(self._plan(slots))
-            self._planned_for = rows
+            self.replan()
+            return
         self._reserve_places()
-        self._place(slots)
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate(self._tree, self.store.state, slots, numbers)
+        if len(slots) >= SORTED_FROM:
+            order = order_by(numbers, len(self._tree.directory))
+            slots, numbers = slots[order], numbers[order]
+        self._place(slots, numbers)
+
+    def replan(self) -> None:
+        """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
+        slots = self.store.live_slots()
+        self._tree = new_tree(self._plan(slots))
+        self._planned_for = len(slots)
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate(self._tree, self.store.state, slots, numbers)
+        order = order_by(numbers, len(self._tree.directory))
+        self.store.reorder(slots[order])
+        self._reserve_places()
+        self._place(np.arange(len(slots), dtype=np.uint32), numbers[order])
+
+    def _axes(self) -> list[tuple[int, int, bool]]:
+        """Of each axis the dimension, its slices and whether it is a layer: what the event half is made like."""
+        return [(int(axis["dim"]), int(axis["slices"]), bool(axis["cells"])) for axis in self._tree.axes]
 
     def _plan(self, slots: Slots) -> plans.Plan:
         if self._made["plan"] == "paper":
             return plans.paper(self.store, slots)
         return plans.planned(self.store, slots, bytes_per_row=self._made["bytes_per_row"], layers=self._made["layers"])
 
-    def _place(self, slots: Slots) -> None:
-        numbers = np.empty(len(slots), np.uint32)
-        kernel.locate(self._tree, self.store.state, slots, numbers)
-        if len(slots) >= SORTED_FROM:
-            order = self._order(numbers, len(self._tree.directory))
-            slots, numbers = slots[order], numbers[order]
+    def _place(self, slots: Slots, numbers: np.ndarray) -> None:
         done = 0
         while (done := int(kernel.place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
             self._grow(len(slots) - done)
@@ -73,17 +94,43 @@ class MOTree(Index):
     def _delete(self, slots: Slots) -> None:
         if len(slots) >= SORTED_FROM:
             nodes = self._tree.places["node"][slots]
-            slots = slots[self._order(nodes, int(self._tree.counts[kernel.NODES]))]
+            slots = slots[order_by(nodes, int(self._tree.counts[kernel.NODES]))]
         kernel.remove_rows(self._tree, self.store.state, slots)
 
-    @staticmethod
-    def _order(numbers: np.ndarray, many: int) -> np.ndarray:
-        """Places of the numbers, by rising number: neighbours in a bucket are written one after the other."""
-        if many > COUNTING_SORT:
-            return np.argsort(numbers)
-        order = np.empty(len(numbers), np.uint32)
-        kernel.sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
-        return order
+    # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
+
+    def insert(self, rows: Rows) -> None:
+        """Add the rows of new subscriptions, all or (if an id is known already) none."""
+        if rows.size != 1 or len(rows.dims) > FEW_ENTRIES or len(self) >= REPLAN * self._planned_for:
+            return super().insert(rows)
+        code = int(updating.insert_one(self._tree, self.store.state, rows, *self._one))
+        if code == updating.UNPLACED:
+            return self._insert(self._one[0].copy())
+        return None if code == updating.DONE else super().insert(rows)
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove subscriptions with all their rows, all or (if one is not known) none."""
+        if len(ids) != 1 or isinstance(ids, list) or ids.dtype != np.int64:
+            return super().delete(ids)
+        code = int(updating.delete_one(self._tree, self.store.state, ids, self._one[0]))
+        return None if code == updating.DONE else super().delete(ids)
+
+    def update(self, rows: Rows) -> None:
+        """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
+        ids = rows.ids
+        slots = self.store.slots_of(ids)
+        if not rows.size or len(slots) != len(ids) or (len(ids) > 1 and len(np.unique(ids)) != len(ids)):
+            return super().update(rows)
+        order = np.zeros(1, np.uint32)
+        if rows.size > 1:
+            order = order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
+        pending, odd = np.empty(rows.size, np.uint32), np.empty(rows.size, np.int64)
+        moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], pending, odd)
+        if moves:
+            self._insert(pending[:moves])
+        if odds:
+            super().update(_picked(rows, np.sort(odd[:odds])))
+        return None
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
         return self._top_k(events, first, how, combine, 0, out, ends)
@@ -201,19 +248,7 @@ class MOTree(Index):
         }
 
     def _grow(self, rows: int) -> None:
-        """Room for more nodes and words, at least for one row and by half of what there is: growth is amortised."""
-        tree, counts = self._tree, self._tree.counts
-        nodes, bits = tree.nodes, tree.bits
-        if counts[kernel.NODES] == len(nodes):
-            nodes = np.zeros(max(len(nodes) * 3 // 2, len(nodes) + rows // 256, 16), kernel.NODE)
-            nodes[: len(tree.nodes)] = tree.nodes
-        used = int(counts[kernel.WORDS])
-        a_line = kernel.LINE * (kernel.HEAD_WORDS + int(counts[kernel.PLANES]) + 1)
-        if used + a_line + kernel.LINE > len(bits):
-            wanted = used + rows // kernel.LINE_ROWS * a_line + min(len(tree.directory), rows, 1024) * a_line // 4
-            bits = _aligned(max(wanted, used + used // 2 if used > 64 * a_line else 2 * used) + 2 * a_line)
-            bits[:used] = tree.bits[:used]
-        self._tree = tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
+        self._tree = grown_tree(self._tree, rows)
         self._room = None
 
     def _reserve_places(self) -> None:
@@ -245,6 +280,14 @@ class MOTree(Index):
         return room
 
 
+def _picked(rows: Rows, which: Int64s) -> Rows:
+    """Some of the rows, in the order given."""
+    sizes = np.diff(rows.offsets)[which]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    at = np.repeat(rows.offsets[which] - offsets[:-1], sizes) + np.arange(offsets[-1])
+    return make_rows(rows.ids[which], rows.priority[which], offsets, *(column[at] for column in rows[3:]))
+
+
 def _chain(head: int, following: np.ndarray) -> list[int]:
     found: list[int] = []
     while head != int(kernel.NONE):
@@ -262,30 +305,3 @@ def _parts(entries: np.ndarray, first: int, entry: np.void) -> list[tuple[float,
         return [(float(entry["lo"]), float(entry["hi"]))]
     at = first + int(entry["more"])
     return [(float(p["lo"]), float(p["hi"])) for p in entries[at : at + int(entries[at]["more"])]]
-
-
-def _new_tree(plan: plans.Plan) -> Tree:
-    axes, axis_of, cuts, levels, cells, counts = plan.arrays()
-    directory = np.zeros(plan.buckets, kernel.HEAD)
-    directory["first"] = directory["spare"] = kernel.NONE
-    bits = _aligned(8)
-    return Tree(
-        axes,
-        axis_of,
-        cuts,
-        levels,
-        cells,
-        directory,
-        np.zeros(0, kernel.NODE),
-        bits,
-        bits.view(np.uint32),
-        np.zeros(0, kernel.PLACE),
-        counts,
-    )
-
-
-def _aligned(words: int) -> np.ndarray:
-    """Zeros that begin on a cache line."""
-    memory = np.zeros(words + 8, np.uint64)
-    skip = (-memory.ctypes.data % 64) // 8
-    return memory[skip : skip + words]

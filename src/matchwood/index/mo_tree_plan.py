@@ -20,6 +20,7 @@ from matchwood.encode.arrays import Float64s
 from matchwood.index.mo_tree_width import cell_widths
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import mo_tree as kernel
+from matchwood.kernels.live_events import Live
 from matchwood.kernels.store import ABSENT, CIRCLE
 
 TICKS = 1024  # of a layer
@@ -29,6 +30,11 @@ MOST_BUCKETS = 1 << 21
 SAMPLE = 8_192
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_ROWS = 512
+EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8
+EVENT_FEWEST, EVENT_SHARE = (
+    6,
+    0.9,
+)  # slices of an event's axis: at least, and as a share of those the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
 
 
@@ -49,6 +55,13 @@ class Axis:
     cuts: Float64s
     slices: int
     levels: tuple[Level, ...] = ()
+    parts: int = 0
+    """Disjoint cells of a layer of events."""
+
+    @property
+    def size(self) -> int:
+        """How many cells the layer has; 0 if it is none."""
+        return self.parts + 2 if self.parts else sum(level.cells for level in self.levels)
 
     @property
     def ticks(self) -> int:
@@ -59,7 +72,13 @@ class Axis:
         return self.cuts[:: kernel.STEP] if len(self.cuts) > 2 * kernel.STEP else np.zeros(0)
 
     def cells(self) -> np.ndarray:
-        """First tick and width of every cell of a layer, level by level."""
+        """First tick and width of every cell of a layer, level by level, or disjoint, spanning and null cells."""
+        if self.parts:
+            found = np.zeros(self.size, kernel.TREE_CELL)
+            ends = -(-np.arange(self.parts + 1) * self.ticks // self.parts)  # cell of a tick: tick * parts // ticks
+            found["first"][: self.parts], found["width"][: self.parts] = ends[:-1], np.diff(ends)
+            found["width"][self.parts :] = self.ticks
+            return found
         cells = [(round(j * level.stride), level.width) for level in self.levels for j in range(level.cells)]
         found = np.zeros(len(cells), kernel.TREE_CELL)
         found["first"] = [min(first, self.ticks - 1) for first, _ in cells]
@@ -76,11 +95,11 @@ class Plan:
 
     @property
     def layers(self) -> int:
-        return sum(bool(axis.levels) for axis in self.axes)
+        return sum(bool(axis.size) for axis in self.axes)
 
     @property
     def buckets(self) -> int:
-        return int(np.prod([sum(level.cells for level in axis.levels) for axis in self.axes if axis.levels], initial=1))
+        return int(np.prod([axis.size for axis in self.axes if axis.size], initial=1))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """axes, axis_of, cuts, levels, cells, counts of `kernels.mo_tree.Tree`."""
@@ -96,7 +115,7 @@ class Plan:
             record["steps"] = len(steps)
             cuts += len(axis.cuts) + len(steps)
             plane += axis.slices + 1 if axis.slices else 0
-            if not axis.levels:
+            if not axis.size:
                 continue
             mine = axis.cells()
             radix //= len(mine)
@@ -107,7 +126,7 @@ class Plan:
             for level in axis.levels:
                 levels.append((at, level.cells, level.width, level.stride))
                 at += level.cells
-            first_cell = at
+            first_cell += len(mine)
             cells.append(mine)
         axis_of = np.full(max((axis.dim for axis in self.axes), default=-1) + 1, kernel.NO_AXIS, np.uint16)
         axis_of[axes["dim"]] = np.arange(len(axes))
@@ -200,6 +219,36 @@ def paper(
         cells = [levels - i for i in range(levels)]
         made = tuple(Level(c, w * size, (1.0 - w) * size / max(c - 1, 1)) for c, w in zip(cells, widths, strict=True))
         axes.append(Axis(column.dim, cuts, 0, made))
+    return Plan(tuple(axes), len(slots))
+
+
+def planned_events(live: Live, slots: np.ndarray, like: Sequence[tuple[int, int, bool]]) -> Plan:
+    """Disjoint cells of even filling on the layers of the subscriptions' tree (else on the two most popular attributes).
+
+    `like` says of that tree's axes their dimension, slices, and whether they are layers.
+    As many cells as leave a node of 512 events mostly full; ten a layer, as in the paper, left 40 nodes a cell at 1M.
+    """
+    events = live.events[slots[:: max(1, len(slots) // SAMPLE)]]
+    counts = events["count"].astype(np.int64)
+    at = np.repeat(events["start"].astype(np.int64) - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    dims, keys = live.dims[at], live.keys[at]
+    found, popular = np.unique(dims, return_counts=True)
+    ranked = [int(dim) for _, dim in sorted(zip(-popular, found, strict=True))]
+    slices = {dim: max(EVENT_FEWEST, round(EVENT_SHARE * parts)) for dim, parts, _ in like if parts}
+    chosen = [dim for dim, _, layer in like if layer and dim in ranked] or (
+        ranked[:2] if len(slots) > 2 * LINE_ROWS else []
+    )
+    chosen = chosen if len(slots) > LINE_ROWS else []
+    parts = max(1, int((len(slots) / (1.2 * LINE_ROWS)) ** (1 / max(len(chosen), 1))))
+    axes = []
+    for dim in [*chosen, *(dim for dim in ranked if dim not in chosen)][:MOST_AXES]:
+        values = np.sort(keys[(dims == dim) & np.isfinite(keys)])
+        size = TICKS if dim in chosen else slices.get(dim, EVENT_SLICES)
+        cuts = np.unique(values[np.arange(1, size) * len(values) // size]) if len(values) else np.zeros(0)
+        if dim in chosen:
+            axes.append(Axis(dim, cuts, EVENT_LAYER_SLICES, parts=min(parts, len(cuts) + 1)))
+        else:
+            axes.append(Axis(dim, cuts, len(cuts) + 1))
     return Plan(tuple(axes), len(slots))
 
 

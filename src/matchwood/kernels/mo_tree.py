@@ -178,10 +178,21 @@ def bucket_number(tree, store, slot):
     return number
 
 
+@helper
+def prefetch_row(store, slots, i):
+    """Ask for a row that comes soon, and for the entries of one that comes sooner: slots by bucket are scattered in the store."""
+    if i + 2 * AHEAD < slots.size:
+        prefetch(store.rows, np.int64(slots[i + 2 * AHEAD]))
+        start = np.int64(store.rows[np.int64(slots[i + AHEAD])].start)
+        for line in range(0, 8, 2):
+            prefetch(store.entries, start + line)
+
+
 @kernel
 def locate(tree, store, slots, numbers):
     """numbers[i] = the bucket that the row at slots[i] belongs to. O(entries)."""
     for i in range(slots.size):
+        prefetch_row(store, slots, i)
         numbers[i] = np.uint32(bucket_number(tree, store, np.int64(slots[i])))
 
 
@@ -418,16 +429,6 @@ def give_back(tree, n, position):
     node.count -= np.uint32(1)
     if node.count == 0:
         unlink(tree, n)
-
-
-@helper
-def prefetch_row(store, slots, i):
-    """Ask for a row that comes soon, and for the entries of one that comes sooner: slots by bucket are scattered in the store."""
-    if i + 2 * AHEAD < slots.size:
-        prefetch(store.rows, np.int64(slots[i + 2 * AHEAD]))
-        start = np.int64(store.rows[np.int64(slots[i + AHEAD])].start)
-        for line in range(0, 8, 2):
-            prefetch(store.entries, start + line)
 
 
 @kernel

@@ -50,7 +50,7 @@ class Scratch(NamedTuple):
     digits: np.ndarray  # int64: the cell of each layer that is visited now
     visit: np.ndarray  # uint32: nodes to look at
     line: np.ndarray  # uint64 [8]
-    found: np.ndarray  # uint32 [FOUND]: slots to verify
+    found: np.ndarray  # uint32 [FOUND]: candidates, as places in `members`, later as slots
 
 
 @helper
@@ -189,16 +189,16 @@ def or_planes(tree, scratch, valid, base, words):
 
 
 @helper
-def collect(tree, store, scratch, node, n):
-    """Append the slots of the bits left in scratch.line, and ask for their rows."""
+def collect(tree, scratch, node, n):
+    """Append where the slots of the bits left in scratch.line stand, and ask for them."""
     first = 2 * np.int64(node.start)
     for w in range(np.int64(node.words)):
         word = scratch.line[w]
         while word != 0:
-            slot = np.int64(tree.members[first + w * 64 + np.int64(trailing_zeros(word))])
+            at = first + w * 64 + np.int64(trailing_zeros(word))
             word &= word - np.uint64(1)
-            prefetch(store.rows, slot)
-            scratch.found[n] = np.uint32(slot)
+            prefetch(tree.members, at)
+            scratch.found[n] = np.uint32(at)
             n += 1
     return n
 
@@ -222,10 +222,14 @@ def filter_node(tree, scratch, v, visits, how, single):
 
 
 @helper
-def prefetch_entries(store, scratch, i, n):
-    """Ask for the entries of a row that is verified soon."""
-    if i < n:
-        start = np.int64(store.rows[np.int64(scratch.found[i])].start)
+def prefetch_candidate(tree, store, scratch, i, n):
+    """The three steps before candidate i is verified, each as far ahead as memory is away: its slot, its row, its entries."""
+    if i + 2 * AHEAD < n:
+        slot = tree.members[np.int64(scratch.found[i + 2 * AHEAD])]
+        scratch.found[i + 2 * AHEAD] = slot
+        prefetch(store.rows, np.int64(slot))
+    if 0 <= i + AHEAD < n:
+        start = np.int64(store.rows[np.int64(scratch.found[i + AHEAD])].start)
         prefetch(store.entries, start)
         prefetch(store.entries, start + 2)
         prefetch(store.entries, start + 4)
@@ -257,13 +261,13 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
                     number = np.int64(node.number)
                     enter_bucket(tree, scratch, node)
                 if filter_node(tree, scratch, v, visits, how, single):
-                    found = collect(tree, store, scratch, node, found)
+                    found = collect(tree, scratch, node, found)
                 v += 1
             candidates[0] += found
-            for i in range(min(found, np.int64(AHEAD))):
-                prefetch_entries(store, scratch, i, found)
-            for i in range(found):
-                prefetch_entries(store, scratch, i + AHEAD, found)
+            for i in range(-2 * AHEAD, found):
+                prefetch_candidate(tree, store, scratch, i, found)
+                if i < 0:
+                    continue
                 slot = np.int64(scratch.found[i])
                 score = score_row(store, slot, scratch.values, events, how, combine)
                 if np.isnan(score) or n < 0:

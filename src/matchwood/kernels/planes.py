@@ -1,8 +1,9 @@
-"""Bit planes: the one machine operation of bit-sliced filters, as LLVM IR.
+"""Bit planes: the machine operations of bit-sliced filters, as LLVM IR.
 
-    and_planes   64 bytes of several planes, anded in one vector register
+    and_planes           64 bytes of several planes, anded in one vector register
+    and_flipped_planes   the same, some of the planes complemented
 
-It reads memory without bounds checks; see what its caller must guarantee.
+They read memory without bounds checks; see what their callers must guarantee.
 """
 
 from __future__ import annotations
@@ -44,6 +45,35 @@ def and_planes(typing_context, bits, valid, base, stride, planes, count, ahead, 
 
     i = types.int64
     return types.boolean(bits, i, i, i, planes, i, i, i, out), generate
+
+
+@intrinsic
+def and_flipped_planes(typing_context, bits, valid, base, stride, planes, flips, count, ahead, ahead_stride, out):
+    """As `and_planes`, with plane i complemented where flips[i] is -1 and not where it is 0."""
+
+    def generate(context, builder, signature, arguments):
+        bits_, valid_, base_, stride_, planes_, flips_, count_, ahead_, ahead_stride_, out_ = arguments
+        data = context.make_array(signature.args[0])(context, builder, bits_).data
+        numbers = context.make_array(signature.args[4])(context, builder, planes_).data
+        masks = context.make_array(signature.args[5])(context, builder, flips_).data
+        target = context.make_array(signature.args[9])(context, builder, out_).data
+        held = cgutils.alloca_once_value(builder, _line(builder, data, valid_))
+        undefined = ir.Constant(_LINE, ir.Undefined)
+        with cgutils.for_range(builder, count_) as loop:
+            plane = builder.load(builder.gep(numbers, [loop.index]))
+            flip = builder.load(builder.gep(masks, [loop.index]))
+            first = builder.insert_element(undefined, flip, ir.Constant(_I32, 0))
+            flipped = builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, 8), [0] * 8))
+            line = _line(builder, data, builder.add(base_, builder.mul(plane, stride_)))
+            builder.store(builder.and_(builder.load(held), builder.xor(line, flipped)), held)
+            _prefetch(builder, builder.gep(data, [builder.add(ahead_, builder.mul(plane, ahead_stride_))]))
+        result = builder.load(held)
+        builder.store(result, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        whole = builder.bitcast(result, ir.IntType(512))
+        return builder.icmp_unsigned("!=", whole, ir.Constant(ir.IntType(512), 0))
+
+    i = types.int64
+    return types.boolean(bits, i, i, i, planes, flips, i, i, i, out), generate
 
 
 def _line(builder, data, at):

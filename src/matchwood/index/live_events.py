@@ -1,0 +1,269 @@
+"""Live events: those that subscriptions of the future may still match, in the event half of an MO-Tree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
+from matchwood.errors import EventError, QueryError
+from matchwood.index import mo_tree_plan as plans
+from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by
+from matchwood.index.protocol import new_values
+from matchwood.index.row_store import RowStore
+from matchwood.kernels import live_events as kernel
+from matchwood.kernels import live_events_match as matching
+from matchwood.kernels import mo_tree
+from matchwood.kernels.live_events import Live
+from matchwood.kernels.live_events_match import LiveScratch, Parts
+from matchwood.kernels.mo_tree_match import FOUND
+from matchwood.kernels.results import Out
+from matchwood.kernels.store import EXACT_CLASSES
+from matchwood.kernels.verify import ALL, ANY
+from matchwood.lang.evaluate import Mode, mode_of
+
+REPLAN = 4
+SMALL = 2048
+SORTED_FROM = 64
+ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
+
+
+class LiveEvents:
+    """Events with an id and an `until` (exclusive), matched against rows that arrive later.
+
+    Layout and kernels: `kernels.live_events` (places), `kernels.live_events_match` (answers). An event costs 10 bytes a value,
+    32 for its record, 8 for its id and about 40 for its planes.
+    Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
+    inserting: each event inserted looks at four others.
+    One writer; matching writes too, since it removes what has expired.
+    """
+
+    def __init__(self, *, like: Callable[[], Sequence[tuple[int, int, bool]]] | None = None) -> None:
+        self._like = like
+        self._planned_for = 0
+        self._tree = new_tree(plans.Plan((), 0))
+        counts = np.zeros(kernel.COUNTS, np.int64)
+        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(mo_tree.NONE), int(kernel.FREE)
+        table = np.full(16, mo_tree.NONE, np.uint32)
+        self._live = Live(np.zeros(0, kernel.EVENT), np.zeros(0), np.zeros(0, np.uint16), table, counts)
+        self._room: LiveScratch | None = None
+        self.candidates = np.zeros(1, np.int64)
+
+    def __len__(self) -> int:
+        """How many events are kept, expired ones not yet removed included."""
+        return int(self._live.counts[kernel.LIVE])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._live) + self._tree.bits.nbytes + self._tree.nodes.nbytes
+
+    def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
+        """Keep events under new ids until their `until`, all or (if an id is kept already) none. O(entries) amortised."""
+        ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
+        if not len(ids) == len(until) == events.size:
+            raise QueryError(
+                f"expected an id and an until for each of {events.size} events, got {len(ids)}, {len(until)}"
+            )
+        if not events.size:
+            return
+        self._check_new(ids)
+        slots = np.empty(len(ids), np.uint32)
+        done = 0
+        while (done := int(kernel.keep_events(self._live, events, ids, until, done, slots))) < len(ids):
+            self._grow(events, done)
+        self._insert(slots)
+        if now > -np.inf:
+            self.sweep(now, ALWAYS_SWEPT * len(ids))
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove events by id, all or (if one is not kept) none."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        slots = self._slots(ids)
+        if (slots == mo_tree.NONE).any():
+            raise EventError(f"event {ids[slots == mo_tree.NONE][0]} is not there")
+        if len(np.unique(ids)) != len(ids):
+            raise EventError("an event is named twice in one delete")
+        kernel.remove_events(self._tree, self._live, slots)
+
+    def knows(self, ids: Int64s) -> np.ndarray:
+        """Which of these events are kept? O(ids)."""
+        return np.asarray(self._slots(np.ascontiguousarray(ids, np.int64)) != mo_tree.NONE)
+
+    def sweep(self, now: float, limit: int = 1024) -> int:
+        """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
+        return int(kernel.sweep(self._tree, self._live, float(now), int(limit)))
+
+    def match(
+        self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None
+    ) -> Matches:
+        """The live events of each subscription (adjacent rows of one id) with their scores; with k the best, in rank order.
+
+        Ties go to smaller event ids. An event whose `until` is `now` has expired.
+        """
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
+            raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
+        how = ANY if mode_of(mode) is Mode.ANY else ALL
+        store = RowStore()
+        slots = store.add(rows) if rows.size else np.zeros(0, np.uint32)
+        heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else slots
+        groups = np.append(heads, rows.size).astype(np.int64)
+        most = min(int(k), max(len(self), 1)) if k else 0
+        scratch = self._scratch(store)
+        ends = np.zeros(len(groups) - 1, np.int64)
+        ids: list[Int64s] = [np.zeros(0, np.int64)]
+        scores: list[Float64s] = [np.zeros(0)]
+        room, done, before = max(1024, 4 * len(ends), most), 0, 0
+        while done < len(ends):
+            out = Out(np.empty(room, np.int64), np.empty(room))
+            state = self._tree, self._live, store.state, slots, groups, done, scratch
+            first, done = done, int(matching.match_rows(*state, now, how, combine, most, out, ends, self.candidates))
+            if done == first:
+                room *= 4
+                continue
+            n = int(ends[done - 1])
+            ends[first:done] += before
+            before += n
+            ids.append(out.ids[:n])
+            scores.append(out.scores[:n])
+            room = max(room, 2 * n)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        return Matches(offsets, np.concatenate(ids), np.concatenate(scores))
+
+    def check(self) -> None:
+        """Raise AssertionError if an invariant is broken. O(n), in Python: for tests."""
+        live, tree = self._live, self._tree
+        kept = np.flatnonzero(live.events["id"][: live.counts[kernel.SLOTS]] != kernel.FREE)
+        assert len(kept) == len(self), "live events are miscounted"
+        assert self.knows(live.events["id"][kept]).all(), "an event cannot be found"
+        assert int((live.table != mo_tree.NONE).sum()) == len(kept), "the table and the events differ"
+        numbers = np.zeros(len(kept), np.uint32)
+        kernel.locate_events(tree, live, kept.astype(np.uint32), numbers)
+        for slot, number in zip(kept.tolist(), numbers.tolist(), strict=True):
+            event = live.events[slot]
+            node = tree.nodes[int(event["node"])]
+            assert node["number"] == number, f"event {event['id']} stands in the wrong bucket"
+            start, words, at = int(node["start"]), int(node["words"]), int(event["position"])
+            assert tree.members[2 * start + at] == slot, f"event {event['id']} is misplaced"
+            word = start + mo_tree.MEMBER_WORDS * words + at // 64
+            assert int(tree.bits[word]) >> (at % 64) & 1, f"event {event['id']} stands at a free position"
+        assert int(tree.nodes["count"][tree.nodes["words"] > 0].sum()) == len(kept), "nodes and live events differ"
+
+    def _insert(self, slots: np.ndarray) -> None:
+        if not self._planned_for or len(self) > REPLAN * max(self._planned_for, SMALL):
+            slots = np.flatnonzero(self._live.events["id"][: self._live.counts[kernel.SLOTS]] != kernel.FREE)
+            slots = slots.astype(np.uint32)
+            self._tree = new_tree(plans.planned_events(self._live, slots, self._like() if self._like else ()))
+            self._planned_for = len(slots)
+            slots = self._reorder(slots)
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate_events(self._tree, self._live, slots, numbers)
+        if len(slots) >= SORTED_FROM:
+            order = order_by(numbers, len(self._tree.directory))
+            slots, numbers = slots[order], numbers[order]
+        done = 0
+        while (done := int(kernel.place_events(self._tree, self._live, slots, numbers, done))) < len(slots):
+            self._tree = grown_tree(self._tree, len(slots) - done)
+            self._room = None
+
+    def _reorder(self, slots: np.ndarray) -> np.ndarray:
+        """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).
+
+        Those that are verified together then lie together: a third less for a subscription that matches hundreds.
+        """
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate_events(self._tree, self._live, slots, numbers)
+        slots = slots[order_by(numbers, len(self._tree.directory))]
+        live = self._live
+        events = live.events[slots]
+        sizes = np.where(events["flags"] & kernel.LOOSE, 3, 1) * events["count"].astype(np.int64)
+        large = sizes > EXACT_CLASSES
+        sizes[large] = 1 << np.ceil(np.log2(sizes[large])).astype(np.int64)
+        ends = np.cumsum(sizes)
+        at = np.repeat(events["start"].astype(np.int64) - (ends - sizes), sizes) + np.arange(sizes.sum())
+        events["start"] = np.where(sizes > 0, ends - sizes, 0)
+        moved = np.zeros(int(live.counts[kernel.SLOTS]), np.uint32)
+        moved[slots] = np.arange(len(slots))
+        used = live.table != mo_tree.NONE
+        live.table[used] = moved[live.table[used]]
+        live.counts[kernel.SLOTS], live.counts[kernel.KEYS] = len(slots), len(at)
+        live.counts[kernel.FREE_SLOT], live.counts[kernel.REGIONS :] = int(mo_tree.NONE), int(kernel.FREE)
+        self._live = live._replace(events=events, keys=live.keys[at], dims=live.dims[at])
+        self._room = None
+        return np.arange(len(slots), dtype=np.uint32)
+
+    def _slots(self, ids: Int64s) -> np.ndarray:
+        slots = np.empty(len(ids), np.uint32)
+        kernel.slots_of_ids(self._live, ids, slots)
+        return slots
+
+    def _check_new(self, ids: Int64s) -> None:
+        if ids.min() < 0:
+            raise EventError(f"expected event ids that are not negative, got {ids.min()}")
+        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
+            raise EventError("an event id is given twice")
+        there = self.knows(ids)
+        if there.any():
+            raise EventError(f"event {ids[there][0]} is there already")
+
+    def _grow(self, events: Events, done: int) -> None:
+        """Room for the rest of the events, and by a quarter at least."""
+        live, counts = self._live, self._live.counts
+        more = events.size - done
+        entries = 3 * int(events.offsets[-1] - events.offsets[done]) if _any_loose(events) else 0
+        entries = entries or int(events.offsets[-1] - events.offsets[done])
+        size = _enough(len(live.events), int(counts[kernel.SLOTS]) + more)
+        keys = _enough(len(live.keys), int(counts[kernel.KEYS]) + entries + 64)
+        table = live.table
+        wanted = 2 * (len(self) + more) + 2
+        if wanted > len(table):
+            table = np.full(1 << (wanted - 1).bit_length(), mo_tree.NONE, np.uint32)
+            kernel.rehash(live, table)
+        self._live = Live(_grown(live.events, size), _grown(live.keys, keys), _grown(live.dims, keys), table, counts)
+        self._room = None
+
+    def _scratch(self, store: RowStore) -> LiveScratch:
+        """Scratch for this store of rows; what does not depend on it is kept between calls."""
+        tree, room = self._tree, self._room
+        dims = max(store.dimensions, 1)
+        if room is None or len(room.values) < dims or len(room.seen) < len(self._live.events):
+            axes, most = len(tree.axes), int(self._live.counts[kernel.MOST]) + 1
+            begins, ends, runs, digits = (np.zeros(axes + 1, np.int64) for _ in range(4))
+            self._room = room = LiveScratch(
+                new_values(dims),
+                np.zeros(dims, np.int64),
+                np.zeros(len(self._live.events), np.uint32),
+                Parts(np.zeros(most), np.zeros(most)),
+                begins,
+                ends,
+                np.zeros(2 * axes + 2, np.int64),
+                np.zeros(2 * axes + 2, np.int64),
+                np.zeros(len(tree.cells) + 2 * axes + 1, np.int64),
+                runs,
+                digits,
+                np.zeros(len(tree.nodes) + 1, np.uint32),
+                np.zeros(mo_tree.LINE, np.uint64),
+                np.zeros(FOUND, np.uint32),
+            )
+        elif len(room.parts.lo) <= self._live.counts[kernel.MOST]:
+            self._room = None
+            return self._scratch(store)
+        return room
+
+
+def _any_loose(events: Events) -> bool:
+    return bool(
+        (events.lo != events.hi).any() or (events.weight != 1.0).any() or (events.dims[1:] == events.dims[:-1]).any()
+    )
+
+
+def _enough(size: int, wanted: int) -> int:
+    return size if size >= wanted else max(wanted, size + size // 4)
+
+
+def _grown(array: np.ndarray, size: int) -> np.ndarray:
+    if size == len(array):
+        return array
+    bigger = np.zeros(size, array.dtype)
+    bigger[: len(array)] = array
+    return bigger

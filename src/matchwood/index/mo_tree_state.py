@@ -1,0 +1,64 @@
+"""The arrays of an MO-Tree: made for a plan, grown when a kernel asks for room. Both halves of the tree use them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.index.mo_tree_plan import Plan
+from matchwood.kernels import mo_tree as kernel
+from matchwood.kernels.mo_tree import Tree
+
+COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
+
+
+def new_tree(plan: Plan) -> Tree:
+    """An empty tree of that plan."""
+    axes, axis_of, cuts, levels, cells, counts = plan.arrays()
+    directory = np.zeros(plan.buckets, kernel.HEAD)
+    directory["first"] = directory["spare"] = kernel.NONE
+    bits = aligned(8)
+    return Tree(
+        axes,
+        axis_of,
+        cuts,
+        levels,
+        cells,
+        directory,
+        np.zeros(0, kernel.NODE),
+        bits,
+        bits.view(np.uint32),
+        np.zeros(0, kernel.PLACE),
+        counts,
+    )
+
+
+def grown_tree(tree: Tree, rows: int) -> Tree:
+    """The tree with room for more nodes and words, for one row at least and by half of what there is: growth is amortised."""
+    counts = tree.counts
+    nodes, bits = tree.nodes, tree.bits
+    if counts[kernel.NODES] == len(nodes):
+        nodes = np.zeros(max(len(nodes) * 3 // 2, len(nodes) + rows // 256, 16), kernel.NODE)
+        nodes[: len(tree.nodes)] = tree.nodes
+    used = int(counts[kernel.WORDS])
+    a_line = kernel.LINE * (kernel.HEAD_WORDS + int(counts[kernel.PLANES]) + 1)
+    if used + a_line + kernel.LINE > len(bits):
+        wanted = used + rows // kernel.LINE_ROWS * a_line + min(len(tree.directory), rows, 1024) * a_line // 4
+        bits = aligned(max(wanted, used + used // 8 if used > 64 * a_line else 2 * used) + 2 * a_line)
+        bits[:used] = tree.bits[:used]
+    return tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
+
+
+def order_by(numbers: np.ndarray, many: int) -> np.ndarray:
+    """Places of the numbers, by rising number: neighbours in a bucket are written one after the other. O(n)."""
+    if many > COUNTING_SORT:
+        return np.argsort(numbers, kind="stable")
+    order = np.empty(len(numbers), np.uint32)
+    kernel.sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
+    return order
+
+
+def aligned(words: int) -> np.ndarray:
+    """Zeros that begin on a cache line."""
+    memory = np.zeros(words + 8, np.uint64)
+    skip = (-memory.ctypes.data % 64) // 8
+    return memory[skip : skip + words]

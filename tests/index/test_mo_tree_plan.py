@@ -1,0 +1,78 @@
+"""How an MO-Tree is planned: the cell widths of the paper, and plans made from samples."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from matchwood.encode.arrays import make_rows
+from matchwood.index import MOTree
+from matchwood.index.mo_tree_plan import columns_of, planned
+from matchwood.index.mo_tree_width import cell_widths, interception, limits, sampled_widths
+from matchwood.index.row_store import RowStore
+from matchwood.workloads.city import City
+
+
+def test_the_papers_example_of_cell_widths() -> None:
+    widths = [Fraction(w).limit_denominator(10_000) for w in cell_widths(4, 6)]
+    assert widths == [Fraction(3, 8), Fraction(11, 18), Fraction(5, 6), 1]
+
+
+def test_without_a_limit_cells_are_as_wide_as_lemma_3_allows() -> None:
+    for levels in (2, 4, 7):
+        assert cell_widths(levels, np.inf) == pytest.approx(limits(levels)[3].tolist())
+
+
+@pytest.mark.parametrize("eta", [5.0, 5.5, 6.0, 6.4])
+def test_cells_are_stabbed_no_more_often_than_eta(eta: float) -> None:
+    widths = cell_widths(4, eta)
+    assert sum(c * w for c, w in zip((4, 3, 2, 1), widths, strict=True)) <= eta + 1e-6
+    assert all(low <= w <= high for w, low, high in zip(widths, *limits(4)[2:], strict=True))
+
+
+def test_sampled_widths_intercept_at_least_what_the_formula_does() -> None:
+    rng = np.random.default_rng(1)
+    keys = rng.random((2, 50_000))
+    lo, hi = keys.min(axis=0), keys.max(axis=0)
+    widths = sampled_widths(4, 6.0, lo, hi, rng.random(5_000))
+    assert widths == pytest.approx(cell_widths(4, 6.0), abs=0.03)
+    assert interception(lo, hi, widths) >= interception(lo, hi, cell_widths(4, 6.0)) - 0.005
+
+
+def test_sampled_widths_follow_the_data() -> None:
+    """Where all intervals are narrow, the budget goes to the narrow level."""
+    rng = np.random.default_rng(2)
+    lo = rng.random(20_000) * 0.8
+    widths = sampled_widths(4, 5.6, lo, lo + 0.2, rng.random(4_000))
+    assert widths[0] > cell_widths(4, 5.6)[0]
+
+
+def test_selective_popular_attributes_become_layers() -> None:
+    rng = np.random.default_rng(3)
+    n = 20_000
+    dims = np.tile([0, 1, 2], n)
+    centre = rng.random(3 * n)
+    half = np.tile([0.01, 0.4, 0.02], n) * rng.random(3 * n)
+    rows = make_rows(
+        range(n), np.zeros(n), np.arange(n + 1) * 3, dims, np.zeros(3 * n), centre - half, centre + half, half
+    )
+    store = RowStore()
+    slots = store.add(rows)
+    columns, _ = columns_of(store, slots)
+    assert [column.dim for column in columns] == [0, 2, 1]
+    plan = planned(store, slots, bytes_per_row=56, layers=2)
+    assert [axis.dim for axis in plan.axes[:2]] == [0, 2]
+
+
+def test_the_papers_configuration_has_six_layers_of_ten_cells_and_is_right() -> None:
+    city = City.preset("k6", size=4_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(20)
+    tree = MOTree.build(rows, plan="paper")
+    details = tree.stats().details
+    assert (details["layers"], details["directory"], details["planes"]) == (6, 10**6, 0)
+    planned_tree = MOTree.build(rows)
+    for e in range(20):
+        ids, other = tree.match(events).of(e)[0], planned_tree.match(events).of(e)[0]
+        assert sorted(ids.tolist()) == sorted(other.tolist())
