@@ -206,11 +206,25 @@ def test_an_event_of_ranges_or_lists_reports_every_row_once(overlapped: bool) ->
     assert_same(index, rows, lists)
 
 
-def test_scores_of_weighted_events_keep_the_order_of_the_rows_sums() -> None:
-    rows = rectangles(500, 6)
-    index = VCR.build(rows)
-    xy = np.random.default_rng(7).integers(0, 40, (30, 2))
-    assert_same(index, rows, points(xy, np.random.default_rng(8).random(60)))
+@pytest.mark.parametrize("order", ["x before y", "y before x", "a point attribute", "x only"])
+@pytest.mark.parametrize("overlapped", [False, True])
+def test_scores_of_weighted_events_keep_the_order_of_the_rows_sums(order: str, overlapped: bool) -> None:
+    rows = rectangles(500, 6, whole=False)
+    if order == "y before x":
+        pairs = np.arange(1000).reshape(-1, 2)[:, ::-1].ravel()
+        rows = rows._replace(dims=rows.dims[pairs].copy(), lo=rows.lo[pairs].copy(), hi=rows.hi[pairs].copy())
+    elif order == "a point attribute":
+        rows = rows._replace(
+            kinds=np.tile(np.array([0, 2], np.uint8), 500), weight=rows.weight * np.tile([1.0, 0.0], 500)
+        )
+    elif order == "x only":
+        columns = (rows.dims, rows.kinds, rows.lo, rows.hi, rows.weight)
+        rows = make_rows(rows.ids, rows.priority, np.arange(501), *(column[::2] for column in columns))
+    index = VCR.build(rows, overlapped=overlapped)
+    xy = np.random.default_rng(7).uniform(0, 40, (60, 2))
+    weight = np.random.default_rng(8).random(120)
+    weight[::4] = 1.0
+    assert_same(index, rows, points(xy, weight))
 
 
 def test_rows_that_lack_one_dimension_are_found_by_the_other_and_by_events_that_lack_it_too() -> None:

@@ -21,7 +21,7 @@ from matchwood.kernels.vcr import State
 from matchwood.kernels.vcr_match import Scratch
 
 DIRECTORIES = ("auto", "array", "hash")
-BY_POSITION = ("hits", "boxes", "places")
+BY_POSITION = ("hits", "boxes", "rates", "places")
 BAND = 3  # rows are ordered by cell in bands of 2^3 lines, from left to right
 
 
@@ -77,7 +77,7 @@ class VCR(Index):
         self._planned = 0  # how many rows the grid was laid out for
         self._pieces = np.zeros(kernel.MOST_PIECES, kernel.PIECE)
         self._box = np.zeros(vcr_match.BOX_SIZE, np.int64)
-        self._keys = np.zeros(2)
+        self._keys = np.zeros(4)
         no_dims = plan.NO_DIMENSION, plan.NO_DIMENSION
         self.state = self._laid_out(no_dims, (np.zeros(1), np.zeros(1)), (1, 1))
         self._found = self._new_found()
@@ -297,6 +297,7 @@ class VCR(Index):
             np.zeros(64, np.uint32),
             np.zeros(0, kernel.HIT),
             np.zeros(0, kernel.BOX),
+            np.zeros(0, kernel.RATE),
             np.zeros(0, kernel.PLACE),
             np.zeros(0, np.uint32),
             distance_table(sides, pitch, shapes),

@@ -56,6 +56,7 @@ def _check_place(index: VCR, slot: int, p: int) -> None:
     state, place = index.state, index.state.places[p]
     row = index.store.state.rows[slot]
     assert state.hits[p]["id"] == row["id"], f"slot {slot}: another id is reported"
+    assert state.rates[p]["priority"] == row["priority"], f"slot {slot}: another priority is scored"
     entries = index.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
     asked = {int(e["dim"]): e for e in entries if not e["kind"] & (ABSENT | CIRCLE)}
     axes = (

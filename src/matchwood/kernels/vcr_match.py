@@ -58,8 +58,8 @@ FOUND = np.dtype(
 # places in `Scratch.box`
 X_FIRST, X_LAST, Y_FIRST, Y_LAST = 0, 1, 2, 3  # the event's cells
 X_MASK, Y_MASK = 4, 5  # RIGHT, TOP if the event lies inside its cell
-FORCE, RANGED, WHOLE, UNIT = 6, 7, 8, 9
-BOX_SIZE = 10
+FORCE, RANGED, WHOLE, UNIT, WEIGHTED = 6, 7, 8, 9, 10
+BOX_SIZE = 11
 
 
 class Scratch(NamedTuple):
@@ -67,7 +67,7 @@ class Scratch(NamedTuple):
     seen: np.ndarray  # uint32, one a slot
     found: np.ndarray  # FOUND, as many as a covering set and its strips can have
     box: np.ndarray  # int64 [BOX_SIZE]
-    keys: np.ndarray  # float64 [2]: the event's keys on the two axes, NaN where it has none
+    keys: np.ndarray  # float64 [4]: the event's keys on the two axes, NaN where it has none, and their weights
 
 
 @helper
@@ -81,8 +81,10 @@ def load_axis(values, dim, edges, box, first, mask, flag):
     box[mask] = 0 if value.lo == edges[box[first]] else np.int64(flag)
     if value.lo != value.hi or value.parts > 1:
         box[RANGED] = 1
-    if value.lo < edges[0] or value.weight != 1.0:
-        box[FORCE] = np.int64(VERIFY)  # outside the grid, or not the weight that scores were summed for
+    if value.lo < edges[0]:
+        box[FORCE] = np.int64(VERIFY)  # outside the grid
+    if value.weight != 1.0:
+        box[WEIGHTED] = 1
     return True
 
 
@@ -164,18 +166,19 @@ def find_lists(state, scratch, events, e, sums):
     counts, box, values = state.counts, scratch.box, scratch.values
     load_event(values, events, e)
     box[FORCE] = 0 if sums else np.int64(VERIFY)
-    box[RANGED] = box[WHOLE] = 0
+    box[RANGED] = box[WHOLE] = box[WEIGHTED] = 0
     box[UNIT] = 1 if sums else 0
     for i in range(events.offsets[e], events.offsets[e + 1]):
         if events.weight[i] != 1.0:
             box[UNIT] = 0
     scratch.keys[0] = scratch.keys[1] = np.nan
+    scratch.keys[2] = scratch.keys[3] = 1.0
     has_x = load_axis(values, counts[X_DIM], state.x_edges, box, X_FIRST, X_MASK, RIGHT)
     has_y = load_axis(values, counts[Y_DIM], state.y_edges, box, Y_FIRST, Y_MASK, TOP)
     if has_x:
-        scratch.keys[0] = values[counts[X_DIM]].lo
+        scratch.keys[0], scratch.keys[2] = values[counts[X_DIM]].lo, values[counts[X_DIM]].weight
     if has_y:
-        scratch.keys[1] = values[counts[Y_DIM]].lo
+        scratch.keys[1], scratch.keys[3] = values[counts[Y_DIM]].lo, values[counts[Y_DIM]].weight
     if box[RANGED]:
         box[FORCE] = np.int64(VERIFY)
     n = np.int64(0)
@@ -239,6 +242,20 @@ def holds(box, x_key, y_key):
 
 
 @helper
+def weighed(rate, keys):
+    """The score of a row that asks for its rectangle only, for an event with weights: summed in the row's order."""
+    score = rate.priority
+    first, second = keys[2], keys[3]
+    if rate.y_first != 0:
+        first, second = second, first
+    if rate.heads > 0:
+        score += rate.first * first
+    if rate.heads > 1:
+        score += rate.second * second
+    return score
+
+
+@helper
 def entry_at(state, start, t, force, whole):
     """Entry t of a list, with what the event asks to be verified; without a list the position itself, NONE if it is free."""
     if whole:
@@ -275,7 +292,7 @@ def match_many(state, store, scratch, events, first, combine, out, ends, candida
         candidates[0] += total
         force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
         x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
-        x_key, y_key = scratch.keys[0], scratch.keys[1]
+        x_key, y_key, weighted = scratch.keys[0], scratch.keys[1], scratch.box[WEIGHTED] != 0
         for f in range(lists):
             found = scratch.found[f]
             mask, start = np.uint64(found.mask), np.uint64(found.start)
@@ -295,7 +312,7 @@ def match_many(state, store, scratch, events, first, combine, out, ends, candida
                 if overlapped:
                     kept &= np.int64(is_first(state.places[p], found, x, y))
                 out.ids[np.uint64(n)] = state.hits[p].id
-                out.scores[np.uint64(n)] = state.hits[p].score
+                out.scores[np.uint64(n)] = weighed(state.rates[p], scratch.keys) if weighted else state.hits[p].score
                 n += kept
         unload_event(scratch.values, events, e)
         ends[e] = n
@@ -321,7 +338,7 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
         candidates[0] += total
         force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
         x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
-        x_key, y_key = scratch.keys[0], scratch.keys[1]
+        x_key, y_key, weighted = scratch.keys[0], scratch.keys[1], scratch.box[WEIGHTED] != 0
         for f in range(lists):
             found = scratch.found[f]
             mask, start = np.uint64(found.mask), np.uint64(found.start)
@@ -330,16 +347,16 @@ def top_many(state, store, scratch, events, first, combine, k, out, ends, candid
                 if entry == NONE:
                     continue
                 p = np.uint64(entry & POSITION)
-                score = state.hits[p].score
-                sure = (entry & mask) == 0
-                if score < worst and (known or sure):
+                plain = (entry & VERIFY) == 0
+                score = weighed(state.rates[p], scratch.keys) if weighted and plain else state.hits[p].score
+                if score < worst and (known or plain):
                     continue
-                if entry & VERIFY:
+                if not plain:
                     score = judged(state, store, scratch, events, found, p, combine)
                     if np.isnan(score):
                         continue
                 else:
-                    if not sure and not holds(state.boxes[p], x_key, y_key):
+                    if entry & mask and not holds(state.boxes[p], x_key, y_key):
                         continue
                     if overlapped and not is_first(state.places[p], found, x, y):
                         continue
