@@ -2,7 +2,7 @@
 
 A cursor is a heap of items; an item stands for a part of a tree and is worth the best it can still give:
 
-    SUBTREE  a node of an interval tree, not looked at yet            -> SCAN or BLOCK of its list, SUBTREE of its children
+    SUBTREE  a node of an interval tree, not looked at yet (ranges)   -> SCAN or BLOCK of its list, SUBTREE of its children
     BLOCK    a block of a scored R-tree, not opened yet               -> SCAN, or INNER
     INNER    an opened inner block: `mask` are the children that meet -> RUN or INNER of the first of them
     SCAN     a run of leaf entries, best first, not tested yet        -> RUN of its first 64
@@ -12,8 +12,8 @@ A cursor is a heap of items; an item stands for a part of a tree and is worth th
     LOOSE    a block whose entries are in no order                    -> LOOSE or READY for each that meets
     READY    one entry that meets                                     -> a hit
 
-Looking at parts only when they come to the top is the departure from Ranked 3.1, which opens every node of the path before
-the first answer: a top-20 of an IR-tree opens a third of the blocks. Items that are no hits go before hits of the same
+Looking into parts only when they come to the top is the departure from Ranked 3.1, which finds the best hit of every node
+of the path before the first answer. Items that are no hits go before hits of the same
 score, so that ties come out by id. Cost: Ranked's, O((k + log n) b log_b n) and less; b / 8 steps to test b entries.
 
 Readers only; a cursor belongs to one thread.
@@ -166,6 +166,43 @@ def open_segments(forest, cursors, c, base, tree, point):
 
 
 @helper
+def open_path(forest, cursors, c, base, tree, point):
+    """The lists on a point's way down an interval tree, the deepest first; False if there is too little room.
+
+    The best intervals tend to be short, thus deep: going down at once and adding lists from the bottom up, where each goes below
+    the last, takes two thirds of the time of opening one node after the other. Ranges cannot: they would open everything.
+    """
+    path = cursors.frames[c * STREAMS * LEVELS : (c + 1) * STREAMS * LEVELS]
+    depth = np.int64(0)
+    node = forest.trees[tree].root
+    while node != NONE:
+        if depth == path.size:
+            return False
+        path[depth].start = node
+        depth += 1
+        record = forest.nodes[np.int64(node)]
+        if point < record.centre:
+            node = record.left
+        elif point > record.centre:
+            node = record.right
+        else:
+            node = NONE
+    if cursors.sizes[c] + depth + CHUNK > room_of(cursors):
+        return False
+    flat = forest.trees[tree].kind == LISTS
+    for i in range(depth - 1, -1, -1):
+        record = forest.nodes[np.int64(path[i].start)]
+        if record.size > 0 and record.lo <= point and point <= record.hi:
+            at = np.int64(record.list)
+            if flat:
+                end = at + np.int64(record.size)
+                push(cursors, c, base, SCAN, record.own, DONE, at, end, tree, np.uint64(0))
+            else:
+                push(cursors, c, base, BLOCK, record.own, DONE, at, 0, tree, np.uint64(0))
+    return True
+
+
+@helper
 def open_cursor(forest, cursors, c, dim, first, last):
     """Begin a stab of dimension `dim`; False if the cursor has too little room."""
     room = room_of(cursors)
@@ -192,6 +229,9 @@ def open_cursor(forest, cursors, c, dim, first, last):
         elif record.kind == SEGMENTS:
             start, size = np.int64(record.start), np.int64(record.size)
             push(cursors, c, base, SCAN, forest.score[start], DONE, start, start + size, t, np.uint64(0))
+        elif first == last:
+            if not open_path(forest, cursors, c, base, t, first):
+                return False
         else:
             push(cursors, c, base, SUBTREE, forest.nodes[root].best, DONE, root, 0, t, np.uint64(0))
         tree = record.next
