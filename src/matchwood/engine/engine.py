@@ -17,6 +17,7 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.covers import Covers, Reduction
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.explanation import Explanation
+from matchwood.engine.live import Live, LiveMatch, SubscriptionId
 from matchwood.engine.reading import Reader, Source
 from matchwood.errors import (
     DuplicateSubscriptionError,
@@ -33,10 +34,11 @@ from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import Combine, Mode, judge
-from matchwood.lang.event import Event, event_keys
+from matchwood.lang.event import PLACE, Event, event_keys
 from matchwood.lang.expression import Expression
+from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS, Row
-from matchwood.schema import Point, Schema, Type, describe, instant_key
+from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
 
 MAX_ID = 2**63 - 1
 
@@ -93,6 +95,7 @@ class Engine:
         self._reader = Reader(self.schema, max_rows)
         self._covers = Covers(lambda: self._index.store)
         self._expiry = Expiry()
+        self._live = Live()
         self._next_id = 0
         self._lock = RLock()
 
@@ -107,10 +110,11 @@ class Engine:
         place: Point | tuple[float, float] | None = None,
         radius: float | None = None,
         until: datetime | str | None = None,
-    ) -> int:
+    ) -> SubscriptionId:
         """Register a subscription and return its id (a new one unless given). Cost: that of the index's insert.
 
-        `place` and `radius` (metres) add the condition that the event's place lies in that circle. From `until` on it is gone.
+        `place` and `radius` (metres) add the condition, of weight 1, that the event's place lies in that circle. From `until` on
+        the subscription is gone. The id returned is an int; its `live` lists the live events that match, best first.
         """
         with self._lock:
             id_ = self._new_id() if id is None else self._checked_id(id)
@@ -120,7 +124,7 @@ class Engine:
                 rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
                 self._insert(rows)
             self._expiry.note(id_, expiry)
-            return id_
+            return SubscriptionId(id_, self._live_matches(rows, None, Mode.ALL))
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
         """Register many at once, all or none; return their ids in order. `progress` is told how many have been read."""
@@ -177,9 +181,25 @@ class Engine:
             expiry = self._instant_of(id_, until)
             with self.schema.tentatively():
                 rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
-                self._index.update(rows)
-            self._covers.updated(np.array([id_], np.int64), rows)
+                self._update(rows)
             self._expiry.note(id_, expiry)
+
+    def move(self, id: int, place: Point | tuple[float, float]) -> None:
+        """A subscriber has moved: put the centre of its condition on the place there; everything else stays.
+
+        Cheap where the index finds the subscription in the same bucket as before.
+        """
+        with self._lock:
+            self._expire()
+            id_ = self._checked_id(id)
+            rows, priority = self._rows_at(id_)
+            try:
+                there = moved(rows, PLACE, point_of(place))
+            except MatchwoodError as error:
+                raise error.about(f"subscription {id_}") from None
+            builder = RowsBuilder(self.schema)
+            builder.add(id_, priority, there)
+            self._update(builder.build())
 
     def subscription(self, id: int) -> Subscription:
         """What is registered under an id."""
@@ -258,6 +278,58 @@ class Engine:
             verdict = judge(rows, keys, priority=priority, mode=mode, combine=self._scoring.combine)
             return Explanation(id_, priority, verdict, self.schema)
 
+    # live events
+
+    def publish(
+        self,
+        event: Event | Mapping[str, object],
+        *,
+        until: datetime | str | None = None,
+        k: int | None = None,
+        mode: Mode | str = Mode.ALL,
+    ) -> list[Match]:
+        """Match an event (all, or the k best) and, if it has an `until`, keep it alive for subscriptions that come before then.
+
+        The event is kept under its own id, or the next number. At `until` it is gone.
+
+        >>> from datetime import UTC, datetime
+        >>> from matchwood.engine.clock import ManualClock
+        >>> clock = ManualClock(datetime(2026, 1, 1, tzinfo=UTC))
+        >>> engine = Engine(clock=clock)
+        >>> engine.publish({"price": 20}, until="2026-01-01T00:01:00Z")
+        []
+        >>> engine.subscribe("price < 30").live
+        [LiveMatch(event=0, score=1.0)]
+        >>> clock.advance(minutes=1)
+        >>> engine.subscribe("price < 40").live
+        []
+        """
+        event = event if isinstance(event, Event) else Event(event)
+        ends = event.until if until is None else until
+        with self._lock:
+            self._expire()
+            now = instant_key(self._clock())
+            expiry = -np.inf if ends is None else instant_key(ends)
+            with self.schema.tentatively():
+                arrays = encode_events([event], self.schema, register=expiry > now)
+            if expiry > now:
+                self._live.keep(arrays, event.id, expiry, now)
+            if k is None:
+                return _listed(self.match_many(arrays, mode=mode))
+            return _listed(self.top_k_many(arrays, k, mode=mode))
+
+    def live(self, id: int, *, k: int | None = None, mode: Mode | str = Mode.ALL) -> list[LiveMatch]:
+        """The live events that a subscription matches (all, or the k best): best score first, then smallest id."""
+        with self._lock:
+            self._expire()
+            slots = self._index.store.slots_of(np.array([self._checked_id(id)], np.int64))
+            return self._live_matches(self._index.store.extract(slots), k, mode)
+
+    def retract(self, event_id: int) -> None:
+        """Take a live event back before its time."""
+        with self._lock:
+            self._live.remove(event_id)
+
     # covering
 
     def covers(self, expression: Source) -> Int64s:
@@ -309,7 +381,7 @@ class Engine:
             self._expire()
             folder = Path(path)
             ids, until = self._expiry.arrays()
-            arrays = {"expiring_ids": ids, "expiring_until": until}
+            arrays = {"expiring_ids": ids, "expiring_until": until, **self._live.arrays()}
             about = {"schema": self.schema.to_json(), "next_id": self._next_id}
             write_folder(folder, "engine", about, arrays, also=lambda inside: self._index.save(inside / "index"))
 
@@ -337,6 +409,7 @@ class Engine:
                 raise ValueError("a subscription that is not there is to expire")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
                 engine._expiry.note(id_, until)
+            engine._live = Live.of_arrays(arrays)
         except (KeyError, TypeError, ValueError, SchemaError) as error:
             raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
         return engine
@@ -357,6 +430,16 @@ class Engine:
         self._covers.inserted(rows)
         if rows.size:
             self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
+
+    def _update(self, rows: Rows) -> None:
+        self._index.update(rows)
+        self._covers.updated(rows.ids[:1], rows)
+
+    def _live_matches(self, rows: Rows, k: int | None, mode: Mode | str) -> list[LiveMatch]:
+        if not len(self._live):
+            return []
+        now = instant_key(self._clock())
+        return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled)
 
     def _delete(self, ids: Int64s) -> None:
         self._index.delete(ids)
@@ -391,11 +474,14 @@ class Engine:
             )
 
     def _expire(self) -> None:
-        """Remove the subscriptions whose time is over. O(log n) for each of them, O(1) if there is none."""
-        if self._expiry:
-            gone = self._expiry.take_due(instant_key(self._clock()))
-            if len(gone):
-                self._delete(gone)
+        """Remove the subscriptions whose time is over, and look at a few live events. O(log n) each, O(1) if there is none."""
+        if not self._expiry and not len(self._live):
+            return
+        now = instant_key(self._clock())
+        self._live.sweep(now)
+        gone = self._expiry.take_due(now)
+        if len(gone):
+            self._delete(gone)
 
 
 def _listed(matches: Matches) -> list[Match]:
