@@ -153,9 +153,7 @@ class CoverIndex:
 
         def run(first: int, out: Int64s, ends: Int64s) -> int:
             state = self.index, self.store.state, other.state
-            return int(
-                search_kernel.covered_many(*state, heads, first, self.scratch, out, ends, self.counters)
-            )
+            return int(search_kernel.covered_many(*state, heads, first, self.scratch, out, ends, self.counters))
 
         return _collected(len(heads), 1024, run)
 
@@ -244,18 +242,14 @@ class CoverIndex:
         groups = np.empty(len(slots), np.uint32)
         done = 0
         while done < len(slots):
-            done = int(
-                forest_kernel.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups)
-            )
+            done = int(forest_kernel.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups))
             if done < len(slots):
                 self._grow_all()
         order = np.argsort(groups, kind="stable")
         slots, groups = slots[order], groups[order]
         done = 0
         while done < len(slots):
-            done = int(
-                forest_kernel.build_groups(self.index, self.store.state, slots, groups, done, self.scratch)
-            )
+            done = int(forest_kernel.build_groups(self.index, self.store.state, slots, groups, done, self.scratch))
             if done < len(slots):
                 group = self.index.groups[groups[done]]
                 root = int(group["root"])
@@ -267,7 +261,8 @@ class CoverIndex:
         """Room to move that many records: in scratch and in the pools."""
         if records > len(self.scratch.members) or records * stride > len(self.scratch.records):
             self.scratch = new_scratch(
-                max(records * 5 // 4, len(self.scratch.members)), max(records * stride * 5 // 4, len(self.scratch.records))
+                max(records * 5 // 4, len(self.scratch.members)),
+                max(records * stride * 5 // 4, len(self.scratch.records)),
             )
         counts, forest = self.index.counts, self.index
         words = 5 * (records + 64) * (stride + 2) // 2 + 64
@@ -290,7 +285,8 @@ class CoverIndex:
             "tries": int(counts[forest_kernel.TRIES]) + spare,
         }
         grown = {
-            name: _grown(getattr(forest, name), max(2 * size, len(getattr(forest, name)))) for name, size in sizes.items()
+            name: _grown(getattr(forest, name), max(2 * size, len(getattr(forest, name))))
+            for name, size in sizes.items()
         }
         links = forest.links
         if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):

@@ -72,7 +72,9 @@ def _check_leaf(
         assert len(members) <= max(allowed, overflow), f"leaf {n} overflows"
     for at, member in enumerate(members):
         slot = member & int(kernel.SLOT_MASK)
-        assert (int(forest.places[slot]["leaf"]), int(forest.places[slot]["at"])) == (n, at), f"slot {slot} is misplaced"
+        assert (int(forest.places[slot]["leaf"]), int(forest.places[slot]["at"])) == (n, at), (
+            f"slot {slot} is misplaced"
+        )
         entries = _hulls(store, slot)
         expected = [end for item in sorted(entries) if item % 2 == 0 for end in (-entries[item][0], entries[item][1])]
         assert points[at].tolist() == expected, f"slot {slot}: wrong point"

@@ -26,7 +26,8 @@ from matchwood.errors import QueryError, SubscriptionError
 from matchwood.index.row_store import Slots
 from matchwood.kernels import covering_graph as kernel
 from matchwood.kernels.covering_graph import IS_FORWARDED, IS_HELD, Relations
-from matchwood.kernels.store import NONE
+from matchwood.kernels.covering_rows import subscription_covers
+from matchwood.kernels.store import NONE, first_slot
 
 
 class Changes(NamedTuple):
@@ -148,7 +149,9 @@ class RelationGraph:
                 assert int(graph.edges[e]["source"]) == slot, f"edge {e} hangs in a foreign chain"
                 chained.add(e)
                 e = int(graph.edges[e]["next"])
-        expected = {s * self.k + j for s in np.flatnonzero(graph.degrees).tolist() for j in range(int(graph.degrees[s]))}
+        expected = {
+            s * self.k + j for s in np.flatnonzero(graph.degrees).tolist() for j in range(int(graph.degrees[s]))
+        }
         assert chained == expected, "chains and edges differ"
 
     def _run(self, subscribe: np.ndarray, heads: Slots) -> Changes:
@@ -192,3 +195,168 @@ class RelationGraph:
             np.zeros(size, np.uint32),
             graph.found,
         )
+
+
+class FullGraph:
+    """G*: every cover of every subscription (Covering III-A). Two searches a subscribe, none an unsubscribe; edges up to n^2.
+
+    Edges follow the same order of equals as `RelationGraph`. In Python: it exists to be compared with.
+    """
+
+    def __init__(self) -> None:
+        self.index = CoverIndex()
+        self._covers: dict[int, set[int]] = {}
+        self._covered: dict[int, set[int]] = {}
+        self.queries = 0
+
+    def subscribe(self, rows: Rows) -> Changes:
+        """Add subscriptions, one after the other, their ids ascending in the order of arrival."""
+        forward = []
+        for one in _one_by_one(rows):
+            id_ = int(one.ids[0])
+            covers = set(self.index.covers_of(one, k=ALL, before=id_).ids.tolist())
+            covered = set(self.index.covered_by(one).ids.tolist()) - covers  # equals that came earlier are covers
+            self.queries += 2
+            self.index.insert(one)
+            self._covers[id_], self._covered[id_] = covers, covered
+            for cover in covers:
+                self._covered[cover].add(id_)
+            for other in covered:
+                self._covers[other].add(id_)
+            if not covers:
+                forward.append(id_)
+        return Changes(forward, [])
+
+    def unsubscribe(self, ids: Iterable[int]) -> Changes:
+        """Remove subscriptions; what is left without a cover must be forwarded."""
+        forward, withdraw = [], []
+        for id_ in ids:
+            self.index.delete(np.array([id_]))
+            if not self._covers[id_]:
+                withdraw.append(id_)
+            for cover in self._covers.pop(id_):
+                self._covered[cover].discard(id_)
+            for other in sorted(self._covered.pop(id_)):
+                self._covers[other].discard(id_)
+                if not self._covers[other]:
+                    forward.append(other)
+        return Changes(forward, withdraw)
+
+    def forwarded(self) -> list[int]:
+        """Ids that nothing covers, ascending."""
+        return sorted(id_ for id_, covers in self._covers.items() if not covers)
+
+    @property
+    def edges(self) -> int:
+        return sum(len(covers) for covers in self._covers.values())
+
+
+class StrictPoset:
+    """Immediate covers only: the transitive reduction of G* (Covering III-D). Walks from the top instead of asking an index.
+
+    `comparisons` counts pairs of subscriptions tested: its cost. In Python: it exists to be compared with.
+    """
+
+    def __init__(self) -> None:
+        self._index = CoverIndex()  # holds the rows and the exact test
+        self._above: dict[int, set[int]] = {}
+        self._below: dict[int, set[int]] = {}
+        self.comparisons = 0
+
+    def subscribe(self, rows: Rows) -> Changes:
+        """Add subscriptions, one after the other, their ids ascending in the order of arrival."""
+        forward = []
+        for one in _one_by_one(rows):
+            id_ = int(one.ids[0])
+            self._index.insert(one)
+            above = self._lowest_covers(id_)
+            below = self._highest_covered(id_, above)
+            for upper in above:  # edges that now follow from two others
+                for lower in self._below[upper] & below:
+                    self._below[upper].discard(lower)
+                    self._above[lower].discard(upper)
+            self._above[id_], self._below[id_] = above, below
+            for upper in above:
+                self._below[upper].add(id_)
+            for lower in below:
+                self._above[lower].add(id_)
+            if not above:
+                forward.append(id_)
+        return Changes(forward, [])
+
+    def unsubscribe(self, ids: Iterable[int]) -> Changes:
+        """Remove subscriptions; what they covered is tied to what covered them, unless another path does."""
+        forward, withdraw = [], []
+        for id_ in ids:
+            above, below = self._above.pop(id_), self._below.pop(id_)
+            for upper in above:
+                self._below[upper].discard(id_)
+            for lower in below:
+                self._above[lower].discard(id_)
+            if not above:
+                withdraw.append(id_)
+            for lower in sorted(below):
+                for upper in above:
+                    if not self._reaches(upper, lower):
+                        self._below[upper].add(lower)
+                        self._above[lower].add(upper)
+                if not self._above[lower]:
+                    forward.append(lower)
+            self._index.delete(np.array([id_]))
+        return Changes(forward, withdraw)
+
+    def forwarded(self) -> list[int]:
+        """Ids that nothing covers, ascending."""
+        return sorted(id_ for id_, above in self._above.items() if not above)
+
+    @property
+    def edges(self) -> int:
+        return sum(len(above) for above in self._above.values())
+
+    def _lowest_covers(self, id_: int) -> set[int]:
+        """Covers of which none below covers it too."""
+        covers, seen = set(), set()
+        stack = [top for top, above in self._above.items() if not above]
+        while stack:
+            at = stack.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            if self._is_cover(at, id_):
+                covers.add(at)
+                stack += self._below[at]
+        return {c for c in covers if not self._below[c] & covers}
+
+    def _highest_covered(self, id_: int, above: set[int]) -> set[int]:
+        """Those it covers of which none above is covered by it."""
+        start = set.intersection(*(self._descendants(a) for a in above)) if above else set(self._above)
+        covered = {other for other in start if other not in above and self._is_cover(id_, other)}
+        return {c for c in covered if not self._above[c] & covered}
+
+    def _descendants(self, id_: int) -> set[int]:
+        found: set[int] = set()
+        stack = list(self._below[id_])
+        while stack:
+            at = stack.pop()
+            if at not in found:
+                found.add(at)
+                stack += self._below[at]
+        return found
+
+    def _reaches(self, upper: int, lower: int) -> bool:
+        return lower in self._descendants(upper)
+
+    def _is_cover(self, wide: int, narrow: int) -> bool:
+        """Does it cover, and is it the earlier one if they are equal?"""
+        self.comparisons += 1
+        store = self._index.store
+        w, n = (int(first_slot(store.state, id_)) for id_ in (wide, narrow))
+        if not subscription_covers(store.state, w, store.state, n):
+            return False
+        return wide < narrow or not subscription_covers(store.state, n, store.state, w)
+
+
+def _one_by_one(rows: Rows) -> Iterable[Rows]:
+    starts = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else np.zeros(0, int)
+    for start, stop in zip(starts, [*starts[1:], rows.size], strict=True):
+        yield rows.take(int(start), int(stop))

@@ -45,7 +45,14 @@ class ZCurve:
         counts[kernel.WIDTH], counts[kernel.BITS] = width, bits
         empty = np.zeros(0, np.uint64)
         self.index = Curve(
-            empty, empty, np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint32), np.zeros(0, np.uint32), domain, counts
+            empty,
+            empty,
+            np.zeros(0, np.int64),
+            np.zeros(0),
+            np.zeros(0, np.uint32),
+            np.zeros(0, np.uint32),
+            domain,
+            counts,
         )
         self.store = RowStore()
         self.scratch = new_scratch(1, 1)
@@ -126,5 +133,11 @@ class ZCurve:
     def _demand(self, rows: Rows) -> None:
         d = self.attributes
         plain = (np.diff(rows.offsets) == d).all() and (rows.kinds == arrays.INTERVAL).all()
-        if not plain or len(np.unique(rows.ids)) != rows.size or (np.sort(rows.dims.reshape(-1, d)) != np.arange(d)).any():
-            raise UnsupportedError(f"a Z-curve takes one interval in each of its {d} attributes; CoverIndex takes any row")
+        if (
+            not plain
+            or len(np.unique(rows.ids)) != rows.size
+            or (np.sort(rows.dims.reshape(-1, d)) != np.arange(d)).any()
+        ):
+            raise UnsupportedError(
+                f"a Z-curve takes one interval in each of its {d} attributes; CoverIndex takes any row"
+            )

@@ -33,7 +33,15 @@ from matchwood.kernels.covering_rows import is_complex
 from matchwood.kernels.store import ABSENT, CIRCLE, NONE, SIBLING
 
 GROUP = np.dtype(
-    [("bloom", "u8"), ("scale", "i8"), ("root", "u4"), ("first", "u4"), ("size", "u2"), ("width", "u2"), ("stride", "u4")]
+    [
+        ("bloom", "u8"),
+        ("scale", "i8"),
+        ("root", "u4"),
+        ("first", "u4"),
+        ("size", "u2"),
+        ("width", "u2"),
+        ("stride", "u4"),
+    ]
 )
 NODE = np.dtype(
     [

@@ -159,7 +159,13 @@ def covers_in_group(forest, store, g, other, row, before, scratch, base, out, be
     if group.root == NONE:
         return n
     stride, width = np.int64(group.stride), np.int64(group.width)
-    points, query, stack, corners, rounded = forest.points, scratch.query, scratch.stack, forest.corners, scratch.rounded
+    points, query, stack, corners, rounded = (
+        forest.points,
+        scratch.query,
+        scratch.stack,
+        forest.corners,
+        scratch.rounded,
+    )
     take_turns(forest, g, scratch, width)
     stack[base] = np.int64(group.root)
     depth = base + 1

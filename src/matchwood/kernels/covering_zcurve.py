@@ -287,7 +287,20 @@ def covers_on_curve(curve, store, other, row, before, k, scratch, out, begin, co
                 depth += 1
             else:
                 n = compare_run(
-                    curve, store, middle - 1, middle, False, other, row, before, scratch.query, out, begin, n, most, counters
+                    curve,
+                    store,
+                    middle - 1,
+                    middle,
+                    False,
+                    other,
+                    row,
+                    before,
+                    scratch.query,
+                    out,
+                    begin,
+                    n,
+                    most,
+                    counters,
                 )
                 if n < most:  # an equal that does not count: search on
                     put_frame(stack, depth, level + 1, tied, first, middle, prefix_high, prefix_low)
