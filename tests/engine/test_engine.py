@@ -636,3 +636,27 @@ def test_readers_always_see_a_consistent_set_while_one_writes() -> None:
     assert seen <= {20, 22}
     assert len(engine) == 20
     engine._index.check()
+
+
+def test_an_unknown_index_or_option_is_refused_with_what_there_is() -> None:
+    with pytest.raises(QueryError, match="scan, vcr"):
+        Engine(index="telepathy")
+    with pytest.raises(QueryError, match="index 'scan' has no option 'depth'; its options: none"):
+        Engine(index="scan", index_options={"depth": 3})
+
+
+def test_covering_questions_are_answered_and_kept_up_to_date() -> None:
+    engine = Engine()
+    adult, senior, pro = engine.subscribe_many(["age >= 18", "age >= 65", "age >= 65 AND plan = 'pro'"]).tolist()
+    assert engine.covers("age BETWEEN 70 AND 80").tolist() == [adult, senior]
+    assert engine.covered_by("age > 20").tolist() == [senior, pro]
+    kept, cover = engine.reduce()
+    assert (kept.tolist(), cover) == ([adult], {senior: adult, pro: adult})
+    engine.unsubscribe(adult)
+    assert engine.covers("age BETWEEN 70 AND 80").tolist() == [senior]
+    engine.update(senior, "age >= 90")
+    assert engine.covers("age BETWEEN 70 AND 80").tolist() == []
+    everyone = engine.subscribe("TRUE")
+    assert engine.reduce().cover == {senior: everyone, pro: everyone}
+    with pytest.raises(MatchwoodError, match="the expression"):
+        engine.covers("age >")

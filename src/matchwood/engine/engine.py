@@ -135,7 +135,7 @@ class Engine:
             first = self._new_id()
             count = 0
             for expression in expressions:
-                builder.add(first + count, 0.0, self._reader.rows(first + count, expression))
+                builder.add(first + count, 0.0, self._reader.rows(expression, f"subscription {first + count}"))
                 count += 1
                 if progress is not None and count % 1024 == 0:
                     progress(count)
@@ -341,13 +341,13 @@ class Engine:
         """
         with self._lock, self.schema.tentatively():
             self._expire()
-            return self._covers.covering(self._reader.arrays(0, expression))
+            return self._covers.covering(self._reader.query(expression))
 
     def covered_by(self, expression: Source) -> Int64s:
         """The subscriptions that the expression covers, ascending: whatever event matches one of them matches it."""
         with self._lock, self.schema.tentatively():
             self._expire()
-            return self._covers.covered_by(self._reader.arrays(0, expression))
+            return self._covers.covered_by(self._reader.query(expression))
 
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
         """The smallest set of subscriptions that covers all of them, and for each other one a kept one that covers it.

@@ -38,38 +38,45 @@ class Reader:
         radius: float | None = None,
     ) -> Rows:
         """The arrays of one subscription."""
+        subject = f"subscription {id_}"
         number = unwrapped(priority)
         if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
-            raise SubscriptionError(f"subscription {id_}: expected a finite priority, got {describe(priority)}")
+            raise SubscriptionError(f"{subject}: expected a finite priority, got {describe(priority)}")
         if (place is None) is not (radius is None):
-            raise SubscriptionError(f"subscription {id_}: a place needs a radius, and a radius a place")
+            raise SubscriptionError(f"{subject}: a place needs a radius, and a radius a place")
         if place is not None and radius is not None:
             try:
                 here = attr(PLACE).within(place, radius)
             except MatchwoodError as error:
-                raise error.about(f"subscription {id_}") from None
-            source = all_of(self.expression(id_, source), here)
+                raise error.about(subject) from None
+            source = all_of(self.expression(source, subject), here)
         builder = RowsBuilder(self.schema)
-        builder.add(id_, float(number), self.rows(id_, source))
+        builder.add(id_, float(number), self.rows(source, subject))
         return builder.build()
 
-    def rows(self, id_: int, source: Source) -> tuple[Row, ...]:
-        """The rows of one subscription, as objects."""
-        expression = self.expression(id_, source)
+    def query(self, source: Source) -> Rows:
+        """The arrays of an expression that is not registered: a question about those that are."""
+        builder = RowsBuilder(self.schema)
+        builder.add(0, 0.0, self.rows(source, "the expression"))
+        return builder.build()
+
+    def rows(self, source: Source, subject: str) -> tuple[Row, ...]:
+        """The rows of an expression, as objects; an error names the subject."""
+        expression = self.expression(source, subject)
         try:
             return normalise(expression, self.schema, max_rows=self.max_rows)
         except MatchwoodError as error:
-            raise error.about(f"subscription {id_}") from None
+            raise error.about(subject) from None
 
-    def expression(self, id_: int, source: Source) -> Expression:
-        """The tree of one subscription."""
+    def expression(self, source: Source, subject: str) -> Expression:
+        """The tree of an expression; an error names the subject."""
         try:
             if isinstance(source, str):
                 return parse(source)
             if isinstance(source, Mapping):
                 return from_json(source)
         except MatchwoodError as error:
-            raise error.about(f"subscription {id_}") from None
+            raise error.about(subject) from None
         if isinstance(source, Expression):
             return source
-        raise ExpressionError(f"subscription {id_}: expected text, an expression or CQL2 JSON, got {describe(source)}")
+        raise ExpressionError(f"{subject}: expected text, an expression or CQL2 JSON, got {describe(source)}")

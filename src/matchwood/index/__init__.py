@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def make_index(name: str, **parameters: Any) -> Index:
     """An empty index of that name."""
     if name not in INDEXES:
         raise QueryError(f"expected an index out of {', '.join(sorted(INDEXES))}, got {name!r}")
+    known = inspect.signature(INDEXES[name]).parameters
+    for parameter in parameters:
+        if parameter not in known:
+            options = ", ".join(known) or "none"
+            raise QueryError(f"index {name!r} has no option {parameter!r}; its options: {options}")
     return INDEXES[name](**parameters)
 
 
