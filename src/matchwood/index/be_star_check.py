@@ -153,10 +153,9 @@ class _Checker:
         stored = [(float(x["lo"]), float(x["hi"])) for x in self.tree.boxes[boxes : boxes + len(total) - 1]]
         stored.append((float(bucket["lo"]), float(bucket["hi"])))
         if self.tree.counts[layout.SPLITTING] == layout.RIGID:
-            cell = (float(bucket["lo"]), float(bucket["hi"]))
-            assert cell[0] <= total[-1][0] and total[-1][1] <= cell[1], (
-                f"bucket {b}: a row reaches beyond its cell {cell}"
-            )  # noqa: PT018
+            low, high = float(bucket["lo"]), float(bucket["hi"])
+            assert low <= total[-1][0], f"bucket {b}: a row begins before its cell {low} .. {high}"
+            assert total[-1][1] <= high, f"bucket {b}: a row ends after its cell {low} .. {high}"
             return
         pairs = [*zip(stored, total, strict=True), ((float(bucket["own_lo"]), float(bucket["own_hi"])), own[-1])]
         for kept, exact in pairs:

@@ -68,6 +68,8 @@ BUCKET = np.dtype(
 )
 PNODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
 BOX = np.dtype([("lo", "f8"), ("hi", "f8")])
+# Of a dimension: what rows span, and the share of the rows below it that an event was seen to meet in vain.
+DOMAIN = np.dtype([("lo", "f8"), ("hi", "f8"), ("loss", "f8")])
 # A leaf row, the bound of its score (as `best`), and its signature: one bit for each dimension it needs, modulo 64.
 LEAF = np.dtype([("needs", "u8"), ("slot", "u4"), ("best", "f4")])
 HOME = np.dtype([("bucket", "u4"), ("at", "u4")])  # where a slot's row lies: leaf row `at` of the bucket
@@ -104,7 +106,7 @@ class Tree(NamedTuple):
     homes: np.ndarray  # HOME, by slot
     counts: np.ndarray  # int64
     real: np.ndarray  # float64: alpha, beta
-    domains: np.ndarray  # BOX, by dimension: what rigid trees halve
+    domains: np.ndarray  # DOMAIN, by dimension: what rigid trees halve, and what the ranking learnt
 
 
 @helper
@@ -202,6 +204,7 @@ def take_bucket(tree, level, dim, parent, owner):
     bucket.capacity = np.uint32(counts[CAPACITY])
     bucket.level, bucket.leaf_class, bucket.parts_class, bucket.state = np.uint16(level), NO_CLASS, NO_CLASS, LIVE
     bucket.boxes = NONE
+    bucket.cell_lo, bucket.cell_hi = 0.0, 0.0
     if level > 1:
         bucket.boxes = np.uint32(take_boxes(tree, level - 1))
     return b

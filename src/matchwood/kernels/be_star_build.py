@@ -280,13 +280,17 @@ def count_dimensions(store, work, start, end):
 
 
 @helper
-def rank_of(dimension, ranking):
-    """gain - loss (V-B): the rows with the attribute, less, if asked, those an event is expected to meet in vain."""
-    gain = np.float64(dimension.count)
-    if ranking != SELECTIVITY:
+def rank_of(tree, dimensions, dim):
+    """gain - loss (V-B): the rows with the attribute, less those that events are expected to meet in vain.
+
+    Optimistic: none, or what `adapt` learnt of the dimension. By selectivity: the average width of its intervals.
+    """
+    dimension = dimensions[dim]
+    gain = np.float64(dimension.count) * (1.0 - tree.domains[dim].loss)
+    if tree.counts[RANKING] != SELECTIVITY:
         return gain
     extent = length_of(dimension.low, dimension.high)
-    share = 1.0 if extent <= 0.0 else min(1.0, dimension.width / extent / gain)
+    share = 1.0 if extent <= 0.0 else min(1.0, dimension.width / extent / np.float64(dimension.count))
     return gain * (1.0 - share)
 
 
@@ -298,7 +302,7 @@ def partition(tree, store, work, b, start, end):
     level = np.int64(tree.buckets[b].level)
     touched = count_dimensions(store, work, start, end) if level < LEVELS else np.int64(0)
     for t in range(touched):
-        keys[0, t] = -rank_of(dimensions[np.int64(keys[1, t])], tree.counts[RANKING])
+        keys[0, t] = -rank_of(tree, dimensions, np.int64(keys[1, t]))
     sort_pairs(keys[0], keys[1], touched)
     for t in range(touched):
         dimensions[np.int64(keys[1, t])].order = np.uint32(t)
