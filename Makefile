@@ -10,17 +10,21 @@ JOBS ?= 2
 PYTHON ?=
 PRESET ?= quick
 
+JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_problem; sys.exit(java_problem())'
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check bench stress docs clean
+.PHONY: help demo test check bench stress kafka docs clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
 
-demo: $(VENV)/.dev ## show matching and ranking on a small example
+demo: $(VENV)/.dev ## a day in a seeded city on local Spark: ingest, index, match, evaluate, and a report to look at
+	@$(JAVA)
 	$(BIN)/matchwood demo
 
 test: $(VENV)/.dev ## run all tests but the stress tests
+	@$(JAVA) || echo "tests of the pipeline are skipped" >&2
 	$(BIN)/python -m pytest -n $(JOBS)
 
 check: $(VENV)/.dev ## lint, format, types, layers: what CI runs before the tests
@@ -43,13 +47,18 @@ clean: ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
+kafka: $(VENV)/.dev ## run the streaming test with a real Kafka broker; needs Maven, which brings the broker and the connector
+	@command -v mvn >/dev/null 2>&1 || { echo "make kafka needs Maven (mvn) on the path: it fetches Kafka and Spark's connector from Maven Central" >&2; exit 1; }
+	@$(JAVA)
+	$(BIN)/python -m pytest -n 0 -m kafka tests/spark
+
 # An installation is complete only when its stamp is there: one that was cut short is taken up again.
 $(VENV)/.dev: pyproject.toml $(VENV)/.created
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,spark]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev,spark,bench]'
 	@touch $@
 
 # Candidates are run, not only looked up: a version manager's stand-in may exist without the version behind it.

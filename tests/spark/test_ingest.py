@@ -39,7 +39,11 @@ TEXTS = [
     {"id": 10, "expression": "age IN (30, 40)"},
 ]
 GOOD = {1, 2, 10}
-OFFERS = [{"id": 0, "age": 30.0, "plan": "pro"}, {"id": 1, "age": 12.0, "plan": None}, {"id": 2, "age": None, "plan": "new"}]
+OFFERS = [
+    {"id": 0, "age": 30.0, "plan": "pro"},
+    {"id": 1, "age": 12.0, "plan": None},
+    {"id": 2, "age": None, "plan": "new"},
+]
 
 
 def encoded(kind: Any, records: list[dict[str, Any]], schema: Schema, form: str | None = None) -> pa.Table:
@@ -67,7 +71,9 @@ def test_each_bad_subscription_is_rejected_with_its_reason_and_its_content(form:
 
 def test_an_event_without_an_id_is_rejected_with_its_content() -> None:
     for form in (None, LINES):
-        records = [{"id": 4, "values": {"a": 1}}, {"values": {"a": 2}}] if form else [{"id": 4, "a": 1}, {"id": None, "a": 2}]
+        records = (
+            [{"id": 4, "values": {"a": 1}}, {"values": {"a": 2}}] if form else [{"id": 4, "a": 1}, {"id": None, "a": 2}]
+        )
         table = encoded("events", records, Schema(), form)
         good = table.filter(pa.compute.is_null(table["reason"]))
         assert good["id"].to_pylist() == [4]
@@ -91,7 +97,12 @@ def test_what_is_encoded_reads_back_as_the_arrays_it_was() -> None:
 
 def test_ranges_lists_weights_and_until_of_events_survive() -> None:
     records = [
-        {"id": 1, "values": {"a": {"min": 1, "max": 2}, "b": [1, 5]}, "weights": {"a": 0.5}, "until": "1970-01-01T00:00:01Z"},
+        {
+            "id": 1,
+            "values": {"a": {"min": 1, "max": 2}, "b": [1, 5]},
+            "weights": {"a": 0.5},
+            "until": "1970-01-01T00:00:01Z",
+        },
         {"id": 2, "values": {"a": 3}},
     ]
     table = encoded("events", records, Schema(), LINES)
@@ -153,7 +164,9 @@ def test_an_id_that_two_partitions_hold_is_kept_once(spark: Any) -> None:
 
 
 def test_files_of_each_format_are_read(spark: Any, tmp_path: Path) -> None:
-    (tmp_path / "s.csv").write_text("id,expression,priority\n1,age >= 18,0.5\n2,age < 3,not a number\n3,\"age = 1, 2\",\n")
+    (tmp_path / "s.csv").write_text(
+        'id,expression,priority\n1,age >= 18,0.5\n2,age < 3,not a number\n3,"age = 1, 2",\n'
+    )
     (tmp_path / "s.jsonl").write_text('{"id": 1, "expression": "age >= 18"}\n\n{"id": 2, "expr": "age"}\nnot json\n')
     pa.parquet.write_table(pa.table({"id": [1], "age_lo": [3.0], "age_hi": [None]}), tmp_path / "s.parquet")
     counts = {}

@@ -126,7 +126,10 @@ def read_ranked(batch: Any) -> tuple[Int64s, Matches]:
 def with_shard(shard: Any, batch: Any, schema: Any) -> Any:
     """A batch with the number of a shard before it; timestamps take the schema's time zone. O(1)."""
     arrays = [pa.array(shard, pa.int32()), *batch.columns]
-    arrays = [array if array.type == field.type else array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+    arrays = [
+        array if array.type == field.type else array.cast(field.type)
+        for array, field in zip(arrays, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -189,4 +192,3 @@ def _filled(column: Any, name: str, ends: Int64s, missing: Float64s) -> Float64s
 
 def _lists(offsets: Int64s, items: Any) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(items))
-

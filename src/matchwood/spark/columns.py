@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     ByteType,
     DataType,
     DoubleType,
@@ -100,6 +101,17 @@ SHARDS = _table(
     ("bytes", LongType(), False),
     ("seconds", DoubleType(), False),
 )
+SKETCHES = _table(
+    ("dimension", IntegerType(), False),
+    ("side", IntegerType(), False),
+    ("count", LongType(), False),
+    ("parts", LongType(), False),
+    ("sample_key", _LONGS, False),
+    ("sample_lo", _DOUBLES, False),
+    ("sample_hi", _DOUBLES, False),
+    ("distinct", _LONGS, False),
+)
+"""What a partition knows of a dimension; dimension -1 counts the records of a side (0: subscriptions, 1: events)."""
 ATTRIBUTES = _table(
     ("dimension", IntegerType(), False),
     ("attribute", StringType(), False),
@@ -125,6 +137,12 @@ VERDICTS = _table(
     ("found", DoubleType(), True),
 )
 """Where the output differs from the oracle."""
+PAIRS = _table(("event_id", LongType(), False), ("subscription_id", LongType(), False), ("score", DoubleType(), False))
+WORK = _table(("events", LongType(), False), ("matches", LongType(), False), ("candidates", LongType(), False))
+GROUPED = StructType(
+    [StructField("group", IntegerType(), False), StructField("asks", BooleanType(), False), *SUBSCRIPTIONS]
+)
+"""Subscriptions in a group that looks for covers; one asks where it stands first, elsewhere it only answers."""
 
 
 def check(table: DataFrame, expected: StructType, what: str) -> DataFrame:
@@ -143,7 +161,7 @@ def check(table: DataFrame, expected: StructType, what: str) -> DataFrame:
 
 def same_type(found: DataType, expected: DataType) -> bool:
     """Are these the same types, whatever they say of nulls?"""
-    return found.simpleString() == expected.simpleString()
+    return bool(found.simpleString() == expected.simpleString())
 
 
 def required(batch: Any, expected: StructType, what: str) -> None:

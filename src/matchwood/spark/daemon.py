@@ -5,9 +5,10 @@ Set `spark.python.daemon.module` to this module (`session.settings` does); witho
 
 from __future__ import annotations
 
+from pyspark.daemon import manager
+
 import matchwood.index
 import matchwood.spark.match_worker  # noqa: F401
-from pyspark.daemon import manager
 
 if __name__ == "__main__":
     manager()

@@ -138,7 +138,12 @@ def plan_sharding(
         return Sharding("hash", shards)
     assert attribute is not None
     dims = (attribute.dims[0], attribute.dims[1])
-    found = subscriptions.mapInArrow(Centres(dims), columns.CENTRES).orderBy(F.xxhash64("lon", "lat")).limit(SAMPLE).toArrow()
+    found = (
+        subscriptions.mapInArrow(Centres(dims), columns.CENTRES)
+        .orderBy(F.xxhash64("lon", "lat"))
+        .limit(SAMPLE)
+        .toArrow()
+    )
     lon, lat = (found.column(name).to_numpy() for name in ("lon", "lat"))
     return spatial(dims, lon, lat, max(shards - 1, 1))
 

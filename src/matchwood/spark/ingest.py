@@ -46,7 +46,9 @@ def read_raw(
     ending = Path(str(path)).suffix.lstrip(".")
     chosen = format or {"json": "jsonl", "ndjson": "jsonl"}.get(ending, ending)
     if chosen not in FORMATS:
-        raise QueryError(f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which")
+        raise QueryError(
+            f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which"
+        )
     if chosen == "jsonl":
         return spark.read.text(str(path)).filter(F.trim("value") != ""), LINES
     if chosen == "parquet":
@@ -64,6 +66,8 @@ def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = 
     wide = _declared_by_columns(raw, codebook, kind, form)
     if wide is not None:
         return wide
+    if form is None and kind == "subscriptions" and "expression" in raw.columns and "predicates" not in raw.columns:
+        form = "text"
     learning = Learning(Encoding(kind, codebook.content, form))
     found = raw.mapInArrow(learning, columns.LEARNT).orderBy("partition").toLocalIterator()
     return codebook.extended(Schema.from_json(json.loads(row["schema"])) for row in found)
@@ -110,7 +114,14 @@ def _as_text(table: Any) -> Any:
 
 def _read_csv(spark: SparkSession, path: str, schema: Schema | None) -> DataFrame:
     guessed = spark.read.csv(path, header=True, inferSchema=True, enforceSchema=False)
-    types = {"id": "bigint", "priority": "double", "lon": "double", "lat": "double", "radius": "double", "until": "string"}
+    types = {
+        "id": "bigint",
+        "priority": "double",
+        "lon": "double",
+        "lat": "double",
+        "radius": "double",
+        "until": "string",
+    }
     names = {Type.NUMBER: "double", Type.STRING: "string", Type.BOOL: "boolean", Type.TIMESTAMP: "timestamp"}
     for attribute in schema or ():
         if attribute.type in names:
@@ -142,7 +153,13 @@ def _attribute_type(type_: Any) -> Type | None:
         return _attribute_type(type_.value_type)
     if pa.types.is_struct(type_):
         names = {field.name for field in type_}
-        return Type.POINT if names == {"lon", "lat"} else _attribute_type(type_.field("lo").type) if "lo" in names else None
+        return (
+            Type.POINT
+            if names == {"lon", "lat"}
+            else _attribute_type(type_.field("lo").type)
+            if "lo" in names
+            else None
+        )
     try:
         return arrow_type(type_)
     except SchemaError:

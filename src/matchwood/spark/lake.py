@@ -80,7 +80,9 @@ class Lake:
         try:
             saved = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise StorageError(f"{path}: expected a manifest, found none; the version is missing or not whole") from None
+            raise StorageError(
+                f"{path}: expected a manifest, found none; the version is missing or not whole"
+            ) from None
         except (OSError, ValueError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from None
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
@@ -180,7 +182,9 @@ class Lake:
             else:
                 doomed = time.time() - folder.stat().st_mtime > unfinished_s
             if doomed:
-                (folder / MANIFEST).unlink(missing_ok=True)  # first: whoever comes now sees no version rather than half of one
+                (folder / MANIFEST).unlink(
+                    missing_ok=True
+                )  # first: whoever comes now sees no version rather than half of one
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(version)
         return removed

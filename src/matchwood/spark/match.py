@@ -44,7 +44,7 @@ def match(
     shards in every task; None decides by size. `tasks`: spread the events over that many tasks first, where their partitions
     are few or uneven.
     """
-    matching = _planned(events, index, k, mode, at)
+    matching = planned(events, index, k, mode, at)
     table = events.select(*columns.EVENTS.names)
     if not (index.bytes > FITS if route is None else route) or index.sharding.kind == "one":
         if tasks is not None:
@@ -62,14 +62,14 @@ def routed(events: DataFrame, matching: Matching, tasks: int | None) -> DataFram
     """Ranked lists, one record an event and shard it visits; a range of (shard, event) each task, so that hot shards are split."""
     routing = Routing(matching.sharding, matching.mode, frozenset(matching.shards))
     spread = events.mapInArrow(routing, columns.ROUTED_EVENTS)
-    spread = spread.repartitionByRange("shard", "id") if tasks is None else spread.repartitionByRange(tasks, "shard", "id")
+    spread = (
+        spread.repartitionByRange("shard", "id") if tasks is None else spread.repartitionByRange(tasks, "shard", "id")
+    )
     matching_there = RoutedMatching(matching.shards, matching.k, matching.mode, matching.at)
     return spread.mapInArrow(matching_there, columns.RANKED)
 
 
-def _planned(
-    events: DataFrame, index: IndexVersion, k: int | None, mode: str, at: datetime | str | None
-) -> Matching:
+def planned(events: DataFrame, index: IndexVersion, k: int | None, mode: str, at: datetime | str | None) -> Matching:
     """What the workers are told, once it is sure that they can do it."""
     columns.check(events, columns.EVENTS, "events")
     index.codebook.check_events(events)

@@ -123,4 +123,3 @@ def slices(matching: Matching, events: Events) -> Iterator[tuple[slice, Matches]
 
 def _nothing(size: int) -> Matches:
     return Matches(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
-

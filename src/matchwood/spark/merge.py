@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import Events, Int64s, Matches
+from matchwood.encode.arrays import Events, Int64s, Matches, make_events
 from matchwood.kernels.ordering import order_hits
 from matchwood.spark.batches import read_ranked, write_matches, write_ranked
 
@@ -23,7 +23,7 @@ def choose_events(events: Events, which: NDArray[np.bool_]) -> Events:
     lengths = np.diff(events.offsets)
     kept = np.repeat(which, lengths)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[which])])
-    return Events(offsets, *(column[kept] for column in events[1:]))
+    return make_events(offsets, *(column[kept] for column in events[1:]))
 
 
 def gather(size: int, owners: Sequence[Int64s], parts: Sequence[Matches], *, k: int | None, copies: bool) -> Matches:

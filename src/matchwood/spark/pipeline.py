@@ -17,6 +17,8 @@ from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.ingest_worker import Kind
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.match import match
+from matchwood.spark.profile import profile
+from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,12 +49,14 @@ def ingest_table(
         read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
         good, rejects = ingest.split(codebook.mark(spark.read.parquet(str(staged))), kind, source)
         kept = write_counted(codebook.mark(good), folder / "data")
-        upstream = {kind: version}
+        upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
         shutil.rmtree(staged, ignore_errors=True)
         counts = {"read": read, "records": kept, "rejected": refused.counts["records"]}
         if read != kept + counts["rejected"]:
-            raise StorageError(f"{source}: {read} records were read, but {kept} kept and {counts['rejected']:.0f} rejected")
+            raise StorageError(
+                f"{source}: {read} records were read, but {kept} kept and {counts['rejected']:.0f} rejected"
+            )
         parameters = {"source": source, "form": form, "codebook": codebook.version}
         return lake.publish(
             Manifest(kind, version, parameters, counts, {"rejects": refused.version}, {"codebook": codebook.stamp})
@@ -65,9 +69,7 @@ def index_table(
     """A new version of the index from a version of a table of subscriptions, by default the newest."""
     manifest = lake.manifest(table, version)
     subscriptions = lake.read(spark, table, manifest.version)
-    return build_index(
-        subscriptions, lake, known_codebook(lake), upstream={table: manifest.version}, **options
-    )
+    return build_index(subscriptions, lake, known_codebook(lake), upstream={table: manifest.version}, **options)
 
 
 def match_table(
@@ -90,6 +92,32 @@ def match_table(
             parameters={"k": k, "mode": mode, **{name: str(value) for name, value in options.items()}},
             upstream={"events": manifest.version, "index": chosen.version},
         )
+
+
+def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
+    """A new version of `attributes`: the statistics of the newest subscriptions and, if there are any, events."""
+    codebook = known_codebook(lake)
+    versions = {name: lake.latest(name) for name in ("subscriptions", "events") if lake.versions(name)}
+    if "subscriptions" not in versions:
+        raise StorageError(f"{lake.root}: there are no subscriptions; ingest some first")
+    events = lake.read(spark, "events", versions["events"]) if "events" in versions else None
+    table = profile(lake.read(spark, "subscriptions", versions["subscriptions"]), events, codebook)
+    return lake.write("attributes", table, upstream=versions)
+
+
+def weigh_table(
+    lake: Lake, spark: SparkSession, *, weights: Mapping[str, float] | None = None, seed: int = 1
+) -> Manifest:
+    """A new version of `weighed`: the newest subscriptions with given weights, or by inverse frequency from the newest profile."""
+    version = lake.latest("subscriptions")
+    upstream = {"subscriptions": version}
+    drawn: dict[str, Any] = {}
+    if weights is None:
+        upstream["attributes"] = lake.latest("attributes")
+        weights = inverse_frequencies(lake.read(spark, "attributes", upstream["attributes"]))
+        drawn = {"around": AROUND, "deviation": DEVIATION, "seed": seed}
+    table = weigh(lake.read(spark, "subscriptions", version), known_codebook(lake), weights, **drawn)
+    return lake.write("weighed", table, parameters={"weights": dict(weights), **drawn}, upstream=upstream)
 
 
 def known_codebook(lake: Lake) -> Codebook:

@@ -107,7 +107,7 @@ def subscription_boxes(rows: Rows, dims: tuple[int, int]) -> Boxes:
     """The box of each subscription: the hull of its rows' boxes, everything if one of them has none. O(entries)."""
     heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else np.zeros(0, int)
     of_row = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
-    sides = []
+    sides: list[Float64s] = []
     for dim in dims:
         speaks = (rows.dims == dim) & (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
         lo, hi = np.full(rows.size, np.inf), np.full(rows.size, -np.inf)
@@ -122,7 +122,7 @@ def subscription_boxes(rows: Rows, dims: tuple[int, int]) -> Boxes:
 def event_boxes(events: Events, dims: tuple[int, int]) -> Boxes:
     """The box of each event's place; empty where there is none. O(entries)."""
     of_event = np.repeat(np.arange(events.size), np.diff(events.offsets))
-    sides = []
+    sides: list[Float64s] = []
     for dim in dims:
         speaks = events.dims == dim
         lo, hi = np.full(events.size, np.inf), np.full(events.size, -np.inf)
@@ -139,9 +139,7 @@ def centres(boxes: Boxes) -> tuple[Float64s, Float64s]:
     return (west + east) / 2, (south + north) / 2
 
 
-def _cut(
-    places: Float64s, cells: int, box: list[float], found: list[tuple[float, float, float, float]]
-) -> None:
+def _cut(places: Float64s, cells: int, box: list[float], found: list[tuple[float, float, float, float]]) -> None:
     """Split the box until it is `cells` cells; places of one coordinate cannot be split and give fewer."""
     if cells > 1 and places.shape[1] > 1:
         spread = places.max(axis=1) - places.min(axis=1)

@@ -1,0 +1,153 @@
+"""Evaluate: a seeded sample of the output against the oracle, and what matching cost.
+
+For the sampled events the oracle judges every subscription that was reported, and a sample of all others (or all). Faults are
+
+    extra     reported, but it does not match
+    missing   it matches (and is good enough for the k best), but is not reported
+    score     reported with another score
+    rank      reported out of order
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from matchwood.spark import columns
+from matchwood.spark.codebook import Codebook
+from matchwood.spark.evaluate_worker import Counting, Judging
+from matchwood.spark.index_stage import IndexVersion
+from matchwood.spark.match import planned
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+SAMPLE_EVENTS, SAMPLE_SUBSCRIPTIONS = 20, 2_000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was checked, and what was found. `seconds` are those of the stages, as given."""
+
+    events: int
+    judged: int
+    faults: tuple[dict[str, Any], ...]
+    matches_per_event: float
+    candidates_per_event: float
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+
+def evaluate(
+    matches: DataFrame,
+    subscriptions: DataFrame,
+    events: DataFrame,
+    index: IndexVersion,
+    *,
+    k: int | None = None,
+    mode: str = "all",
+    sample_events: int = SAMPLE_EVENTS,
+    sample_subscriptions: int | None = SAMPLE_SUBSCRIPTIONS,
+    seed: int = 1,
+    seconds: dict[str, float] | None = None,
+) -> Evaluation:
+    """Check a sample. Runs jobs; what comes to the driver is the sampled events, at most 20 faults, and sums.
+
+    `sample_subscriptions=None` judges every subscription: exact, and slow beyond some ten thousand.
+    """
+    columns.check(matches, columns.MATCHES, "matches")
+    asked = sampled(events, seed, sample_events).select(*columns.EVENTS.names).toArrow()
+    ids = asked.column("id").to_pylist()
+    reported = matches.filter(F.col("event_id").isin(ids)) if ids else matches.limit(0)
+    chosen = to_judge(subscriptions, reported, sample_subscriptions, seed).cache()
+    try:
+        truth = judged(chosen, asked, index.codebook, mode)
+        found = faults(reported, truth, k).limit(20).collect()
+        judgements = chosen.count() * len(ids)
+    finally:
+        chosen.unpersist()
+    work = spent(events.filter(F.col("id").isin(ids)) if ids else events.limit(0), index, k, mode)
+    total = matches.count() / max(events.count(), 1)
+    per_event = work["candidates"] / max(work["events"], 1)
+    return Evaluation(len(ids), judgements, tuple(row.asDict() for row in found), total, per_event, seconds or {})
+
+
+def sampled(table: DataFrame, seed: int, size: int) -> DataFrame:
+    """The records whose ids hash lowest with this seed. Lazy."""
+    return table.orderBy(F.xxhash64("id", F.lit(seed)), "id").limit(size)
+
+
+def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, seed: int) -> DataFrame:
+    """The subscriptions that were reported, and a sample of all. Lazy."""
+    table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
+    if sample is None:
+        return table
+    named = reported.select(F.col("subscription_id").alias("id")).unionAll(sampled(table, seed, sample).select("id"))
+    return table.join(named.distinct(), "id", "left_semi").select(*columns.SUBSCRIPTIONS.names)
+
+
+def judged(subscriptions: DataFrame, events: pa.Table, codebook: Codebook, mode: str) -> DataFrame:
+    """Every pair that the oracle says matches. Lazy."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, events.schema) as stream:
+        stream.write_table(events)
+    judging = Judging(codebook.content, sink.getvalue().to_pybytes(), mode)
+    return subscriptions.mapInArrow(judging, columns.PAIRS)
+
+
+def faults(reported: DataFrame, truth: DataFrame, k: int | None) -> DataFrame:
+    """Where what was reported differs from the truth about the subscriptions that were judged. Lazy."""
+    both = reported.alias("r").join(truth.alias("t"), ["event_id", "subscription_id"], "full_outer")
+    last = reported.groupBy("event_id").agg(
+        F.count("*").alias("hits"), F.min(F.struct("score", (-F.col("subscription_id")).alias("id"))).alias("last")
+    )
+    both = both.join(F.broadcast(last), "event_id", "left")
+    expected, given = F.col("t.score"), F.col("r.score")
+    too_low: Column = F.lit(False)
+    if k is not None:
+        this = F.struct(expected.alias("score"), (-F.col("subscription_id")).alias("id"))
+        border = F.struct(F.col("last.score").alias("score"), F.col("last.id").alias("id"))
+        too_low = (F.coalesce("hits", F.lit(0)) >= k) & (this < border)
+    fault = (
+        F.when(expected.isNull(), "extra")
+        .when(given.isNull(), F.when(~too_low, "missing"))
+        .when(given != expected, "score")
+    )
+    compared = both.select(
+        "event_id", "subscription_id", fault.alias("fault"), expected.alias("expected"), given.alias("found")
+    )
+    return compared.filter("fault IS NOT NULL").unionByName(_out_of_order(reported))
+
+
+def spent(events: DataFrame, index: IndexVersion, k: int | None, mode: str) -> dict[str, int]:
+    """Events, matches and verified rows, in all. Runs a job."""
+    counting = Counting(planned(events, index, k, mode, None))
+    work = events.select(*columns.EVENTS.names).mapInArrow(counting, columns.WORK)
+    row = work.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in columns.WORK.names)).first()
+    assert row is not None
+    return {name: int(row[name]) for name in columns.WORK.names}
+
+
+def _out_of_order(reported: DataFrame) -> DataFrame:
+    a, b = reported.alias("a"), reported.alias("b")
+    follows = (F.col("a.event_id") == F.col("b.event_id")) & (F.col("b.rank") == F.col("a.rank") + 1)
+    better = (F.col("b.score") > F.col("a.score")) | (
+        (F.col("b.score") == F.col("a.score")) & (F.col("b.subscription_id") < F.col("a.subscription_id"))
+    )
+    return (
+        a.join(b, follows)
+        .filter(better)
+        .select(
+            F.col("b.event_id"),
+            F.col("b.subscription_id"),
+            F.lit("rank").alias("fault"),
+            F.col("a.score").alias("expected"),
+            F.col("b.score").alias("found"),
+        )
+    )

@@ -1,0 +1,146 @@
+"""Profile: what subscriptions ask for and what events say, one record a dimension, in one pass over each table.
+
+    subscriptions, predicates   how many name the dimension, and with how many intervals
+    events, nulls               how many have it, how many lack it
+    distinct_bounds, distinct_values
+    value_quantiles             of the events' values, deciles; of string attributes they are codes and say nothing
+    width_quantiles             of the intervals, deciles; infinite widths are left out
+    selectivity                 of a predicate, given that the event has the dimension
+
+Weights, MO-Tree's choice of attributes and cells, and a planner read it. What partitions send is bounded (`sketch`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from matchwood.encode.arrays import ABSENT, CIRCLE, Float64s, Int64s
+from matchwood.schema import Schema
+from matchwood.spark import columns
+from matchwood.spark.batches import read_events, read_subscriptions
+from matchwood.spark.codebook import Codebook
+from matchwood.spark.sketch import Sketch, quantiles, selectivity
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SHARES = np.linspace(0.0, 1.0, 11)
+ALL_RECORDS = -1
+"""As a dimension: the sketch that counts the records of a side."""
+SUBSCRIPTIONS, EVENTS = 0, 1
+_SKETCHES = columns.arrow_schema(columns.SKETCHES)
+_ATTRIBUTES = columns.arrow_schema(columns.ATTRIBUTES)
+
+
+def profile(subscriptions: DataFrame, events: DataFrame | None, codebook: Codebook) -> DataFrame:
+    """Statistics of every dimension (`columns.ATTRIBUTES`). Lazy; without events their figures are 0."""
+    columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
+    parts = subscriptions.select(*columns.SUBSCRIPTIONS.names).mapInArrow(Sketching(SUBSCRIPTIONS), columns.SKETCHES)
+    if events is not None:
+        columns.check(events, columns.EVENTS, "events")
+        parts = parts.unionAll(events.select(*columns.EVENTS.names).mapInArrow(Sketching(EVENTS), columns.SKETCHES))
+    return parts.repartition(1).mapInArrow(Summing(codebook.content), columns.ATTRIBUTES)
+
+
+@dataclass(frozen=True)
+class Sketching:
+    """The sketches of a partition of subscriptions or events."""
+
+    side: int
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        sketches: dict[int, Sketch] = {ALL_RECORDS: Sketch()}
+        for batch in batches:
+            records, dims, lo, hi = (_intervals if self.side == SUBSCRIPTIONS else _values)(batch)
+            sketches[ALL_RECORDS].count += batch.num_rows
+            order = np.argsort(dims, kind="stable")
+            found, starts = np.unique(dims[order], return_index=True)
+            for dim, mine in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+                values = np.concatenate([lo[mine], hi[mine]]) if self.side == SUBSCRIPTIONS else lo[mine]
+                part = Sketch.of(records[mine], dim, lo[mine], hi[mine], values)
+                sketches[dim] = sketches[dim].merged(part) if dim in sketches else part
+        yield _written(self.side, sketches)
+
+
+@dataclass(frozen=True)
+class Summing:
+    """All sketches to one record a dimension of the schema."""
+
+    schema: str
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        sides: dict[int, dict[int, Sketch]] = {SUBSCRIPTIONS: {}, EVENTS: {}}
+        for batch in batches:
+            for side, dim, sketch in _read(batch):
+                known = sides[side].get(dim)
+                sides[side][dim] = sketch if known is None else known.merged(sketch)
+        schema = Schema.from_json(json.loads(self.schema))
+        rows = [summary(schema, dim, sides[SUBSCRIPTIONS], sides[EVENTS]) for dim in range(schema.dimensions)]
+        yield pa.RecordBatch.from_pylist(rows, schema=_ATTRIBUTES)
+
+
+def summary(schema: Schema, dim: int, asked: dict[int, Sketch], said: dict[int, Sketch]) -> dict[str, Any]:
+    """The record of one dimension."""
+    attribute = schema.of_dimension(dim)
+    intervals, values = asked.get(dim, Sketch()), said.get(dim, Sketch())
+    return {
+        "dimension": dim,
+        "attribute": attribute.name,
+        "type": attribute.type,
+        "subscriptions": intervals.count,
+        "predicates": intervals.parts,
+        "events": values.count,
+        "nulls": said.get(ALL_RECORDS, Sketch()).count - values.count,
+        "distinct_bounds": intervals.different,
+        "distinct_values": values.different,
+        "value_quantiles": quantiles(values.lo, SHARES),
+        "width_quantiles": quantiles(_widths(intervals), SHARES),
+        "selectivity": selectivity(intervals, values),
+    }
+
+
+def _widths(intervals: Sketch) -> Float64s:
+    bounded = np.isfinite(intervals.lo) & np.isfinite(intervals.hi)
+    return intervals.hi[bounded] - intervals.lo[bounded]
+
+
+def _intervals(batch: Any) -> tuple[Int64s, Any, Float64s, Float64s]:
+    rows = read_subscriptions(batch).rows
+    chosen = (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
+    records = np.repeat(rows.ids, np.diff(rows.offsets))
+    return records[chosen], rows.dims[chosen], rows.lo[chosen], rows.hi[chosen]
+
+
+def _values(batch: Any) -> tuple[Int64s, Any, Float64s, Float64s]:
+    ids, _, events = read_events(batch)
+    return np.repeat(ids, np.diff(events.offsets)), events.dims, events.lo, events.hi
+
+
+def _written(side: int, sketches: dict[int, Sketch]) -> Any:
+    rows = [
+        {
+            "dimension": dim,
+            "side": side,
+            "count": sketch.count,
+            "parts": sketch.parts,
+            "sample_key": sketch.key.view(np.int64),
+            "sample_lo": sketch.lo,
+            "sample_hi": sketch.hi,
+            "distinct": sketch.distinct.view(np.int64),
+        }
+        for dim, sketch in sketches.items()
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_SKETCHES)
+
+
+def _read(batch: Any) -> Iterator[tuple[int, int, Sketch]]:
+    for row in batch.to_pylist():
+        hashes = [np.array(row[name], np.int64).view(np.uint64) for name in ("sample_key", "distinct")]
+        lo, hi = (np.array(row[name], np.float64) for name in ("sample_lo", "sample_hi"))
+        yield row["side"], row["dimension"], Sketch(row["count"], row["parts"], hashes[0], lo, hi, hashes[1])
