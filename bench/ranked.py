@@ -1,18 +1,20 @@
 """Ranked's experiments: memory (Table 2), calls of getnext (Figure 6), dimensions (7 and 8), overlap (9); peers, updates, ranges.
 
-Plots: `python -m bench.ranked_figures FILE FOLDER`, from the JSON that `--out FILE` writes.
+Times are CPU times of the calling thread: kernels run in one, and on a shared machine wall times of microseconds measure the
+scheduler. Plots: `python -m bench.ranked_figures FILE FOLDER`, from the JSON that `--out FILE` writes.
 """
 
 from __future__ import annotations
 
 import importlib
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from bench.report import Report, median_time, side_by_side
+from bench.report import Report, Timing
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.index import RankedIndex, Scan
 from matchwood.index.ranked import STRUCTURES, EndpointIntervalTree
@@ -48,10 +50,10 @@ def memory(report: Report, sizes: list[int]) -> None:
         rows = workload.subscriptions()
         report.workload("table-2", **workload.parameters())
         for name in ORDER:
-            start = time.perf_counter()
+            start = time.thread_time()
             tree = STRUCTURES[name].build(rows.lo, rows.hi, rows.weight, branching=BRANCHING)
             common = {"workload": "table-2", "system": name, "n": size}
-            report.row(**common, metric="build_s", value=time.perf_counter() - start)
+            report.row(**common, metric="build_s", value=time.thread_time() - start)
             report.row(**common, metric="bytes_per_interval", value=tree.nbytes / size)
 
 
@@ -133,9 +135,8 @@ def peers(report: Report, size: int) -> None:
     times = side_by_side(calls, repeats=9)
     if (intervaltree := _module("intervaltree")) is not None:
         few = size // 10
-        built = intervaltree.IntervalTree.from_tuples(
-            zip(lo[:few].tolist(), (hi[:few] + 1).tolist(), score[:few].tolist(), strict=True)
-        )
+        part = (column[:few].tolist() for column in (lo, hi + 1, score))
+        built = intervaltree.IntervalTree.from_tuples(zip(*part, strict=True))
         taken = median_time(lambda: [built.at(q) for q in queries[:200].tolist()], 3) / 200 * 1e6
         common = {"workload": "100-hits", "system": "intervaltree, unranked, n/10", "n": few}
         report.row(**common, metric="us_per_query", value=taken)
@@ -215,10 +216,10 @@ def updates(report: Report, workload: Ranked, count: int) -> None:
 
 def _report_updates(report: Report, system: str, n: int, step: str, call: Callable[[slice], None], count: int) -> None:
     call(slice(0, 100))  # the first makes what later ones use: a table of ids, room to grow
-    start = time.perf_counter()
+    start = time.thread_time()
     for first in range(100, count, 100):
         call(slice(first, first + 100))
-    taken = (time.perf_counter() - start) / (count - 100) * 1e6
+    taken = (time.thread_time() - start) / (count - 100) * 1e6
     report.row(workload="d1-updates", system=system, n=n, metric=f"us_per_{step}", value=taken)
 
 
@@ -292,6 +293,22 @@ def _demand_equal(found: Matches, expected: Matches) -> None:
     assert found.offsets.tolist() == expected.offsets.tolist(), "another number of hits"
     assert found.ids.tolist() == expected.ids.tolist(), "other hits"
     assert found.scores.tolist() == expected.scores.tolist(), "other scores"
+
+
+def side_by_side(calls: dict[str, Callable[[], object]], *, repeats: int) -> dict[str, Timing]:
+    """CPU seconds of several calls, in turn, round after round; the first round warms up."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(repeats + 1):
+        for name, call in calls.items():
+            start = time.thread_time()
+            call()
+            seconds[name].append(time.thread_time() - start)
+    return {name: Timing(statistics.median(s[1:]), max(s[1:]) - min(s[1:])) for name, s in seconds.items()}
+
+
+def median_time(call: Callable[[], object], repeats: int) -> float:
+    """The median CPU seconds of a call that has been warmed up."""
+    return side_by_side({"": call}, repeats=repeats)[""].median
 
 
 def _call(function: Callable[..., object], *arguments: object) -> Callable[[], object]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import QueryError
 from matchwood.index.protocol import Index
 from matchwood.index.ranked.interval_tree import IntervalTree
@@ -28,6 +28,8 @@ STRUCTURES: dict[str, type[ScoredIntervals]] = {
 }
 """The one-dimensional structures by name."""
 ORDERS = "score", "weight"
+IN_PLACE = 16
+"""Scores of up to a sixteenth of the rows are changed in place; beyond, trees are built anew faster."""
 
 
 class RankedIndex(Index):
@@ -99,6 +101,22 @@ class RankedIndex(Index):
             self._plan = self._plan._replace(
                 lowest=fresh.lowest, highest=fresh.highest, ascending=fresh.ascending, weight=np.zeros_like(plan.weight)
             )
+
+    def update(self, rows: Rows) -> None:
+        """As every index; where only priorities and weights change, of few rows, the intervals stay in their trees."""
+        ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
+        few = 0 < rows.size <= max(len(self) // IN_PLACE, 1) and len(np.unique(ids)) == len(ids)
+        slots = self.store.slots_of(ids) if few else np.zeros(0, np.uint32)
+        if len(slots) != rows.size or not few or not kernel.same_intervals(self.store.state, slots, rows):
+            super().update(rows)
+            return
+        dims, before, _ = self._split(slots)
+        kernel.write_scores(self.store.state, slots, rows)
+        _, after, _ = self._split(slots)
+        for dim in np.unique(dims).tolist():
+            mine = np.flatnonzero((dims == dim) & (before.score != after.score))
+            if len(mine):
+                self._trees.rescore(*before.take(mine), after.score[mine], dim=dim)
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
         scratch = self._scratch(events)

@@ -17,7 +17,7 @@ from matchwood.encode.arrays import Float64s, Int64s, Matches
 from matchwood.errors import QueryError, SubscriptionError
 from matchwood.index.ranked.parts import Entries
 from matchwood.kernels.ranked import stab as kernel
-from matchwood.kernels.ranked.layout import FRAME, ITEM, LEVELS, STREAMS, Cursors, Forest
+from matchwood.kernels.ranked.layout import FRAME, ITEM, LEVELS, RANK, STREAMS, Cursors, Forest
 
 
 class ScoredIntervals(ABC):
@@ -140,7 +140,8 @@ class ScoredIntervals(ABC):
 
 def new_cursors(count: int, room: int, visits: Int64s) -> Cursors:
     """Cursors for `count` stabs at a time, with `room` items each."""
-    heap = np.arange(count * room, dtype=np.uint32)
+    heap = np.zeros(count * room, RANK)
+    heap["item"] = np.arange(len(heap))
     frames = np.zeros(count * STREAMS * LEVELS, FRAME)
     return Cursors(np.zeros(len(heap), ITEM), heap, np.zeros(count, np.int64), np.zeros((count, 2)), frames, visits)
 

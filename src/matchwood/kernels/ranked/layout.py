@@ -81,10 +81,9 @@ class Forest(NamedTuple):
     firsts: np.ndarray  # uint32, one a dimension
 
 
+RANK = np.dtype([("score", "f8"), ("id", "i8"), ("item", "i8")])
 ITEM = np.dtype(
     [
-        ("score", "f8"),
-        ("id", "i8"),
         ("mask", "u8"),
         ("at", "u4"),
         ("end", "u4"),
@@ -101,12 +100,12 @@ STREAMS = 32  # trees of one dimension: sizes differ by a factor of two
 class Cursors(NamedTuple):
     """Stabs under way. Cursor c has the items and the heap places [c * room, (c + 1) * room).
 
-    `heap` is a permutation of the numbers of items: the first sizes[c] are a heap with the best item at its root, the rest are
-    free.
+    `heap` ranks the items: the first sizes[c] are a heap with the best at its root, the rest are free. Their `item` fields are
+    a permutation. Ranks lie in the heap and not in the items: comparing them touches nothing else.
     """
 
     items: np.ndarray  # ITEM
-    heap: np.ndarray  # uint32
+    heap: np.ndarray  # RANK
     sizes: np.ndarray  # int64, one a cursor
     query: np.ndarray  # float64 [cursors, 2]
     frames: np.ndarray  # FRAME: LEVELS for each of the STREAMS of each cursor

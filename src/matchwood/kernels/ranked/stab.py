@@ -36,34 +36,41 @@ TESTED = LEVELS  # the place of `visits` that counts entries
 
 
 @helper
-def precedes(cursors, a, b):
-    """Does item a come before item b?"""
-    x, y = cursors.items[a], cursors.items[b]
-    return x.score > y.score or (x.score == y.score and x.id < y.id)
-
-
-@helper
 def room_of(cursors):
     return np.int64(cursors.heap.size // cursors.sizes.size)
 
 
 @helper
-def sink(cursors, base, size):
-    """The root's item has become worse: let it sink to its place."""
-    heap = cursors.heap
+def put(heap, at, score, id_, item):
+    place = heap[at]
+    place.score, place.id, place.item = score, id_, item
+
+
+@helper
+def rerank(cursors, c, base, score, id_):
+    """The root's item is now worth (score, id), less than before: let it sink to its place."""
+    sink(cursors.heap, base, cursors.sizes[c], score, id_, cursors.heap[base].item)
+
+
+@helper
+def sink(heap, base, size, score, id_, item):
+    """Put an item at the root or below it, so that no child precedes its parent."""
     at = np.int64(0)
-    moved = heap[base]
     while True:
         child = 2 * at + 1
         if child >= size:
             break
-        if child + 1 < size and precedes(cursors, np.int64(heap[base + child + 1]), np.int64(heap[base + child])):
-            child += 1
-        if not precedes(cursors, np.int64(heap[base + child]), np.int64(moved)):
+        best = heap[base + child]
+        if child + 1 < size:
+            other = heap[base + child + 1]
+            if other.score > best.score or (other.score == best.score and other.id < best.id):
+                child += 1
+                best = heap[base + child]
+        if not (best.score > score or (best.score == score and best.id < id_)):
             break
-        heap[base + at] = heap[base + child]
+        put(heap, base + at, best.score, best.id, best.item)
         at = child
-    heap[base + at] = moved
+    put(heap, base + at, score, id_, item)
 
 
 @helper
@@ -72,11 +79,10 @@ def drop(cursors, c, base):
     heap = cursors.heap
     size = cursors.sizes[c] - 1
     cursors.sizes[c] = size
-    gone = heap[base]
-    heap[base] = heap[base + size]
-    heap[base + size] = gone
-    if size > 1:
-        sink(cursors, base, size)
+    gone = heap[base].item
+    last = heap[base + size]
+    sink(heap, base, size, last.score, last.id, last.item)
+    last.item = gone
 
 
 @helper
@@ -85,18 +91,19 @@ def push(cursors, c, base, kind, score, id_, at, end, tree, mask):
     heap = cursors.heap
     place = cursors.sizes[c]
     cursors.sizes[c] = place + 1
-    number = heap[base + place]
-    item = cursors.items[np.int64(number)]
-    item.score, item.id, item.mask = score, id_, mask
+    number = heap[base + place].item
+    item = cursors.items[number]
+    item.mask = mask
     item.at, item.end = np.uint32(at), np.uint32(end)
     item.kind, item.tree = np.uint32(kind), np.uint32(tree)
     while place > 0:
         parent = (place - 1) >> 1
-        if not precedes(cursors, np.int64(number), np.int64(heap[base + parent])):
+        above = heap[base + parent]
+        if not (score > above.score or (score == above.score and id_ < above.id)):
             break
-        heap[base + place] = heap[base + parent]
+        put(heap, base + place, above.score, above.id, above.item)
         place = parent
-    heap[base + place] = number
+    put(heap, base + place, score, id_, number)
 
 
 @helper
@@ -247,8 +254,8 @@ def open_node(forest, cursors, c, base, item, node, first, last):
     go_right = record.right != NONE and last > record.centre
     if go_left or go_right:
         child = np.int64(record.left if go_left else record.right)
-        item.at, item.score = np.uint32(child), forest.nodes[child].best
-        sink(cursors, base, cursors.sizes[c])
+        item.at = np.uint32(child)
+        rerank(cursors, c, base, forest.nodes[child].best, DONE)
     else:
         drop(cursors, c, base)
     if go_left and go_right:
@@ -286,7 +293,7 @@ def next_hit(forest, cursors, c):
     while cursors.sizes[c] > 0:
         if cursors.sizes[c] + CHUNK > room:
             return FULL
-        item = cursors.items[np.int64(cursors.heap[base])]
+        item = cursors.items[cursors.heap[base].item]
         kind = item.kind
         at = np.int64(item.at)
         hit = DONE
@@ -297,10 +304,7 @@ def next_hit(forest, cursors, c):
                 drop(cursors, c, base)
             else:
                 item.at, item.mask = np.uint32(place), np.uint64(depth)
-                item.score = forest.score[place] + slack
-                if slack == 0.0:
-                    item.id = forest.link[place]
-                sink(cursors, base, cursors.sizes[c])
+                rerank(cursors, c, base, forest.score[place] + slack, forest.link[place] if slack == 0.0 else DONE)
             if slack == 0.0:
                 return at
             push(cursors, c, base, READY, forest.score[at], forest.link[at], at, 0, 0, np.uint64(0))
@@ -309,12 +313,10 @@ def next_hit(forest, cursors, c):
             item.mask &= item.mask - np.uint64(1)
             if item.mask != 0:
                 place = at + lowest_bit(item.mask)
-                item.score, item.id = forest.score[place], forest.link[place]
-                sink(cursors, base, cursors.sizes[c])
+                rerank(cursors, c, base, forest.score[place], forest.link[place])
             elif at + CHUNK < np.int64(item.end):
                 item.at, item.kind = np.uint32(at + CHUNK), np.uint32(SCAN)
-                item.score, item.id = forest.score[at + CHUNK], DONE
-                sink(cursors, base, cursors.sizes[c])
+                rerank(cursors, c, base, forest.score[at + CHUNK], DONE)
             else:
                 drop(cursors, c, base)
             return hit
@@ -328,8 +330,7 @@ def next_hit(forest, cursors, c):
             if at + 1 < np.int64(item.end):
                 item.at = np.uint32(at + 1)
                 place = start + np.int64(forest.spans[spans + at + 1])
-                item.score, item.id = forest.score[place], forest.link[place]
-                sink(cursors, base, cursors.sizes[c])
+                rerank(cursors, c, base, forest.score[place], forest.link[place])
             else:
                 drop(cursors, c, base)
             if not np.isnan(forest.lo[hit]):
@@ -339,8 +340,7 @@ def next_hit(forest, cursors, c):
             tree = np.int64(item.tree)
             item.mask &= item.mask - np.uint64(1)
             if item.mask != 0:
-                item.score = forest.score[at + lowest_bit(item.mask)]
-                sink(cursors, base, cursors.sizes[c])
+                rerank(cursors, c, base, forest.score[at + lowest_bit(item.mask)], DONE)
             else:
                 drop(cursors, c, base)
             push_opened(forest, cursors, c, base, forest.link[place], tree, first, last)
@@ -390,15 +390,12 @@ def open_entries(forest, cursors, c, base, item, kind, at, first, last):
             drop(cursors, c, base)
             return
         item.at, item.kind = np.uint32(at + CHUNK), np.uint32(SCAN)
-        item.score = forest.score[at + CHUNK]
-    else:
-        place = at + lowest_bit(mask)
-        item.mask = mask
-        item.score = forest.score[place]
-        item.kind = np.uint32(RUN if level == 0 else INNER)
-        if level == 0:
-            item.id = forest.link[place]
-    sink(cursors, base, cursors.sizes[c])
+        rerank(cursors, c, base, forest.score[at + CHUNK], DONE)
+        return
+    place = at + lowest_bit(mask)
+    item.mask = mask
+    item.kind = np.uint32(RUN if level == 0 else INNER)
+    rerank(cursors, c, base, forest.score[place], forest.link[place] if level == 0 else DONE)
 
 
 @kernel

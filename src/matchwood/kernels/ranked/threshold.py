@@ -33,11 +33,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.encode.arrays import INTERVAL
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.ranked.stab import FULL, next_hit, open_cursor
 from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED
+from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, PLAIN
 from matchwood.kernels.verify import ANY, folded, load_event, score_row, unload_event
 
 STREAM = np.dtype(
@@ -129,6 +130,33 @@ def split_rows(store, slots, plan, dims, lo, hi, keys, owners, outcasts):
         rounded = np.float32(total + abs(total) * SLACK)
         plan.most[slot] = np.nextafter(rounded, np.float32(np.inf))
     return n, out
+
+
+@kernel
+def same_intervals(store, slots, rows):
+    """Are these rows, plain intervals all of them, those of the slots but for priorities and weights? O(entries)."""
+    for r in range(slots.size):
+        row = store.rows[np.int64(slots[r])]
+        start, begin, end = np.int64(row.start), rows.offsets[r], rows.offsets[r + 1]
+        if row.id != rows.ids[r] or np.int64(row.count) != end - begin:
+            return False
+        for at in range(end - begin):
+            entry, e = store.entries[start + at], begin + at
+            if entry.kind != PLAIN or rows.kinds[e] != INTERVAL or entry.dim != rows.dims[e]:
+                return False
+            if entry.lo != rows.lo[e] or entry.hi != rows.hi[e]:
+                return False
+    return True
+
+
+@kernel
+def write_scores(store, slots, rows):
+    """Give rows for which `same_intervals` holds the priorities and weights of `rows`. O(entries)."""
+    for r in range(slots.size):
+        row = store.rows[np.int64(slots[r])]
+        row.priority = rows.priority[r]
+        for at in range(rows.offsets[r + 1] - rows.offsets[r]):
+            store.entries[np.int64(row.start) + at].weight = rows.weight[rows.offsets[r] + at]
 
 
 @helper
