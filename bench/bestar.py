@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -137,11 +137,12 @@ def changes(report: Report, law: str, *, size: int) -> None:
     index = BEStarTree.build(rows.take(0, size - few))
     singles = [rows.take(i, i + 1) for i in range(size - few, size)]
     ids = [row.ids for row in singles]
-    for metric, call, arguments in (
+    steps: tuple[tuple[str, Callable[[Any], None], list[Any]], ...] = (
         ("insert_us", index.insert, singles),
         ("update_us", index.update, singles),
         ("delete_us", index.delete, ids),
-    ):
+    )
+    for metric, call, arguments in steps:
         seconds = [median_time(partial(call, one), repeats=1) for one in arguments]
         report.row(**common, system="BE*", metric=metric, value=float(np.median(seconds)) * 1e6)
 

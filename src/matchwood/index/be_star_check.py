@@ -7,7 +7,7 @@ import numpy as np
 from matchwood.index.row_store import Slots
 from matchwood.kernels import be_star as layout
 from matchwood.kernels.be_star import Tree
-from matchwood.kernels.be_star_update import LARGE
+from matchwood.kernels.be_star_delete import LARGE
 from matchwood.kernels.store import ABSENT, CIRCLE, NONE, Store
 
 _NONE = int(NONE)

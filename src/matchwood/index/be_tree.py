@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from matchwood.index.be_star_tree import BEStarTree
 from matchwood.index.row_store import Slots
-from matchwood.kernels import be_star_update as updating
+from matchwood.kernels import be_star_insert as inserting
 
 
 class BETree(BEStarTree):
@@ -35,5 +35,5 @@ class BETree(BEStarTree):
 
     def _insert(self, slots: Slots) -> None:
         self._follow_store()
-        updating.widen_domains(self._tree, self.store.state, slots)
+        inserting.widen_domains(self._tree, self.store.state, slots)
         super()._insert(slots)
