@@ -83,6 +83,7 @@ def figure_7(report: Report, events: int, size: int, skew: str) -> None:
         systems[label] = VCR.build(rows, **parameters)
         seconds[label] = time.process_time() - start
         verify(systems[label], systems["scan"], batch)
+    verify_top(systems["vcr"], systems["scan"], batch)
     calls = {label: _matching(index, batch) for label, index in systems.items()}
     calls["vcr top-10"] = lambda: systems["vcr"].top_k(batch, 10)
     some = min(events, 100)  # R-tree and Scan are slow
@@ -252,14 +253,25 @@ def verify(index: Index, scan: Index, batch: Events) -> None:
                 raise AssertionError(f"event {e}: vcr and scan differ")
 
 
+def verify_top(index: Index, scan: Index, batch: Events) -> None:
+    """Raise unless both give the same ten best, in the same order."""
+    some = batch.take(0, min(50, batch.size))
+    for mine, theirs in zip(index.top_k(some, 10), scan.top_k(some, 10), strict=True):
+        if not np.array_equal(mine, theirs):
+            raise AssertionError("the ten best of vcr and scan differ")
+
+
 def verify_tree(tree: Any, keys: np.ndarray, index: Index, batch: Events) -> None:
-    """Raise unless the R-tree gives the same ids."""
+    """Raise unless the R-tree gives the same ids, by both its ways, for twenty events."""
     ids, counts = tree.intersection_v(keys[:20], keys[:20])
     mine = index.match(batch.take(0, 20))
     ends = np.cumsum(counts).astype(np.int64)
     for e, (end, count) in enumerate(zip(ends, counts.astype(np.int64), strict=True)):
         if not np.array_equal(np.sort(ids[end - count : end]), np.sort(mine.of(e)[0])):
             raise AssertionError(f"event {e}: vcr and rtree differ")
+        x, y = keys[e].tolist()
+        if sorted(tree.intersection((x, y, x, y))) != sorted(mine.of(e)[0].tolist()):
+            raise AssertionError(f"event {e}: vcr and the id lists of rtree differ")
 
 
 def _by_id(ids: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
