@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.lang.event import event_keys
 from matchwood.spark.evaluate import evaluate
@@ -47,10 +47,10 @@ def test_faults_are_found_and_only_they(spark: Any, lake: Lake, world: World) ->
         truth = expected(world, k=k)
         event = next(event for event, hits in truth.items() if len(hits) > 2)
         first, second = truth[event][0][0], truth[event][1][0]
-        at = (F.col("event_id") == event) & (F.col("subscription_id") == first)
+        at = (fn.col("event_id") == event) & (fn.col("subscription_id") == first)
         spoilt = {
             "missing": good.filter(~at),
-            "score": good.withColumn("score", F.when(at, F.col("score") + 1e-9).otherwise(F.col("score"))),
+            "score": good.withColumn("score", fn.when(at, fn.col("score") + 1e-9).otherwise(fn.col("score"))),
             "extra": good.unionByName(
                 spark.createDataFrame(
                     [(event, 10**6, 0.5, 99)], "event_id bigint, subscription_id bigint, score double, rank int"
@@ -58,9 +58,9 @@ def test_faults_are_found_and_only_they(spark: Any, lake: Lake, world: World) ->
             ),
             "rank": good.withColumn(
                 "rank",
-                F.when(at, F.lit(2))
-                .when((F.col("event_id") == event) & (F.col("subscription_id") == second), F.lit(1))
-                .otherwise(F.col("rank")),
+                fn.when(at, fn.lit(2))
+                .when((fn.col("event_id") == event) & (fn.col("subscription_id") == second), fn.lit(1))
+                .otherwise(fn.col("rank")),
             ),
         }
         for fault, table in spoilt.items():

@@ -36,25 +36,25 @@ class Ranked(NamedTuple):
 
 def gather(spark: SparkSession, lake: Lake, index: IndexVersion, k: int, shown: int) -> dict[str, Any]:
     """What the page shows of the tables: bounded samples and sums, brought to the driver."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as fn
 
     schema = index.codebook.schema()
     events, matches = lake.read(spark, "events"), lake.read(spark, "matches")
-    per_event = matches.groupBy("event_id").agg(F.count("*").alias("hits"), F.max("score").alias("best"))
+    per_event = matches.groupBy("event_id").agg(fn.count("*").alias("hits"), fn.max("score").alias("best"))
     lon, lat = (
-        F.expr(f"element_at(lo, cast(array_position(dims, {dim}) as int))") for dim in schema.find("place").dims
+        fn.expr(f"element_at(lo, cast(array_position(dims, {dim}) as int))") for dim in schema.find("place").dims
     )
-    placed = events.filter(F.expr(f"array_contains(dims, {schema.find('place').dims[0]})"))
+    placed = events.filter(fn.expr(f"array_contains(dims, {schema.find('place').dims[0]})"))
     dots = (
         placed.select("id", lon.alias("lon"), lat.alias("lat"))
-        .join(per_event, F.col("id") == F.col("event_id"), "left")
-        .orderBy(F.xxhash64("id"))
+        .join(per_event, fn.col("id") == fn.col("event_id"), "left")
+        .orderBy(fn.xxhash64("id"))
         .limit(MAP_EVENTS)
         .toArrow()
     )
-    sums = per_event.agg(F.count("*").alias("matched"), F.sum("hits").alias("matches")).first()
+    sums = per_event.agg(fn.count("*").alias("matched"), fn.sum("hits").alias("matches")).first()
     assert sums is not None
-    best = per_event.orderBy(F.desc("hits"), F.desc("best"), "event_id").limit(shown).collect()
+    best = per_event.orderBy(fn.desc("hits"), fn.desc("best"), "event_id").limit(shown).collect()
     return {
         "events": events.count(),
         "matched": int(sums["matched"]),
@@ -67,17 +67,17 @@ def gather(spark: SparkSession, lake: Lake, index: IndexVersion, k: int, shown: 
 
 
 def _ranked(spark: SparkSession, lake: Lake, schema: Schema, event_id: int) -> Ranked:
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as fn
 
     from matchwood.encode.objects import decode_rows
     from matchwood.spark.batches import read_subscriptions
     from matchwood.spark.evaluate_worker import keyed
 
-    (record,) = lake.read(spark, "events").filter(F.col("id") == event_id).toArrow().to_batches()
+    (record,) = lake.read(spark, "events").filter(fn.col("id") == event_id).toArrow().to_batches()
     ((_, keys),) = keyed(record, schema)
     facts = ", ".join(f"{name} {describe_value(name, value, schema)}" for name, value in keys.values.items())
-    hits = lake.read(spark, "matches").filter(F.col("event_id") == event_id).orderBy("rank").collect()
-    wanted = lake.read(spark, "weighed").filter(F.col("id").isin([row["subscription_id"] for row in hits])).toArrow()
+    hits = lake.read(spark, "matches").filter(fn.col("event_id") == event_id).orderBy("rank").collect()
+    wanted = lake.read(spark, "weighed").filter(fn.col("id").isin([row["subscription_id"] for row in hits])).toArrow()
     subscriptions = {}
     for batch in wanted.to_batches():
         for i in range(batch.num_rows):

@@ -112,6 +112,21 @@ SKETCHES = _table(
     ("distinct", _LONGS, False),
 )
 """What a partition knows of a dimension; dimension -1 counts the records of a side (0: subscriptions, 1: events)."""
+LINES = _table(("kind", StringType(), False), ("value", StringType(), True))
+"""What a stream brings: a line of JSON, of kind "event" or "change"."""
+CHANGES = _table(
+    ("op", StringType(), True),
+    ("seq", LongType(), True),
+    ("id", LongType(), True),
+    ("expression", StringType(), True),
+    ("priority", DoubleType(), True),
+    ("until", StringType(), True),
+    ("lon", DoubleType(), True),
+    ("lat", DoubleType(), True),
+    ("radius", DoubleType(), True),
+)
+"""A change of subscriptions as JSON: op is subscribe, update or unsubscribe; of several for one id the highest seq counts."""
+DELTA = StructType([StructField("op", StringType(), False), *SUBSCRIPTIONS])
 ATTRIBUTES = _table(
     ("dimension", IntegerType(), False),
     ("attribute", StringType(), False),

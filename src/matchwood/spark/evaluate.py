@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.spark import columns
 from matchwood.spark.codebook import Codebook
@@ -64,7 +64,7 @@ def evaluate(
     columns.check(matches, columns.MATCHES, "matches")
     asked = sampled(events, seed, sample_events).select(*columns.EVENTS.names).toArrow()
     ids = asked.column("id").to_pylist()
-    reported = matches.filter(F.col("event_id").isin(ids)) if ids else matches.limit(0)
+    reported = matches.filter(fn.col("event_id").isin(ids)) if ids else matches.limit(0)
     chosen = to_judge(subscriptions, reported, sample_subscriptions, seed).cache()
     try:
         truth = judged(chosen, asked, index.codebook, mode)
@@ -72,7 +72,7 @@ def evaluate(
         judgements = chosen.count() * len(ids)
     finally:
         chosen.unpersist()
-    work = spent(events.filter(F.col("id").isin(ids)) if ids else events.limit(0), index, k, mode)
+    work = spent(events.filter(fn.col("id").isin(ids)) if ids else events.limit(0), index, k, mode)
     total = matches.count() / max(events.count(), 1)
     per_event = work["candidates"] / max(work["events"], 1)
     return Evaluation(len(ids), judgements, tuple(row.asDict() for row in found), total, per_event, seconds or {})
@@ -80,7 +80,7 @@ def evaluate(
 
 def sampled(table: DataFrame, seed: int, size: int) -> DataFrame:
     """The records whose ids hash lowest with this seed. Lazy."""
-    return table.orderBy(F.xxhash64("id", F.lit(seed)), "id").limit(size)
+    return table.orderBy(fn.xxhash64("id", fn.lit(seed)), "id").limit(size)
 
 
 def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, seed: int) -> DataFrame:
@@ -88,7 +88,7 @@ def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, 
     table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
     if sample is None:
         return table
-    named = reported.select(F.col("subscription_id").alias("id")).unionAll(sampled(table, seed, sample).select("id"))
+    named = reported.select(fn.col("subscription_id").alias("id")).unionAll(sampled(table, seed, sample).select("id"))
     return table.join(named.distinct(), "id", "left_semi").select(*columns.SUBSCRIPTIONS.names)
 
 
@@ -105,18 +105,18 @@ def faults(reported: DataFrame, truth: DataFrame, k: int | None) -> DataFrame:
     """Where what was reported differs from the truth about the subscriptions that were judged. Lazy."""
     both = reported.alias("r").join(truth.alias("t"), ["event_id", "subscription_id"], "full_outer")
     last = reported.groupBy("event_id").agg(
-        F.count("*").alias("hits"), F.min(F.struct("score", (-F.col("subscription_id")).alias("id"))).alias("last")
+        fn.count("*").alias("hits"), fn.min(fn.struct("score", (-fn.col("subscription_id")).alias("id"))).alias("last")
     )
-    both = both.join(F.broadcast(last), "event_id", "left")
-    expected, given = F.col("t.score"), F.col("r.score")
-    too_low: Column = F.lit(False)
+    both = both.join(fn.broadcast(last), "event_id", "left")
+    expected, given = fn.col("t.score"), fn.col("r.score")
+    too_low: Column = fn.lit(False)
     if k is not None:
-        this = F.struct(expected.alias("score"), (-F.col("subscription_id")).alias("id"))
-        border = F.struct(F.col("last.score").alias("score"), F.col("last.id").alias("id"))
-        too_low = (F.coalesce("hits", F.lit(0)) >= k) & (this < border)
+        this = fn.struct(expected.alias("score"), (-fn.col("subscription_id")).alias("id"))
+        border = fn.struct(fn.col("last.score").alias("score"), fn.col("last.id").alias("id"))
+        too_low = (fn.coalesce("hits", fn.lit(0)) >= k) & (this < border)
     fault = (
-        F.when(expected.isNull(), "extra")
-        .when(given.isNull(), F.when(~too_low, "missing"))
+        fn.when(expected.isNull(), "extra")
+        .when(given.isNull(), fn.when(~too_low, "missing"))
         .when(given != expected, "score")
     )
     compared = both.select(
@@ -129,25 +129,25 @@ def spent(events: DataFrame, index: IndexVersion, k: int | None, mode: str) -> d
     """Events, matches and verified rows, in all. Runs a job."""
     counting = Counting(planned(events, index, k, mode, None))
     work = events.select(*columns.EVENTS.names).mapInArrow(counting, columns.WORK)
-    row = work.agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in columns.WORK.names)).first()
+    row = work.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in columns.WORK.names)).first()
     assert row is not None
     return {name: int(row[name]) for name in columns.WORK.names}
 
 
 def _out_of_order(reported: DataFrame) -> DataFrame:
     a, b = reported.alias("a"), reported.alias("b")
-    follows = (F.col("a.event_id") == F.col("b.event_id")) & (F.col("b.rank") == F.col("a.rank") + 1)
-    better = (F.col("b.score") > F.col("a.score")) | (
-        (F.col("b.score") == F.col("a.score")) & (F.col("b.subscription_id") < F.col("a.subscription_id"))
+    follows = (fn.col("a.event_id") == fn.col("b.event_id")) & (fn.col("b.rank") == fn.col("a.rank") + 1)
+    better = (fn.col("b.score") > fn.col("a.score")) | (
+        (fn.col("b.score") == fn.col("a.score")) & (fn.col("b.subscription_id") < fn.col("a.subscription_id"))
     )
     return (
         a.join(b, follows)
         .filter(better)
         .select(
-            F.col("b.event_id"),
-            F.col("b.subscription_id"),
-            F.lit("rank").alias("fault"),
-            F.col("a.score").alias("expected"),
-            F.col("b.score").alias("found"),
+            fn.col("b.event_id"),
+            fn.col("b.subscription_id"),
+            fn.lit("rank").alias("fault"),
+            fn.col("a.score").alias("expected"),
+            fn.col("b.score").alias("found"),
         )
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.encode.arrays import concatenate_rows
 from matchwood.errors import QueryError, SchemaError
@@ -140,7 +140,7 @@ def plan_sharding(
     dims = (attribute.dims[0], attribute.dims[1])
     found = (
         subscriptions.mapInArrow(Centres(dims), columns.CENTRES)
-        .orderBy(F.xxhash64("lon", "lat"))
+        .orderBy(fn.xxhash64("lon", "lat"))
         .limit(SAMPLE)
         .toArrow()
     )
@@ -217,12 +217,12 @@ def _assigned(subscriptions: DataFrame, sharding: Sharding) -> DataFrame:
     if sharding.kind == "space":
         spread = table.mapInArrow(Assigning(sharding), columns.SHARDED_SUBSCRIPTIONS)
     elif sharding.kind == "hash":
-        spread = table.withColumn("shard", F.pmod(F.xxhash64("id"), F.lit(sharding.shards)).cast("int"))
+        spread = table.withColumn("shard", fn.pmod(fn.xxhash64("id"), fn.lit(sharding.shards)).cast("int"))
     else:
-        spread = table.withColumn("shard", F.lit(0))
+        spread = table.withColumn("shard", fn.lit(0))
     spread = spread.select("shard", *table.columns)
     if sharding.shards == 1:
         return spread.repartition(1)
     if hasattr(spread, "repartitionById"):  # Spark 4.1: no two shards in one task by an accident of hashing
-        return spread.repartitionById(sharding.shards, F.col("shard"))
+        return spread.repartitionById(sharding.shards, fn.col("shard"))
     return spread.repartition(sharding.shards, "shard")

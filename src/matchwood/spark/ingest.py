@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, SchemaError
 from matchwood.schema import Schema, Type
@@ -50,7 +50,7 @@ def read_raw(
             f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which"
         )
     if chosen == "jsonl":
-        return spark.read.text(str(path)).filter(F.trim("value") != ""), LINES
+        return spark.read.text(str(path)).filter(fn.trim("value") != ""), LINES
     if chosen == "parquet":
         return spark.read.parquet(str(path)), None
     return _read_csv(spark, str(path), schema), None
@@ -92,24 +92,24 @@ def encode(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None =
 def split(encoded: DataFrame, kind: Kind, source: str) -> Split:
     """The good and the bad of encoded records; repeated ids are bad. Lazy; reads `encoded` up to three times: store it before."""
     table = columns.EVENTS if kind == "events" else columns.SUBSCRIPTIONS
-    good = encoded.filter(F.col("reason").isNull())
+    good = encoded.filter(fn.col("reason").isNull())
     repeated = (
-        good.groupBy(F.col("id").alias("_id"))
-        .agg(F.min("position").alias("_first"), F.count("*").alias("_times"))
+        good.groupBy(fn.col("id").alias("_id"))
+        .agg(fn.min("position").alias("_first"), fn.count("*").alias("_times"))
         .filter("_times > 1")
     )
-    is_first = good.join(F.broadcast(repeated), F.col("id") == F.col("_id"), "left")
+    is_first = good.join(fn.broadcast(repeated), fn.col("id") == fn.col("_id"), "left")
     kept = is_first.filter("_first IS NULL OR position = _first").select(*table.names)
-    reason = F.format_string("the id %s is already that of an earlier record", F.col("id"))
+    reason = fn.format_string("the id %s is already that of an earlier record", fn.col("id"))
     again = is_first.filter("position > _first").select(
-        F.col("id"), F.lit("another partition").alias("where"), reason.alias("reason"), _as_text(table).alias("content")
+        fn.col("id"), fn.lit("another partition").alias("where"), reason.alias("reason"), _as_text(table).alias("content")
     )
-    bad = encoded.filter(F.col("reason").isNotNull()).select("id", "where", "reason", "content").unionByName(again)
-    return Split(kept, bad.select(F.lit(source).alias("source"), "where", "id", "reason", "content"))
+    bad = encoded.filter(fn.col("reason").isNotNull()).select("id", "where", "reason", "content").unionByName(again)
+    return Split(kept, bad.select(fn.lit(source).alias("source"), "where", "id", "reason", "content"))
 
 
 def _as_text(table: Any) -> Any:
-    return F.to_json(F.struct(*(name for name in table.names)))
+    return fn.to_json(fn.struct(*(name for name in table.names)))
 
 
 def _read_csv(spark: SparkSession, path: str, schema: Schema | None) -> DataFrame:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.errors import StorageError
 from matchwood.spark.codebook import Codebook
@@ -209,7 +209,7 @@ class Lake:
 def write_counted(table: DataFrame, path: Path) -> int:
     """Write a table as Parquet and return how many records it has, in one job."""
     counted = Observation()
-    table.observe(counted, F.count(F.lit(1)).alias("records")).write.option("compression", "zstd").parquet(str(path))
+    table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd").parquet(str(path))
     return int(counted.get["records"])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql import functions as F
+from pyspark.sql import functions as fn
 
 from matchwood.schema import instant_key
 from matchwood.spark import columns
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def live(events: DataFrame, at: datetime | str) -> DataFrame:
     """The events that are alive at an instant. Lazy."""
     columns.check(events, columns.EVENTS, "events")
-    instant = F.timestamp_micros(F.lit(int(instant_key(at))))
-    return events.filter(F.col("until").isNull() | (F.col("until") > instant))
+    instant = fn.timestamp_micros(fn.lit(int(instant_key(at))))
+    return events.filter(fn.col("until").isNull() | (fn.col("until") > instant))
 
 
 def match_subscriptions(
@@ -37,9 +37,9 @@ def match_subscriptions(
     """
     pairs = match(live(events, at), index, mode=mode, at=at)
     lists = pairs.select(
-        F.col("subscription_id").alias("event_id"),  # the merge ranks by its first column: here the subscription
-        F.array("event_id").alias("subscription_ids"),
-        F.array("score").alias("scores"),
+        fn.col("subscription_id").alias("event_id"),  # the merge ranks by its first column: here the subscription
+        fn.array("event_id").alias("subscription_ids"),
+        fn.array("score").alias("scores"),
     )
     merged = (
         lists.repartition("event_id")
@@ -47,5 +47,5 @@ def match_subscriptions(
         .mapInArrow(Merging(k, copies=False), columns.MATCHES)
     )
     return merged.select(
-        F.col("event_id").alias("subscription_id"), F.col("subscription_id").alias("event_id"), "score", "rank"
+        fn.col("event_id").alias("subscription_id"), fn.col("subscription_id").alias("event_id"), "score", "rank"
     )

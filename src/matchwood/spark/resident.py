@@ -51,10 +51,16 @@ class Resident:
             return self._anew().at(instant)
         stop = int(np.searchsorted(self._until, instant, side="right"))
         if stop > self._gone:
-            self.index.delete(self._ids[self._gone : stop])
+            self.remove(self._ids[self._gone : stop])
             self._gone = stop
         self._instant = instant
         return self
+
+    def remove(self, ids: Int64s) -> None:
+        """Delete those of the subscriptions that are here, from this process's copy."""
+        there = ids[self.index.store.knows(ids)]
+        if len(there):
+            self.index.delete(there)
 
     def _anew(self) -> Resident:
         _residents.pop(self.folder, None)

@@ -1,0 +1,132 @@
+"""Streams: what comes out is what a batch over the same input says, also if micro-batches die and are done again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matchwood.spark import ingest
+from matchwood.spark.lake import Lake
+from matchwood.spark.pipeline import index_table, ingest_table
+from matchwood.spark.streaming import MatchStream, as_lines, compact
+from tests.spark.stream_world import events, expected, put, write_base
+
+
+class CrashError(Exception):
+    pass
+
+
+def prepared(spark: Any, lake: Lake, folder: Path, **options: Any) -> dict[int, str]:
+    base = write_base(folder / "base.jsonl", 60)
+    raw, form = ingest.read_raw(spark, folder / "base.jsonl")
+    ingest_table(lake, raw, "subscriptions", form=form)
+    index_table(lake, spark, **options)
+    return base
+
+
+def source(spark: Any, folder: Path) -> Any:
+    folder.mkdir(exist_ok=True)
+    return spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
+
+
+def drained(stream: MatchStream, arriving: Any, checkpoint: Path, **more: Any) -> None:
+    stream.start(arriving, checkpoint, availableNow=True, **more).awaitTermination()
+
+
+def found(stream: MatchStream, spark: Any) -> list[tuple[int, int, float]]:
+    return [(r["event_id"], r["subscription_id"], r["score"]) for r in stream.matches(spark).collect()]
+
+
+def test_a_stream_finds_what_a_batch_finds_even_if_every_step_crashes_once(
+    spark: Any, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = prepared(spark, lake, tmp_path, shards=2, by="hash")
+    published = [events(number, 40) for number in range(4)]
+    for number, records in enumerate(published):
+        put(tmp_path / "in", f"{number}.json", records)
+    crashed: set[tuple[int, str]] = set()
+
+    class Failing(MatchStream):
+        def write_files(self, matches: Any, number: int) -> None:
+            self._crash(number, "before writing")
+            super().write_files(matches, number)
+            self._crash(number, "after writing")
+
+        def _crash(self, number: int, step: str) -> None:
+            if number in (1, 2) and (number, step) not in crashed:
+                crashed.add((number, step))
+                raise CrashError(step)
+
+    for _ in range(10):
+        stream = Failing(lake, "crashing", k=5)
+        try:
+            drained(stream, source(spark, tmp_path / "in"), tmp_path / "checkpoint")
+            break
+        except Exception as error:
+            assert "CrashError" in str(error), error
+    assert len(crashed) == 4
+    rows = found(stream, spark)
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected(base, [record for records in published for record in records], 5)
+
+
+def test_changes_take_effect_in_their_micro_batch_and_late_subscribers_find_live_events(
+    spark: Any, lake: Lake, tmp_path: Path
+) -> None:
+    base = prepared(spark, lake, tmp_path)
+    stream, checkpoint = MatchStream(lake, "changing"), tmp_path / "checkpoint"
+    arriving, changing = source(spark, tmp_path / "in"), source(spark, tmp_path / "changes")
+    steps = [events(number, 25, alive=True) for number in range(3)]
+    put(tmp_path / "in", "0.json", steps[0])
+    drained(stream, arriving, checkpoint, changes=changing)
+    first = expected(base, steps[0], None)
+    assert set(found(stream, spark)) == first
+
+    changes = [
+        {"op": "subscribe", "id": 900, "expression": "item = 'phone' AND colour = 'shade 8'"},  # a string new to the codebook
+        {"op": "update", "id": 3, "expression": "price >= 0", "seq": 2},
+        {"op": "update", "id": 3, "expression": "price < 0", "seq": 1},
+        {"op": "unsubscribe", "id": 4},
+        {"op": "unsubscribe", "id": 777},
+        {"op": "subscribe", "id": 901, "expression": "price >"},
+        {"op": "explode", "id": 1},
+    ]
+    put(tmp_path / "changes", "1.json", changes)
+    put(tmp_path / "in", "1.json", steps[1])
+    drained(stream, arriving, checkpoint, changes=changing)
+    now = {**base, 900: changes[0]["expression"], 3: changes[1]["expression"]}
+    del now[4]
+    alive = [record for record in steps[0] if "until" in record]
+    late = expected({900: now[900], 3: now[3]}, alive, None)
+    second = expected(now, steps[1], None)
+    assert late
+    rows = found(stream, spark)
+    assert sorted(rows) == sorted([*first, *late, *second])
+    reasons = [row["reason"] for row in stream.rejects(spark).collect()]
+    assert len(reasons) == 2
+    assert any("expected an op out of" in reason for reason in reasons)
+
+    compacted = compact(spark, lake, "changing", upto=max(int(p.stem) for p in (stream.folder / "done").glob("*.json")))
+    assert compacted.counts["subscriptions"] == len(now)
+    put(tmp_path / "in", "2.json", steps[2])
+    drained(stream, arriving, checkpoint, changes=changing)
+    assert sorted(found(stream, spark)) == sorted([*first, *late, *second, *expected(now, steps[2], None)])
+
+
+def test_lines_that_are_no_events_are_rejected_and_the_others_matched(spark: Any, lake: Lake, tmp_path: Path) -> None:
+    base = prepared(spark, lake, tmp_path)
+    good = events(0, 10)
+    put(tmp_path / "in", "0.json", [*good, {"values": {"price": 3}}, {"id": 5, "values": {"price": "dear"}}])
+    with (tmp_path / "in" / "0.json").open("a") as file:
+        file.write("no json\n\n")
+    stream = MatchStream(lake, "rejecting")
+    drained(stream, source(spark, tmp_path / "in"), tmp_path / "checkpoint")
+    assert set(found(stream, spark)) == expected(base, good, None)
+    assert stream.rejects(spark).count() == 3
+
+
+def test_any_table_becomes_lines(spark: Any) -> None:
+    table = spark.createDataFrame([(1, 2.5, "a", None)], "id bigint, price double, item string, colour string")
+    assert as_lines(table).first()["value"] == '{"id":1,"values":{"price":2.5,"item":"a"}}'
