@@ -11,14 +11,16 @@ from matchwood.index.be_star_tree import BEStarTree
 from matchwood.index.be_tree import BETree
 from matchwood.index.k_index import KIndex
 from matchwood.index.mo_tree import MOTree
+from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.ranked import RankedIndex
 from matchwood.index.scan import Scan
 from matchwood.index.storage import read_folder
+from matchwood.index.tama import Tama
 from matchwood.index.vcr import VCR
 
 INDEXES: dict[str, type[Index]] = {
-    index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, RankedIndex)
+    index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, OpIndex, RankedIndex, Tama)
 }
 """Every index by its name; the contract suite runs over all of them."""
 
@@ -31,9 +33,11 @@ __all__ = [
     "Index",
     "KIndex",
     "MOTree",
+    "OpIndex",
     "RankedIndex",
     "Scan",
     "Stats",
+    "Tama",
     "load_index",
     "make_index",
 ]
