@@ -32,6 +32,7 @@ def run(preset: str, report: Report) -> None:
     memory(report, [100_000, 200_000, 500_000, 1_000_000] if paper else [size])
     one_dimension(report, Ranked(size=size), calls=(1, 5, 10, 20, 50, 100, 200, 500, 1000) if paper else (1, 20, 200))
     scores_at_random(report, size)
+    one_centre(report, size)
     peers(report, size)
     ranges(report, Ranked(size=size))
     updates(report, Ranked(size=size), 2_000)
@@ -75,10 +76,28 @@ def scores_at_random(report: Report, size: int) -> None:
     _compare(report, "d1-random-scores", trees, rows, workload, (K,))
 
 
+def one_centre(report: Report, size: int) -> None:
+    """All intervals hold one point, the shortest score best: a list in score order must be read far, an R-tree over it not."""
+    rng = np.random.default_rng(6)
+    rows = Ranked(size=size).subscriptions()
+    rows = rows._replace(lo=0.5 - rng.random(size) / 2, hi=0.5 + rng.random(size) / 2)
+    rows = rows._replace(weight=rows.lo - rows.hi)
+    report.workload("d1-one-centre", size=size, seed=6, lo="0.5 - U(0, 0.5)", hi="0.5 + U(0, 0.5)", score="-length")
+    trees = {name: STRUCTURES[name].build(rows.lo, rows.hi, rows.weight, branching=BRANCHING) for name in ORDER}
+    _compare(report, "d1-one-centre", trees, rows, Ranked(size=1), (K,), rng.random(200))
+
+
 def _compare(
-    report: Report, name: str, trees: dict[str, Any], rows: Rows, workload: Ranked, calls: tuple[int, ...]
+    report: Report,
+    name: str,
+    trees: dict[str, Any],
+    rows: Rows,
+    workload: Ranked,
+    calls: tuple[int, ...],
+    points: np.ndarray | None = None,
 ) -> None:
-    warm_up, queries = workload.events(workload.warm_up, batch=1).lo, workload.events(workload.queries).lo
+    warm_up = workload.events(workload.warm_up, batch=1).lo
+    queries = workload.events(workload.queries).lo if points is None else points
     expected = _naive(rows, queries[:50], K)
     for tree in trees.values():
         tree.top_k(warm_up, K)

@@ -18,8 +18,10 @@ from matchwood.index.ranked.segment_tree import SegmentTree
 from matchwood.index.ranked.sopt_r_tree import SOPTRTree
 from matchwood.index.ranked.structure import ScoredIntervals, new_cursors
 from matchwood.index.row_store import Slots
+from matchwood.kernels.ranked import rows as row_kernel
 from matchwood.kernels.ranked import threshold as kernel
-from matchwood.kernels.ranked.threshold import STREAM, Plan, Scratch
+from matchwood.kernels.ranked.bounds import STREAM, Plan
+from matchwood.kernels.ranked.threshold import Scratch
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED
 
@@ -107,11 +109,11 @@ class RankedIndex(Index):
         ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
         few = 0 < rows.size <= max(len(self) // IN_PLACE, 1) and len(np.unique(ids)) == len(ids)
         slots = self.store.slots_of(ids) if few else np.zeros(0, np.uint32)
-        if len(slots) != rows.size or not few or not kernel.same_intervals(self.store.state, slots, rows):
+        if len(slots) != rows.size or not few or not row_kernel.same_intervals(self.store.state, slots, rows):
             super().update(rows)
             return
         dims, before, _ = self._split(slots)
-        kernel.write_scores(self.store.state, slots, rows)
+        row_kernel.write_scores(self.store.state, slots, rows)
         _, after, _ = self._split(slots)
         for dim in np.unique(dims).tolist():
             mine = np.flatnonzero((dims == dim) & (before.score != after.score))
@@ -186,7 +188,7 @@ class RankedIndex(Index):
         dims, owners = np.empty(room, np.uint16), np.empty(room, np.int64)
         lo, hi, keys = np.empty(room), np.empty(room), np.empty(room)
         outcasts = np.empty(len(slots), np.uint32)
-        n, out = kernel.split_rows(self.store.state, slots, self._plan, dims, lo, hi, keys, owners, outcasts)
+        n, out = row_kernel.split_rows(self.store.state, slots, self._plan, dims, lo, hi, keys, owners, outcasts)
         return dims[:n], Entries(lo[:n], hi[:n], keys[:n], owners[:n]), outcasts[:out]
 
     def _scratch(self, events: Events) -> Scratch:

@@ -25,6 +25,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.ranked.bits import lowest_bit, mask_of
+from matchwood.kernels.ranked.heap import drop, push, rerank, room_of
 from matchwood.kernels.ranked.layout import ARRANGED, LEVELS, LISTS, NONE, PACKED, SEGMENTS, STREAMS
 
 SUBTREE, BLOCK, INNER, SCAN, RUN, COPIES, STREAM, LOOSE, READY = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -33,77 +34,6 @@ DONE = np.int64(-1)
 FULL = np.int64(-2)
 CHUNK = 64
 TESTED = LEVELS  # the place of `visits` that counts entries
-
-
-@helper
-def room_of(cursors):
-    return np.int64(cursors.heap.size // cursors.sizes.size)
-
-
-@helper
-def put(heap, at, score, id_, item):
-    place = heap[at]
-    place.score, place.id, place.item = score, id_, item
-
-
-@helper
-def rerank(cursors, c, base, score, id_):
-    """The root's item is now worth (score, id), less than before: let it sink to its place."""
-    sink(cursors.heap, base, cursors.sizes[c], score, id_, cursors.heap[base].item)
-
-
-@helper
-def sink(heap, base, size, score, id_, item):
-    """Put an item at the root or below it, so that no child precedes its parent."""
-    at = np.int64(0)
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        best = heap[base + child]
-        if child + 1 < size:
-            other = heap[base + child + 1]
-            if other.score > best.score or (other.score == best.score and other.id < best.id):
-                child += 1
-                best = heap[base + child]
-        if not (best.score > score or (best.score == score and best.id < id_)):
-            break
-        put(heap, base + at, best.score, best.id, best.item)
-        at = child
-    put(heap, base + at, score, id_, item)
-
-
-@helper
-def drop(cursors, c, base):
-    """Take the root away; its item is free again."""
-    heap = cursors.heap
-    size = cursors.sizes[c] - 1
-    cursors.sizes[c] = size
-    gone = heap[base].item
-    last = heap[base + size]
-    sink(heap, base, size, last.score, last.id, last.item)
-    last.item = gone
-
-
-@helper
-def push(cursors, c, base, kind, score, id_, at, end, tree, mask):
-    """Add an item; the caller has seen to it that there is room."""
-    heap = cursors.heap
-    place = cursors.sizes[c]
-    cursors.sizes[c] = place + 1
-    number = heap[base + place].item
-    item = cursors.items[number]
-    item.mask = mask
-    item.at, item.end = np.uint32(at), np.uint32(end)
-    item.kind, item.tree = np.uint32(kind), np.uint32(tree)
-    while place > 0:
-        parent = (place - 1) >> 1
-        above = heap[base + parent]
-        if not (score > above.score or (score == above.score and id_ < above.id)):
-            break
-        put(heap, base + place, above.score, above.id, above.item)
-        place = parent
-    put(heap, base + place, score, id_, number)
 
 
 @helper
