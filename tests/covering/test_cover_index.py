@@ -15,7 +15,7 @@ from matchwood.lang.rows import Row
 from matchwood.workloads import BEGen, City, Covering
 from tests.worlds import World, a_world, seeded_dice, worlds
 
-SHAPES = {"buckets of 4": {"overflow": 4, "underflow": 2}, "buckets of 32": {}, "naive": {"overflow": None}}
+SHAPES = {"buckets of 4": {"overflow": 4, "underflow": 2}, "buckets of 40": {"overflow": 40}, "buckets of 256": {}, "naive": {"overflow": None}}
 
 
 def subscriptions(world: World) -> dict[int, tuple[Row, ...]]:
@@ -94,7 +94,7 @@ def test_a_large_tree_is_right_and_shallow_in_any_order_of_insertion(order: str)
         by = np.lexsort(rows.lo.reshape(-1, 3).T)
         parts = [column.reshape(-1, 3)[by].ravel() for column in (rows.lo, rows.hi)]
         rows = rows._replace(lo=parts[0], hi=parts[1])
-    index = CoverIndex(overflow=8, underflow=3)
+    index = CoverIndex(overflow=48)
     step = 3000 if "one" not in order else 1
     for start in range(0, 3000, step):
         index.insert(rows.take(start, start + step))
@@ -121,7 +121,7 @@ def test_equal_rows_fill_a_bucket_beyond_its_limit_and_leave_it_again() -> None:
     rows = make_rows(
         range(200), [0] * 200, range(201), [3] * 200, [INTERVAL] * 200, [1.0] * 200, [2.0] * 200, [1] * 200
     )
-    index = CoverIndex(overflow=8, underflow=3)
+    index = CoverIndex(overflow=48)
     for i in range(200):
         index.insert(rows.take(i, i + 1))
     index.check()
@@ -134,7 +134,7 @@ def test_equal_rows_fill_a_bucket_beyond_its_limit_and_leave_it_again() -> None:
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_k_covers_are_k_different_ones_or_all_there_are(k: int) -> None:
     rows = boxes(500, 2, 3)
-    index = CoverIndex(overflow=8, underflow=3)
+    index = CoverIndex(overflow=48)
     index.insert(rows)
     inside = containment(rows, 2)
     found = index.covers_of(rows, k=k)
@@ -146,7 +146,7 @@ def test_k_covers_are_k_different_ones_or_all_there_are(k: int) -> None:
 
 def test_of_equals_only_those_with_a_smaller_id_than_asked_for_count() -> None:
     rows = boxes(300, 1, 5, keys=5)
-    index = CoverIndex(overflow=8, underflow=3)
+    index = CoverIndex(overflow=48)
     index.insert(rows)
     inside = containment(rows, 1)
     found = index.covers_of(rows, k=ALL, before=rows.ids)
@@ -175,7 +175,7 @@ def test_reduce_keeps_a_minimal_set_and_names_a_kept_cover_for_the_rest(seed: in
 
 def test_reduce_keeps_the_smallest_id_of_equals() -> None:
     rows = boxes(400, 1, 9, keys=4)
-    index = CoverIndex(overflow=8, underflow=3)
+    index = CoverIndex(overflow=48)
     index.insert(rows)
     kept, cover = index.reduce()
     inside = containment(rows, 1)

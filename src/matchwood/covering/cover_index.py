@@ -15,6 +15,7 @@ from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import covering_forest as forest_kernel
 from matchwood.kernels import covering_search as search_kernel
 from matchwood.kernels.covering_forest import Forest, Scratch
+from matchwood.kernels.store import NONE
 
 ALL = 1 << 62
 """As `k`: every cover."""
@@ -60,13 +61,15 @@ class CoverIndex:
     ([1, 2], [2])
     """
 
-    def __init__(self, *, overflow: int | None = 32, underflow: int = 8) -> None:
-        if overflow is not None and not 4 <= underflow * 2 <= overflow:
-            raise QueryError(f"expected 2 <= underflow <= overflow / 2, got {underflow} and {overflow}")
+    def __init__(self, *, overflow: int | None = 256, underflow: int | None = None) -> None:
+        if underflow is None:
+            underflow = 0 if overflow is None else overflow // 4
+        if overflow is not None and not 0 <= underflow * 2 <= overflow:
+            raise QueryError(f"expected 0 <= underflow <= overflow / 2, got {underflow} and {overflow}")
         self.overflow, self.underflow = overflow, underflow
         self.store = RowStore()
         counts = np.zeros(forest_kernel.COUNTS, np.int64)
-        counts[forest_kernel.FREE_NODE] = int(forest_kernel.NONE)
+        counts[forest_kernel.FREE_NODE] = int(NONE)
         counts[forest_kernel.REGIONS :] = counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
         counts[forest_kernel.OVERFLOW] = forest_kernel.NEVER if overflow is None else overflow
         counts[forest_kernel.UNDERFLOW] = 0 if overflow is None else underflow
@@ -84,7 +87,7 @@ class CoverIndex:
             _links(64),
             counts,
         )
-        self.index.tries[0]["group"] = forest_kernel.NONE
+        self.index.tries[0]["group"] = NONE
         self.scratch = new_scratch(256, 4096)
         self.counters = np.zeros(3, np.int64)
 
@@ -253,7 +256,7 @@ class CoverIndex:
             if done < len(slots):
                 group = self.index.groups[groups[done]]
                 root = int(group["root"])
-                there = 0 if root == int(forest_kernel.NONE) else int(self.index.nodes[root]["count"])
+                there = 0 if root == int(NONE) else int(self.index.nodes[root]["count"])
                 end = int(np.searchsorted(groups, groups[done], side="right"))
                 self._reserve(there + end - done, int(group["stride"]))
 

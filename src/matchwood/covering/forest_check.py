@@ -9,8 +9,9 @@ import numpy as np
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import covering_forest as kernel
 from matchwood.kernels.covering_forest import Forest
+from matchwood.kernels.store import ABSENT, CIRCLE, NONE
 
-_NONE = int(kernel.NONE)
+_NONE = int(NONE)
 
 
 def check_forest(forest: Forest, store: RowStore) -> None:
@@ -70,6 +71,11 @@ def _check_leaf(
     if len(members) > overflow and points.shape[1]:
         allowed = 2 * int(forest.nodes[n]["built"])
         assert len(members) <= max(allowed, overflow), f"leaf {n} overflows"
+    corners, width = int(forest.nodes[n]["corners"]), points.shape[1]
+    if corners >= 0:
+        chunks = forest.corners[2 * corners : 2 * corners + width * kernel.CHUNKS].reshape(width, kernel.CHUNKS)
+        for at in range(len(members)):
+            assert (points[at] <= chunks[:, at // kernel.CHUNK]).all(), f"leaf {n}: a point beyond its chunk's corner"
     for at, member in enumerate(members):
         slot = member & int(kernel.SLOT_MASK)
         assert (int(forest.places[slot]["leaf"]), int(forest.places[slot]["at"])) == (n, at), (
@@ -85,8 +91,8 @@ def _hulls(store: RowStore, slot: int) -> dict[int, tuple[float, float]]:
     row = store.state.rows[slot]
     found = {}
     for entry in store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]:
-        if not entry["kind"] & kernel.CIRCLE:
-            item = 2 * int(entry["dim"]) + int(entry["kind"] == kernel.ABSENT)
+        if not entry["kind"] & CIRCLE:
+            item = 2 * int(entry["dim"]) + int(entry["kind"] == ABSENT)
             found[item] = float(entry["lo"]), float(entry["hi"])
     return found
 
@@ -131,10 +137,10 @@ def _check_regions(forest: Forest) -> None:
         if node["leaf"] == 1 and int(node["capacity"]):
             regions.append((int(node["start"]), int(node["capacity"]) * (int(group["width"]) + 1)))
         if int(node["corners"]) >= 0:
-            regions.append((int(node["corners"]), int(group["stride"])))
-    for g in range(int(forest.counts[kernel.GROUPS])):
-        if int(forest.groups[g]["scale"]) >= 0:
-            regions.append((int(forest.groups[g]["scale"]), 2 * int(forest.groups[g]["stride"])))
+            chunks = int(group["width"]) * kernel.CHUNKS // 2
+            regions.append((int(node["corners"]), chunks if node["leaf"] == 1 else int(group["stride"])))
+    groups = forest.groups[: int(forest.counts[kernel.GROUPS])]
+    regions += [(int(group["scale"]), 2 * int(group["stride"])) for group in groups if int(group["scale"]) >= 0]
     spans = [(start, int(kernel.region_size(kernel.region_class(size)))) for start, size in regions if size]
     for class_ in range(kernel.COUNTS - kernel.REGIONS):
         at = int(forest.counts[kernel.REGIONS + class_])

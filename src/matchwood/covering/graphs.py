@@ -157,21 +157,21 @@ class RelationGraph:
     def _run(self, subscribe: np.ndarray, heads: Slots) -> Changes:
         owner = self.owner
         self._reserve()
-        changes: list[int] = []
+        parts: list[Int64s] = []
         room = np.empty(max(1024, 2 * len(heads)), np.int64)
         done = 0
         while done < len(heads):
             first = done
             arguments = self._graph, self.k, subscribe, heads, done, owner.scratch, room, self._counters
             done, n = kernel.run_commands(owner.index, owner.store.state, *arguments)
-            changes += room[:n].tolist()
+            parts.append(room[:n].copy())
             if done == first and n == 0 and len(room) < 2 * owner.store.slots:
                 room = np.empty(2 * len(room), np.int64)
             if done < len(heads) or isinstance(owner, CoverIndex):
                 owner.settle(grow=done == first)
+        changes = np.concatenate([np.zeros(0, np.int64), *parts])
         ids = owner.store.state.rows["id"]
-        forward = [int(ids[c]) for c in changes if c >= 0]
-        return Changes(forward, [int(ids[-1 - c]) for c in changes if c < 0])
+        return Changes(ids[changes[changes >= 0]].tolist(), ids[-1 - changes[changes < 0]].tolist())
 
     def _heads(self, ids: Int64s) -> Slots:
         slots = self.owner.store.slots_of(ids)

@@ -9,7 +9,8 @@ Layout
     groups[g] -> root node, items[first : first + size], width coordinates, padded to `stride` (a multiple of 8)
     nodes[n]  -> leaf: region [capacity members][width columns of capacity], or inner: split of one coordinate, two children
                  with the corner of each: the coordinatewise maximum of all points below, in float32 rounded up, side by side,
-                 so that a search turns back before it touches the child
+                 so that a search turns back before it touches the child. A bucket of several chunks of 32 points has a corner
+                 for each chunk, compared 16 at a time: splits too fine to be nodes
     words / points / corners: one pool, as int64, float64 and float32; regions come from size classes, four to a doubling, with free lists
     places[slot] -> the leaf and the position in it of each row
 
@@ -57,7 +58,8 @@ NODE = np.dtype(
         ("group", "u4"),
         ("dim", "u2"),
         ("leaf", "u2"),
-        ("pad", "u8"),
+        ("arranged", "u4"),
+        ("pad", "u4"),
     ]
 )
 TRIE = np.dtype([("group", "u4"), ("live", "u4")])
@@ -77,6 +79,8 @@ REGIONS = 16  # free list heads of the size classes follow
 COUNTS = REGIONS + 8 + 4 * 40
 
 MAX_ITEMS = 1024
+CHUNK = 32  # points of a bucket that are compared at once
+CHUNKS = 16  # chunks of a bucket at most that have corners; larger buckets (equal points, the naive scan) are compared throughout
 STACK = 4096
 SAMPLE = 63
 
@@ -162,7 +166,7 @@ def take_node(forest, group, parent):
     forest.counts[LIVE_NODES] += 1
     node = forest.nodes[n]
     node.group, node.parent = np.uint32(group), np.uint32(parent)
-    node.start, node.corners, node.count, node.built, node.capacity = NO_WHERE, NO_WHERE, 0, 0, 0
+    node.start, node.corners, node.count, node.built, node.capacity, node.arranged = NO_WHERE, NO_WHERE, 0, 0, 0, 0
     node.left, node.right, node.dim, node.leaf, node.split = NONE, NONE, 0, 1, 0.0
     return n
 
@@ -324,14 +328,51 @@ def set_leaf_room(forest, n, capacity):
     if held > 0:
         free_region(forest, old, held * (width + 1))
     node.start, node.capacity = start, np.uint32(capacity)
+    set_chunks(forest, n)
+
+
+@helper
+def set_chunks(forest, n):
+    """Give the leaf's chunks corners, if it has several and not too many, and take them away otherwise."""
+    node = forest.nodes[n]
+    width, capacity = np.int64(forest.groups[np.int64(node.group)].width), np.int64(node.capacity)
+    if capacity <= CHUNK or capacity > CHUNK * CHUNKS:
+        if node.corners != NO_WHERE:
+            free_region(forest, node.corners, width * CHUNKS // 2)
+            node.corners = NO_WHERE
+        return
+    if node.corners != NO_WHERE or width == 0:
+        return
+    corners = take_region(forest, width * CHUNKS // 2)
+    node.corners = corners
+    for d in range(width):
+        for c in range(CHUNKS):
+            forest.corners[2 * corners + d * CHUNKS + c] = -np.inf
+        column = node.start + (d + 1) * capacity
+        for i in range(np.int64(node.count)):
+            at = 2 * corners + d * CHUNKS + i // CHUNK
+            forest.corners[at] = max(forest.corners[at], rounded_up(forest.points[column + i]))
+
+
+@helper
+def raise_chunk(forest, n, i, width):
+    """The corner of the chunk in which point i of the leaf stands dominates it."""
+    node = forest.nodes[n]
+    if node.corners != NO_WHERE:
+        for d in range(width):
+            at = 2 * node.corners + d * CHUNKS + i // CHUNK
+            value = forest.points[node.start + (d + 1) * np.int64(node.capacity) + i]
+            forest.corners[at] = max(forest.corners[at], rounded_up(value))
 
 
 @helper
 def next_capacity(capacity):
-    """1, 2, 4, 8, 16, 24, 32, then doubling."""
+    """1, 2, 4, 8, 16, 24, 32, 64, 96 .. 512, then doubling."""
     if capacity == 0:
         return np.int64(1)
-    return capacity + 8 if 8 <= capacity < 32 else 2 * capacity
+    if 8 <= capacity < CHUNK:
+        return capacity + 8
+    return capacity + CHUNK if CHUNK <= capacity < CHUNK * CHUNKS else 2 * capacity
 
 
 @helper
@@ -410,10 +451,15 @@ def insert_row(forest, store, slot, scratch):
     forest.words[leaf.start + count] = member_of(store, slot)
     for d in range(width):
         forest.points[leaf.start + (d + 1) * np.int64(leaf.capacity) + count] = scratch.query[d]
+    raise_chunk(forest, at, count, width)
     forest.places[slot].leaf, forest.places[slot].at = np.uint32(at), np.uint32(count)
     leaf.count += np.uint32(1)
     counts[ROWS] += 1
-    grown = np.int64(leaf.count) > max(counts[OVERFLOW], 2 * np.int64(leaf.built))
+    # What is appended since the bucket was arranged makes chunks with loose corners: arrange it anew for each that fills.
+    loose = np.int64(leaf.count) >= np.int64(leaf.arranged) + CHUNK and CHUNK < np.int64(leaf.count) <= counts[OVERFLOW]
+    grown = np.int64(leaf.count) > max(counts[OVERFLOW], 2 * np.int64(leaf.built)) or (
+        loose and counts[OVERFLOW] != NEVER
+    )
     if counts[PENDING] == NO_WHERE and grown and stride > 0:
         counts[PENDING] = at
     return True
@@ -463,6 +509,7 @@ def delete_row(forest, slot):
             column = leaf.start + d * np.int64(leaf.capacity)
             forest.words[column + hole] = forest.words[column + last]
         forest.places[forest.words[leaf.start + hole] & SLOT_MASK].at = np.uint32(hole)
+        raise_chunk(forest, at, hole, np.int64(group.width))
     forest.places[slot].leaf = NONE
     leaf.count -= np.uint32(1)
     counts[ROWS] -= 1
@@ -487,6 +534,8 @@ def drop_leaf(forest, n, width):
     node = forest.nodes[n]
     if np.int64(node.capacity) > 0:
         free_region(forest, node.start, np.int64(node.capacity) * (width + 1))
+    if node.corners != NO_WHERE:
+        free_region(forest, node.corners, width * CHUNKS // 2)
     free_node(forest, n)
 
 
@@ -571,7 +620,7 @@ def gather(forest, top, scratch, stride):
             scratch.stack[depth], scratch.stack[depth + 1] = np.int64(node.left), np.int64(node.right)
             depth += 2
         if node.corners != NO_WHERE:
-            free_region(forest, node.corners, stride)
+            free_region(forest, node.corners, width * CHUNKS // 2 if node.leaf else stride)
         if at != top:
             free_node(forest, at)
     node = forest.nodes[top]
@@ -671,22 +720,73 @@ def set_corner(forest, corner, scratch, lo, hi, stride):
 
 
 @helper
+def arrange(forest, g, scratch, lo, hi, stride):
+    """Order the records of a bucket so that its chunks are what further splits would give, the most dominating first."""
+    stack = scratch.stack
+    base = np.int64(3 * STACK)
+    stack[base], stack[base + 1] = lo, hi
+    depth = base + 2
+    while depth > base:
+        depth -= 2
+        begin, end = stack[depth], stack[depth + 1]
+        chunks = (end - begin + CHUNK - 1) // CHUNK
+        if chunks < 2:
+            continue
+        dim = widest(forest, g, scratch, begin, end, stride)
+        if dim == NO_WHERE:
+            continue
+        middle = begin + (chunks + 1) // 2 * CHUNK
+        select(scratch, begin, end, middle, dim, stride)
+        stack[depth], stack[depth + 1], stack[depth + 2], stack[depth + 3] = begin, middle, middle, end
+        depth += 4
+
+
+@helper
+def select(scratch, lo, hi, middle, dim, stride):
+    """Order lo..hi so that no record before `middle` is below one behind it in coordinate `dim`. O(n) on average."""
+    order, records = scratch.order, scratch.records
+    last = hi - 1
+    while lo < last:
+        pivot = records[order[(lo + last) >> 1] * stride + dim]
+        i, j = lo, last
+        while i <= j:
+            while records[order[i] * stride + dim] > pivot:
+                i += 1
+            while records[order[j] * stride + dim] < pivot:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if middle <= j:
+            last = j
+        elif middle >= i:
+            lo = i
+        else:
+            break
+
+
+@helper
 def fill_leaf(forest, n, scratch, lo, hi, stride):
     node = forest.nodes[n]
     width = np.int64(forest.groups[np.int64(node.group)].width)
     count = hi - lo
+    node.arranged = np.uint32(count)
     node.built = np.uint32(count if count > forest.counts[OVERFLOW] else 0)  # too many only if they could not be split
     capacity = np.int64(1)
     while capacity < count:
         capacity = next_capacity(capacity)
     start = take_region(forest, capacity * (width + 1))
     node.start, node.capacity = start, np.uint32(capacity)
+    if CHUNK < count <= CHUNK * CHUNKS:
+        arrange(forest, np.int64(node.group), scratch, lo, hi, stride)
     for i in range(count):
         member = scratch.members[scratch.order[lo + i]]
         forest.words[start + i] = member
         forest.places[member & SLOT_MASK].leaf, forest.places[member & SLOT_MASK].at = np.uint32(n), np.uint32(i)
         for d in range(width):
             forest.points[start + (d + 1) * capacity + i] = scratch.records[scratch.order[lo + i] * stride + d]
+    set_chunks(forest, n)
 
 
 @kernel

@@ -25,28 +25,28 @@ def _loaded(context: Any, builder: Any, array_type: Any, array: Any, at: Any, la
     return builder.load(builder.bitcast(pointer, vector.as_pointer()), align=array_type.dtype.bitwidth // 8)
 
 
-def _with_scalar(operator: str, lanes: int) -> Callable[..., Any]:
+def _with_scalar(operator: str, lanes: int, scalar: Any = types.float64) -> Callable[..., Any]:
     @intrinsic
-    def compare(typing_context, array, at, value):  # type: ignore[no-untyped-def]
-        def code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def compare(typing_context, array, at, value):
+        def code(context, builder, signature, arguments):
             loaded = _loaded(context, builder, signature.args[0], arguments[0], arguments[1], lanes)
-            vector = ir.VectorType(ir.DoubleType(), lanes)
+            vector = loaded.type
             lane = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[2], cgutils.int32_t(0))
             zeros = ir.Constant(ir.VectorType(cgutils.int32_t, lanes), None)
             spread = builder.shuffle_vector(lane, ir.Constant(vector, ir.Undefined), zeros)
             bits = builder.bitcast(builder.fcmp_ordered(operator, loaded, spread), ir.IntType(lanes))
             return builder.zext(bits, ir.IntType(64))
 
-        return types.int64(array, types.int64, types.float64), code
+        return types.int64(array, types.int64, scalar), code
 
-    return compare  # type: ignore[no-any-return]
+    return compare
 
 
 @intrinsic
-def all_at_least_8(typing_context, array, at, other, place):  # type: ignore[no-untyped-def]
+def all_at_least_8(typing_context, array, at, other, place):
     """Are array[at : at + 8] >= other[place : place + 8], one by one?"""
 
-    def code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, arguments):
         left = _loaded(context, builder, signature.args[0], arguments[0], arguments[1], 8)
         right = _loaded(context, builder, signature.args[2], arguments[2], arguments[3], 8)
         bits = builder.bitcast(builder.fcmp_ordered(">=", left, right), ir.IntType(8))
@@ -58,14 +58,14 @@ def all_at_least_8(typing_context, array, at, other, place):  # type: ignore[no-
 at_least_32 = _with_scalar(">=", 32)
 at_least_8 = _with_scalar(">=", 8)
 at_most_32 = _with_scalar("<=", 32)
-at_most_8 = _with_scalar("<=", 8)
+at_least_16 = _with_scalar(">=", 16, types.float32)
 
 
 @intrinsic
-def lowest_bit(typing_context, mask):  # type: ignore[no-untyped-def]
+def lowest_bit(typing_context, mask):
     """The place of the lowest bit that is set; the mask is not 0."""
 
-    def code(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+    def code(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.int64), code

@@ -16,6 +16,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.covering_forest import (
+    CHUNKS,
     GROUPS,
     IS_COMPLEX,
     IS_SIBLING,
@@ -32,6 +33,7 @@ from matchwood.kernels.covering_lanes import (
     LANES,
     all_at_least_8,
     at_least_8,
+    at_least_16,
     at_least_32,
     at_most_32,
     lowest_bit,
@@ -72,6 +74,16 @@ def dominating(points, column, capacity, width, query, turn, count):
         if mask == 0:
             break
     return mask
+
+
+@helper
+def dominating_chunks(corners, at, width, rounded, turn, chunks):
+    """Which chunks of a bucket have a corner that dominates the query? A bit mask, within `chunks`."""
+    for i in range(width):
+        chunks &= at_least_16(corners, at + turn[i] * CHUNKS, rounded[turn[i]])
+        if chunks == 0:
+            break
+    return chunks
 
 
 @helper
@@ -185,15 +197,26 @@ def covers_in_group(forest, store, g, other, row, before, scratch, base, out, be
                 depth += 1
             continue
         count, capacity = np.int64(node.count), np.int64(node.capacity)
-        for i in range(0, count, LANES):
+        chunks = (np.int64(1) << min(np.int64(62), (count + LANES - 1) // LANES)) - 1
+        if node.corners != NO_WHERE:
+            chunks = dominating_chunks(corners, 2 * node.corners, width, rounded, scratch.turn, chunks)
+        i = np.int64(-LANES)
+        while n < most:
+            if count <= LANES * CHUNKS:
+                if chunks == 0:
+                    break
+                i = LANES * lowest_bit(chunks)
+                chunks &= chunks - 1
+            else:
+                i += LANES
+                if i >= count:
+                    break
             compared += min(np.int64(LANES), count - i)
             mask = dominating(points, node.start + capacity + i, capacity, width, query, scratch.turn, count - i)
             while mask != 0 and n < most:
                 member = forest.words[node.start + i + lowest_bit(mask)]
                 n = accept_cover(store, member, other, row, before, out, begin, n)
                 mask &= mask - 1
-            if n == most:
-                break
     counters[VISITED] += visited
     counters[COMPARED] += compared
     return n
