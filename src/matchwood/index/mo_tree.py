@@ -118,12 +118,15 @@ class MOTree(Index):
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
         ids = rows.ids
+        if rows.size == 1 and len(rows.dims) <= FEW_ENTRIES:
+            code = int(updating.update_one(self._tree, self.store.state, rows, *self._one))
+            if code == updating.UNPLACED:
+                return self._insert(self._one[0].copy())
+            return None if code == updating.DONE else super().update(rows)
         slots = self.store.slots_of(ids)
         if not rows.size or len(slots) != len(ids) or (len(ids) > 1 and len(np.unique(ids)) != len(ids)):
             return super().update(rows)
-        order = np.zeros(1, np.uint32)
-        if rows.size > 1:
-            order = order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
+        order = order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
         pending, odd = np.empty(rows.size, np.uint32), np.empty(rows.size, np.int64)
         moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], pending, odd)
         if moves:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import kernel
+from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     AHEAD,
@@ -25,6 +25,26 @@ from matchwood.kernels.store import add_rows, first_slot, remove_ids, shape_of, 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
 
 
+@helper
+def rewrite(tree, store, rows, r, slot):
+    """Rewrite a row in its slot: DONE where it keeps its place in the tree too, UNPLACED where it moves, FULL where its shape differs."""
+    row = store.rows[slot]
+    main, extras = shape_of(rows, r)
+    if row.next != NONE or np.int64(row.size) != main + extras or np.int64(row.count) != main:
+        return FULL
+    place = tree.places[slot]
+    n, position = np.int64(place.node), np.int64(place.position)
+    node = tree.nodes[n]
+    write_row(tree, store, slot, node, position, False)
+    write_entries(store, rows, r, np.int64(row.start), main)
+    row.priority = rows.priority[r]
+    if bucket_number(tree, store, slot) == np.int64(node.number):
+        write_row(tree, store, slot, node, position, True)
+        return DONE
+    give_back(tree, n, position)
+    return UNPLACED
+
+
 @kernel
 def update_rows(tree, store, rows, order, slots, pending, odd):
     """Rewrite the row at slots[i] as rows[order[i]], one row a subscription. O(slices of the row) each.
@@ -39,22 +59,11 @@ def update_rows(tree, store, rows, order, slots, pending, odd):
         slot = np.int64(slots[i])
         prefetch_row(store, slots, i)
         prefetch(tree.places, np.int64(slots[min(i + AHEAD, slots.size - 1)]))
-        row = store.rows[slot]
-        main, extras = shape_of(rows, r)
-        if row.next != NONE or np.int64(row.size) != main + extras or np.int64(row.count) != main:
+        code = rewrite(tree, store, rows, r, slot)
+        if code == FULL:
             odd[odds] = r
             odds += 1
-            continue
-        place = tree.places[slot]
-        n, position = np.int64(place.node), np.int64(place.position)
-        node = tree.nodes[n]
-        write_row(tree, store, slot, node, position, False)
-        write_entries(store, rows, r, np.int64(row.start), main)
-        row.priority = rows.priority[r]
-        if bucket_number(tree, store, slot) == np.int64(node.number):
-            write_row(tree, store, slot, node, position, True)
-        else:
-            give_back(tree, n, position)
+        elif code == UNPLACED:
             pending[moves] = np.uint32(slot)
             moves += 1
     return moves, odds
@@ -83,3 +92,17 @@ def delete_one(tree, store, ids, slots):
     remove_rows(tree, store, slots)
     remove_ids(store, ids)
     return DONE
+
+
+@kernel
+def update_one(tree, store, rows, slots, numbers):
+    """Replace a subscription of one row. FULL: nothing was done; UNPLACED: it is stored anew, at slots[0], and not placed."""
+    slot = first_slot(store, rows.ids[0])
+    if slot < 0:
+        return FULL
+    slots[0] = np.uint32(slot)
+    code = rewrite(tree, store, rows, np.int64(0), slot)
+    if code != UNPLACED:
+        return code
+    numbers[0] = np.uint32(bucket_number(tree, store, slot))
+    return DONE if place_rows(tree, store, slots, numbers, 0) == 1 else UNPLACED
