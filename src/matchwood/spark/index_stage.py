@@ -73,20 +73,26 @@ def build_index(
     shards: int = 1,
     by: str = "auto",
     place: str = PLACE,
+    covers: DataFrame | None = None,
     upstream: Mapping[str, int] | None = None,
 ) -> IndexVersion:
     """Build and publish a new version. Runs one job (two for `space`); what comes to the driver is one record a shard.
 
     `by` is "hash", "space" (cells of equally many subscriptions around the point attribute `place`), or "auto": space where
-    the codebook knows `place`, hash otherwise. With one shard there is nothing to choose.
+    the codebook knows `place`, hash otherwise. With one shard there is nothing to choose. `covers` (of `cover`) makes two shards
+    instead, one of those that none covers: an event that hits none of them need not look at the others.
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     codebook.check_subscriptions(subscriptions)
     make_index(index, **(options or {}))  # a bad name or option is an error here, not in a worker
-    sharding = plan_sharding(subscriptions, codebook.schema(), shards=shards, by=by, place=place)
+    if covers is None:
+        sharding = plan_sharding(subscriptions, codebook.schema(), shards=shards, by=by, place=place)
+    else:
+        columns.check(covers, columns.COVERS, "covers")
+        sharding, by = Sharding("cover", 2), "cover"
     with lake.new_version(NAME) as (version, folder):
         building = Building(str(folder), index, dict(options or {}))
-        report = _assigned(subscriptions, sharding).mapInArrow(building, columns.SHARDS).collect()
+        report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
         names = {int(row["shard"]): str(row["folder"]) for row in report}
         totals = {key: float(sum(row[key] for row in report)) for key in ("subscriptions", "rows", "bytes", "seconds")}
         details = {
@@ -211,11 +217,14 @@ class Building:
 _REPORT = columns.arrow_schema(columns.SHARDS)
 
 
-def _assigned(subscriptions: DataFrame, sharding: Sharding) -> DataFrame:
+def _assigned(subscriptions: DataFrame, sharding: Sharding, covers: DataFrame | None) -> DataFrame:
     """Subscriptions with their shard, each shard whole in one partition."""
     table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
     if sharding.kind == "space":
         spread = table.mapInArrow(Assigning(sharding), columns.SHARDED_SUBSCRIPTIONS)
+    elif covers is not None:
+        covered = covers.select("id", fn.lit(1).alias("_covered"))
+        spread = table.join(covered, "id", "left").withColumn("shard", fn.coalesce("_covered", fn.lit(0)))
     elif sharding.kind == "hash":
         spread = table.withColumn("shard", fn.pmod(fn.xxhash64("id"), fn.lit(sharding.shards)).cast("int"))
     else:

@@ -46,7 +46,7 @@ def match(
     """
     matching = planned(events, index, k, mode, at)
     table = events.select(*columns.EVENTS.names)
-    if not (index.bytes > FITS if route is None else route) or index.sharding.kind == "one":
+    if not (index.bytes > FITS if route is None else route) or index.sharding.kind in ("one", "cover"):
         if tasks is not None:
             table = table.repartition(tasks)
         return table.mapInArrow(matching, columns.MATCHES)

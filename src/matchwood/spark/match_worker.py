@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from matchwood.encode.arrays import Events, Matches
 from matchwood.kernels.ordering import order_hits
+from matchwood.lang.evaluate import Mode
 from matchwood.spark.batches import ROUTED_EVENTS, read_events, with_shard, write_matches, write_ranked
 from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.resident import Resident, resident
@@ -50,7 +51,9 @@ class Matching:
             return found[0] if found else _nothing(events.size)
         visits = self.sharding.visits(events, self.mode)
         owners, parts = [], []
-        for shard, folder in self.shards.items():
+        for shard, folder in sorted(self.shards.items()):
+            if shard == 1 and self.sharding.kind == "cover" and self.mode == Mode.ALL and self.at is None and parts:
+                visits[:, 1] = np.diff(parts[0].offsets) > 0  # not at an instant: a cover may have expired before
             if visits[:, shard].any():
                 owners.append(np.flatnonzero(visits[:, shard]))
                 parts.append(self._found(folder, choose_events(events, visits[:, shard])))

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from matchwood.errors import StorageError
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.cover import cover
+from matchwood.spark.evaluate import Evaluation, evaluate
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.ingest_worker import Kind
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.match import match
+from matchwood.spark.match_subscriptions import match_subscriptions
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
 
@@ -64,11 +67,19 @@ def ingest_table(
 
 
 def index_table(
-    lake: Lake, spark: SparkSession, *, table: str = "subscriptions", version: int | None = None, **options: Any
+    lake: Lake,
+    spark: SparkSession,
+    *,
+    table: str = "subscriptions",
+    version: int | None = None,
+    covered: bool = False,
+    **options: Any,
 ) -> IndexVersion:
-    """A new version of the index from a version of a table of subscriptions, by default the newest."""
+    """A new version of the index from a version of a table of subscriptions, by default the newest; `covered` uses `covers`."""
     manifest = lake.manifest(table, version)
     subscriptions = lake.read(spark, table, manifest.version)
+    if covered:
+        options["covers"] = lake.read(spark, "covers")
     return build_index(subscriptions, lake, known_codebook(lake), upstream={table: manifest.version}, **options)
 
 
@@ -92,6 +103,41 @@ def match_table(
             parameters={"k": k, "mode": mode, **{name: str(value) for name, value in options.items()}},
             upstream={"events": manifest.version, "index": chosen.version},
         )
+
+
+def match_subscriptions_table(
+    lake: Lake, spark: SparkSession, *, at: str, index: int | None = None, k: int | None = None, mode: str = "all"
+) -> Manifest:
+    """A new version of `matches_of_subscriptions`: those of an index version against the newest events that are alive."""
+    chosen, events = open_index(lake, index), lake.latest("events")
+    with lake.lease("index", chosen.version):
+        found = match_subscriptions(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
+        upstream = {"events": events, "index": chosen.version}
+        parameters = {"at": at, "k": k, "mode": mode}
+        return lake.write("matches_of_subscriptions", found, parameters=parameters, upstream=upstream)
+
+
+def evaluate_table(lake: Lake, spark: SparkSession, **sample: Any) -> Evaluation:
+    """The newest matches against the oracle, with the tables they came from; `sample` as for `evaluate`."""
+    made = lake.manifest("matches")
+    index = lake.manifest("index", made.upstream["index"])
+    table = next(name for name in ("weighed", "subscriptions") if name in index.upstream)
+    return evaluate(
+        lake.read(spark, "matches", made.version),
+        lake.read(spark, table, index.upstream[table]),
+        lake.read(spark, "events", made.upstream["events"]),
+        open_index(lake, index.version),
+        k=made.parameters["k"],
+        mode=made.parameters["mode"],
+        **sample,
+    )
+
+
+def cover_table(lake: Lake, spark: SparkSession, *, table: str = "subscriptions", groups: int = 8) -> Manifest:
+    """A new version of `covers`: which of the newest subscriptions are covered, and by which."""
+    version = lake.latest(table)
+    covers = cover(lake.read(spark, table, version), known_codebook(lake), groups=groups)
+    return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
 
 
 def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:

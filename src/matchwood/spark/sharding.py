@@ -2,6 +2,8 @@
 
     one     everything in shard 0
     hash    by the id's hash; every event visits every shard
+    cover   those that none covers in shard 0, the covered in shard 1: an event that hits none of the first, in mode `all`,
+            hits none of the second
     space   the plane is cut into cells of equally many subscriptions (a k-d tree, by data); a subscription goes to every cell its
             box meets. Those that meet too many, or have no box at all, go to one more shard, `wide`. An event visits the cell
             of its place, and `wide`
@@ -41,7 +43,7 @@ class Boxes(NamedTuple):
 class Sharding:
     """How subscriptions are spread. `cells` are (west, east, south, north), half-open, of the spatial shards."""
 
-    kind: Literal["one", "hash", "space"] = "one"
+    kind: Literal["one", "hash", "space", "cover"] = "one"
     shards: int = 1
     dims: tuple[int, int] | None = None
     cells: tuple[tuple[float, float, float, float], ...] = ()

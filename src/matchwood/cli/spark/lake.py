@@ -1,0 +1,50 @@
+"""What the stages share: the lake, the session, and how a manifest is told."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from matchwood.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from matchwood.spark.lake import Lake
+
+
+def stage(
+    stages: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str
+) -> argparse.ArgumentParser:
+    """A parser with the options of every stage."""
+    parser = stages.add_parser(name, help=help)
+    parser.add_argument("lake", type=Path, help="the folder of the lake")
+    parser.add_argument("--master", default="local[*]", help="where Spark runs")
+    parser.add_argument("--memory", default="2g", help="of the driver")
+    return parser
+
+
+@contextmanager
+def opened(options: argparse.Namespace) -> Iterator[tuple[Lake, SparkSession]]:
+    """The lake, and a session that ends with the block."""
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise UnsupportedError("this needs Spark: pip install 'matchwood[spark]'") from None
+    from matchwood.spark.lake import Lake
+    from matchwood.spark.session import local_session
+
+    spark = local_session(master=options.master, memory=options.memory)
+    try:
+        yield Lake(options.lake), spark
+    finally:
+        spark.stop()
+
+
+def tell(manifest: Any) -> None:
+    """One line of what was made."""
+    counts = ", ".join(f"{name} {value:,.0f}" for name, value in manifest.counts.items())
+    print(f"{manifest.name} version {manifest.version}: {counts}")

@@ -1,0 +1,27 @@
+"""`matchwood spark match LAKE`: the newest events against an index version."""
+
+from __future__ import annotations
+
+import argparse
+
+from matchwood.cli.spark.lake import opened, stage, tell
+
+
+def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the stage."""
+    parser = stage(stages, "match", "events against an index version")
+    parser.add_argument("-k", type=int, help="the k best of each event; all unless given")
+    parser.add_argument("--mode", choices=["all", "any"], default="all")
+    parser.add_argument("--at", help="the instant, as ISO 8601, at which subscriptions must be alive")
+    parser.add_argument("--version", type=int, help="of the index; the newest unless given")
+    parser.add_argument("--tasks", type=int, help="spread the events over so many tasks")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Match the newest events."""
+    with opened(options) as (lake, spark):
+        from matchwood.spark.pipeline import match_table
+
+        how = {"k": options.k, "mode": options.mode, "at": options.at, "tasks": options.tasks}
+        tell(match_table(lake, spark, index=options.version, **how))

@@ -1,0 +1,25 @@
+"""`matchwood spark match-subscriptions LAKE --at INSTANT`: subscriptions against events that are alive."""
+
+from __future__ import annotations
+
+import argparse
+
+from matchwood.cli.spark.lake import opened, stage, tell
+
+
+def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the stage."""
+    parser = stage(stages, "match-subscriptions", "subscriptions against live events")
+    parser.add_argument("--at", required=True, help="the instant, as ISO 8601")
+    parser.add_argument("-k", type=int, help="the k best events of each subscription; all unless given")
+    parser.add_argument("--mode", choices=["all", "any"], default="all")
+    parser.add_argument("--version", type=int, help="of the index that holds the subscriptions; the newest unless given")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Match the subscriptions of an index version."""
+    with opened(options) as (lake, spark):
+        from matchwood.spark.pipeline import match_subscriptions_table
+
+        tell(match_subscriptions_table(lake, spark, index=options.version, at=options.at, k=options.k, mode=options.mode))

@@ -1,0 +1,78 @@
+"""Versions appear whole or not at all, and stay while somebody reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from matchwood.errors import StorageError
+from matchwood.spark.codebook import Codebook
+from matchwood.spark.index_stage import build_index, open_index
+from matchwood.spark.lake import MANIFEST, Lake, Manifest
+from matchwood.spark.match import match
+from tests.spark.tables import expected, frames, ranked
+from tests.worlds import a_world, seeded_dice
+
+
+def version_of(lake: Lake, name: str) -> int:
+    with lake.new_version(name) as (version, folder):
+        (folder / "data").mkdir()
+        lake.publish(Manifest(name, version))
+    return version
+
+
+def test_a_version_without_a_manifest_is_not_there(lake: Lake) -> None:
+    first = version_of(lake, "t")
+    with pytest.raises(RuntimeError), lake.new_version("t") as (_, folder):
+        raise RuntimeError
+    assert not folder.exists()
+    second, abandoned = lake._claim("t")  # a writer that was killed: nobody tidied up
+    assert (first, second) == (1, 2)
+    assert lake.latest("t") == 1
+    with pytest.raises(StorageError, match="missing or not whole"):
+        lake.manifest("t", 2)
+    assert version_of(lake, "t") == 3
+    os.utime(abandoned, (0, 0))
+    assert lake.vacuum("t", keep=5) == [2]
+
+
+def test_a_leased_version_stays(lake: Lake) -> None:
+    for _ in range(3):
+        version_of(lake, "t")
+    with lake.lease("t", 1):
+        assert lake.vacuum("t", keep=1) == [2]
+        assert lake.versions("t") == [1, 3]
+    with lake.lease("t", 1, seconds=-1.0):
+        assert lake.vacuum("t", keep=1) == [1]
+
+
+def test_manifests_of_another_format_or_damaged_are_refused(lake: Lake) -> None:
+    version_of(lake, "t")
+    path = lake.folder("t", 1) / MANIFEST
+    good = json.loads(path.read_text())
+    for change, message in (({"format": 99}, "expected format 1, got 99"), ({"extra": 1}, "damaged")):
+        path.write_text(json.dumps({**good, **change}))
+        with pytest.raises(StorageError, match=message):
+            lake.manifest("t")
+    path.write_text("{")
+    with pytest.raises(StorageError, match="cannot be read"):
+        lake.manifest("t")
+
+
+def test_two_codebooks_of_one_version_are_refused(lake: Lake) -> None:
+    lake.keep_codebook(Codebook.declare({"a": "number"}))
+    with pytest.raises(StorageError, match="another codebook"):
+        lake.keep_codebook(Codebook.declare({"b": "number"}))
+
+
+def test_a_build_that_dies_leaves_the_old_version_serving(spark: Any, lake: Lake) -> None:
+    world = a_world(seeded_dice(4), 30, 10)
+    subscriptions, events, codebook = frames(spark, world)
+    build_index(subscriptions, lake, codebook)
+    with pytest.raises(Exception, match="row_sizes"):
+        build_index(subscriptions.selectExpr("id", "priority", "until", "array(9) AS row_sizes", "dims", "kinds", "lo", "hi", "weight"), lake, codebook)
+    assert lake.versions("index") == [1]
+    assert ranked(match(events, open_index(lake), k=2)) == expected(world, k=2)
