@@ -15,7 +15,12 @@ from matchwood.lang.rows import Row
 from matchwood.workloads import BEGen, City, Covering
 from tests.worlds import World, a_world, seeded_dice, worlds
 
-SHAPES = {"buckets of 4": {"overflow": 4, "underflow": 2}, "buckets of 40": {"overflow": 40}, "buckets of 256": {}, "naive": {"overflow": None}}
+SHAPES = {
+    "buckets of 4": {"overflow": 4, "underflow": 2},
+    "buckets of 40": {"overflow": 40},
+    "buckets of 256": {},
+    "naive": {"overflow": None},
+}
 
 
 def subscriptions(world: World) -> dict[int, tuple[Row, ...]]:

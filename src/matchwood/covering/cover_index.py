@@ -47,8 +47,8 @@ class Work:
 class CoverIndex:
     """Subscriptions, searchable for those that cover a given one and those that it covers.
 
-    Layout and invariants: `kernels.covering_forest`. A subscription may have several rows, interval sets, absences and circles; covering
-    is what `covering.exact` says, to the bit. One writer, no reader at the same time.
+    Layout and invariants: `kernels.covering_forest`. A subscription may have several rows, interval sets, absences and circles;
+    covering is what `covering.exact` says, to the bit. One writer, no reader at the same time.
 
     `overflow` and `underflow` are the limits of a bucket (Covering IV-C); `overflow=None` keeps every signature in one bucket:
     the naive scan.
@@ -205,9 +205,8 @@ class CoverIndex:
 
     @property
     def nbytes(self) -> int:
-        return self.store.nbytes + sum(
-            getattr(self.index, name).nbytes for name in Forest._fields if name not in ("points", "corners")
-        )
+        pools: dict[str, int] = {name: array.nbytes for name, array in self.index._asdict().items()}
+        return self.store.nbytes + sum(int(size) for name, size in pools.items() if name not in ("points", "corners"))
 
     def check(self) -> None:
         """Verify the invariants of `kernels.covering_forest`. O(n), in Python: for tests."""

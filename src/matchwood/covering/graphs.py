@@ -4,11 +4,11 @@
     FullGraph      G*: every cover of every subscription
     StrictPoset    every cover, but only the edges that do not follow from others (the classical organisation)
 
-All three say the same about who has a cover. They differ in what they cost: G* and the poset need, for every new subscription, all that
-it covers as well.
+All three say the same about who has a cover. They differ in what they cost: G* and the poset need, for every new subscription,
+all that it covers as well.
 
-Departure from the paper: of subscriptions that cover each other only the earlier (smaller id) counts as a cover. With the letter of
-III-C, when the cover of two equals leaves, each is found to cover the other, and neither is forwarded: a lost subscription.
+Departure from the paper: of subscriptions that cover each other only the earlier (smaller id) counts as a cover. With the letter
+of III-C, when the cover of two equals leaves, each is found to cover the other, and neither is forwarded: a lost subscription.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RelationGraph:
         return changes
 
     def apply(self, subscribe: np.ndarray, ids: Int64s, rows: Rows) -> Changes:
-        """Carry out a sequence of commands; `rows` holds every subscription that they name. Each id is subscribed once at most."""
+        """Carry out a sequence of commands; `rows` holds every subscription that they name, each subscribed once at most."""
         slots = self.owner.store.add(rows)
         heads = slots[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])]
         known = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])]

@@ -3,13 +3,14 @@
     client -> Router.subscribe -> every link: G_1 of all that comes from elsewhere -> forwarded if nothing covers it
     event  -> matched against the table -> local clients, and the links from which a match came (never back where it came from)
 
-A cover counts for a link only if it is itself sent over that link: what came from a neighbour says nothing about what the neighbour
-must hear. So each link has its own relation graph, over all subscriptions that did not come from it.
+A cover counts for a link only if it is itself sent over that link: what came from a neighbour says nothing about what the
+neighbour must hear. So each link has its own relation graph, over all subscriptions that did not come from it.
 
-The links must form a tree: a circle would carry events round and round. `Network` refuses circles; a router alone cannot see them.
+The links must form a tree: a circle would carry events round and round. `Network` refuses circles; a router cannot see them.
 
-A router that restarts keeps what its own clients asked for (they are its durable state) and forgets the rest. It asks every neighbour
-for everything, waits for all answers, then sends each the whole of what it now forwards; the receiver takes the difference.
+A router that restarts keeps what its own clients asked for (they are its durable state) and forgets the rest. It asks every
+neighbour for everything, waits for all answers, then sends each the whole of what it now forwards; the receiver takes the
+difference.
 """
 
 from __future__ import annotations
@@ -113,7 +114,12 @@ class Router:
         self._neighbours: list[str] = []
         self._clients: dict[Key, tuple[str, Expression]] = {}
         self._last_key = 0
-        self._forget()
+        self._table = table()
+        self._known: dict[int, _Known] = {}
+        self._local: dict[Key, int] = {}
+        self._links: dict[str, _Link] = {}
+        self._awaited: set[str] = set()
+        self._next = 0
         transport.attach(name, self.receive)
 
     def connect(self, neighbour: str) -> None:
@@ -164,7 +170,7 @@ class Router:
 
     def restart(self) -> None:
         """Begin anew with nothing but the clients' own subscriptions, and ask the neighbours for the rest."""
-        self._forget()
+        self._table, self._known, self._local, self._next = self._make_table(), {}, {}, 0
         self._links = {name: _Link(self._forwarding()) for name in self._neighbours}
         self._awaited = set(self._neighbours)
         for key, (client, expression) in self._clients.items():
@@ -176,14 +182,6 @@ class Router:
     def table_size(self) -> int:
         """How many subscriptions the routing table holds, local ones included."""
         return len(self._known)
-
-    def _forget(self) -> None:
-        self._table = self._make_table()
-        self._known: dict[int, _Known] = {}
-        self._local: dict[Key, int] = {}
-        self._links: dict[str, _Link] = {}
-        self._awaited: set[str] = set()
-        self._next = 0
 
     def _rows(self, number: int) -> Rows:
         builder = RowsBuilder(self.schema)

@@ -1,6 +1,7 @@
-"""What routers say to each other, and what carries it. Messages hold expressions and events, no keys: every router has its own schema.
+"""What routers say to each other, and what carries it. Messages hold expressions and events, no keys: schemas may differ.
 
-A transport delivers the messages of one sender to one receiver in the order they were sent, or loses them while the receiver is down.
+A transport delivers the messages of one sender to one receiver in the order they were sent, or loses them while the receiver is
+down.
 """
 
 from __future__ import annotations

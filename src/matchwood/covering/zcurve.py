@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.covering.cover_index import ANY_ID, Found, Progress, Work, new_scratch
+from matchwood.covering.cover_index import ANY_ID, Found, Work, new_scratch
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
@@ -13,16 +13,14 @@ from matchwood.kernels import covering_zcurve as kernel
 from matchwood.kernels.covering_zcurve import BLOCK, Curve
 from matchwood.kernels.store import NONE
 
-__all__ = ["Progress", "ZCurve"]
-
 MAX_BITS = 16
 
 
 class ZCurve:
     """Rectangles over attributes 0 .. d-1, each given by one interval in every attribute; what else there is, `CoverIndex` takes.
 
-    Layout and invariants: `kernels.covering_zcurve`. `lo` and `hi` bound the keys of each attribute; keys outside share the outermost
-    cells, which costs time, not exactness. One writer, no reader at the same time. Insert and delete O(log n).
+    Layout and invariants: `kernels.covering_zcurve`. `lo` and `hi` bound the keys of each attribute; keys outside share the
+    outermost cells, which costs time, not exactness. One writer, no reader at the same time. Insert and delete O(log n).
 
     >>> curve = ZCurve([0.0], [10.0])
     >>> curve.insert(arrays.make_rows([1, 2], [0, 0], [0, 1, 2], [0, 0], [0, 0], [0.0, 2.0], [9.0, 3.0], [1, 1]))
@@ -108,8 +106,9 @@ class ZCurve:
         blocks = max(16, len(self.index.sizes) * 3 // 2)
         width = int(self.index.counts[kernel.WIDTH])
         lengths = blocks * BLOCK, blocks * BLOCK, blocks * BLOCK, (blocks + 1) * BLOCK * width, blocks, blocks
-        pools = (np.concatenate([a, np.zeros(n - len(a), a.dtype)]) for a, n in zip(self.index, lengths, strict=False))
-        self.index = Curve(*pools, self.index.domain, self.index.counts)
+        pools = dict(zip(Curve._fields, zip(self.index, lengths, strict=False), strict=False))
+        grown = {name: np.concatenate([a, np.zeros(n - len(a), a.dtype)]) for name, (a, n) in pools.items()}
+        self.index = self.index._replace(**grown)
 
     def check(self) -> None:
         """Keys ascend along the directory and are those of their points; every row stands once. O(n), in Python."""

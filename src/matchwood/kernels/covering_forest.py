@@ -9,9 +9,10 @@ Layout
     groups[g] -> root node, items[first : first + size], width coordinates, padded to `stride` (a multiple of 8)
     nodes[n]  -> leaf: region [capacity members][width columns of capacity], or inner: split of one coordinate, two children
                  with the corner of each: the coordinatewise maximum of all points below, in float32 rounded up, side by side,
-                 so that a search turns back before it touches the child. A bucket of several chunks of 32 points has a corner
+                 so that a search turns back before it touches the child. A bucket of several chunks of 16 points has a corner
                  for each chunk, compared 16 at a time: splits too fine to be nodes
-    words / points / corners: one pool, as int64, float64 and float32; regions come from size classes, four to a doubling, with free lists
+    words / points / corners: one pool, as int64, float64 and float32; regions come from size classes, four to a doubling,
+                 with free lists
     places[slot] -> the leaf and the position in it of each row
 
 A member is its slot | IS_COMPLEX (hulls do not decide) | IS_SIBLING. Padding is 0 in records, -inf or +inf in queries.
@@ -79,7 +80,8 @@ REGIONS = 16  # free list heads of the size classes follow
 COUNTS = REGIONS + 8 + 4 * 40
 
 MAX_ITEMS = 1024
-CHUNK = 32  # points of a bucket that are compared at once
+CHUNK = 16  # points of a bucket that are compared at once
+FRESH = 64  # points appended to a bucket until it is arranged anew
 CHUNKS = 16  # chunks of a bucket at most that have corners; larger buckets (equal points, the naive scan) are compared throughout
 STACK = 4096
 SAMPLE = 63
@@ -367,11 +369,9 @@ def raise_chunk(forest, n, i, width):
 
 @helper
 def next_capacity(capacity):
-    """1, 2, 4, 8, 16, 24, 32, 64, 96 .. 512, then doubling."""
+    """1, 2, 4, 8, 16, 32, 48 .. 256, then doubling."""
     if capacity == 0:
         return np.int64(1)
-    if 8 <= capacity < CHUNK:
-        return capacity + 8
     return capacity + CHUNK if CHUNK <= capacity < CHUNK * CHUNKS else 2 * capacity
 
 
@@ -455,8 +455,8 @@ def insert_row(forest, store, slot, scratch):
     forest.places[slot].leaf, forest.places[slot].at = np.uint32(at), np.uint32(count)
     leaf.count += np.uint32(1)
     counts[ROWS] += 1
-    # What is appended since the bucket was arranged makes chunks with loose corners: arrange it anew for each that fills.
-    loose = np.int64(leaf.count) >= np.int64(leaf.arranged) + CHUNK and CHUNK < np.int64(leaf.count) <= counts[OVERFLOW]
+    # What is appended since the bucket was arranged makes chunks with loose corners.
+    loose = np.int64(leaf.count) >= np.int64(leaf.arranged) + FRESH and CHUNK < np.int64(leaf.count) <= counts[OVERFLOW]
     grown = np.int64(leaf.count) > max(counts[OVERFLOW], 2 * np.int64(leaf.built)) or (
         loose and counts[OVERFLOW] != NEVER
     )

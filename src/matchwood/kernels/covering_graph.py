@@ -1,9 +1,10 @@
-"""The relation graph G_k, compiled: up to k covers of each subscription, kept under subscribe and unsubscribe (Covering III-B, III-C).
+"""The relation graph G_k, compiled: up to k covers of each subscription, kept as they come and go (Covering III-B, III-C).
 
-Layout   in-edges of the subscription whose first slot is s: edges[s * k : s * k + degrees[s]], each (source slot, next, previous) of the
-         source's chain of out-edges, which begins at firsts[source]. The target of edge e is e // k.
-Invariant  an edge goes from a cover to what it covers; a subscription is forwarded unless it had a cover when it was last looked up
-         (`RelationGraph.check`). Edges follow the order of equals (`covering_search`), so following covers ends at a forwarded one.
+Layout   in-edges of the subscription whose first slot is s: edges[s * k : s * k + degrees[s]], each (source slot, next, previous)
+         of the source's chain of out-edges, which begins at firsts[source]. The target of edge e is e // k.
+Invariant  an edge goes from a cover to what it covers; a subscription is forwarded unless it had a cover when it was last looked
+         up (`RelationGraph.check`). Edges follow the order of equals (`covering_search`), so following covers ends at a
+         forwarded one.
 
 One loop serves every index: `seek`, `enter` and `leave` are chosen by the type of the index's state when compiled.
 """
@@ -84,7 +85,7 @@ def _leave(index, store, slot, scratch):
 
 
 def enter_forest(index, store, slot, scratch):
-    """Enter all rows of the subscription. A rebuild that scratch is too small for stays in counts[PENDING]: the caller sees to it."""
+    """Enter all rows of the subscription. A rebuild that scratch is too small for stays in counts[PENDING], for the caller."""
     at = slot
     while at != np.int64(NONE):
         if not insert_row(index, store, at, scratch):
@@ -169,8 +170,9 @@ def release(graph, k, slot):
 def run_commands(index, store, graph, k, subscribe, slots, first, scratch, changes, counters):
     """Carry out commands first..; return (the first not done, how many changes were written).
 
-    A change is slot for "forward", -1 - slot for "withdraw". Stops where the index has no room, where `changes` is nearly full, and after a
-    command that left a rebuild to the caller. counters[0] counts the searches of subscribes, counters[1] those of unsubscribes.
+    A change is slot for "forward", -1 - slot for "withdraw". Stops where the index has no room, where `changes` is nearly full,
+    and after a command that left a rebuild to the caller. counters[0] counts the searches of subscribes, counters[1] those of
+    unsubscribes.
     """
     n = np.int64(0)
     for i in range(first, slots.size):

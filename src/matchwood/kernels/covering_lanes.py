@@ -1,7 +1,8 @@
 """Many coordinates compared at once: vector loads of an array of float64, compared to bit masks. LLVM lowers them for any CPU.
 
-The loads are not checked against the array's end: the owner of the pool keeps LANES elements to spare behind the last one in use, and
-callers mask off the lanes that mean nothing. Against a loop with an early exit, 70,000 points of 16 coordinates: 19 -> 1.5 ns a point.
+The loads are not checked against the array's end: the owner of the pool keeps LANES elements to spare behind the last one in
+use, and callers mask off the lanes that mean nothing. Against a loop with an early exit, over 70,000 points of 16 coordinates:
+9 ns a point down to 1.5.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def all_at_least_8(typing_context, array, at, other, place):
 at_least_32 = _with_scalar(">=", 32)
 at_least_8 = _with_scalar(">=", 8)
 at_most_32 = _with_scalar("<=", 32)
-at_least_16 = _with_scalar(">=", 16, types.float32)
+at_least_16 = _with_scalar(">=", 16)
+corners_at_least_16 = _with_scalar(">=", 16, types.float32)
 
 
 @intrinsic

@@ -1,11 +1,11 @@
 """Searches in the forest: which subscriptions cover a given one, and which does it cover.
 
-Upwards (`covers_of`): signatures that are subsets of the query's, by the set-trie; in each tree the points that dominate the query's,
-from the most dominating corner on: the right child first, always; the left one only if the split is not below the query.
+Upwards (`covers_of`): signatures that are subsets of the query's, by the set-trie; in each tree the points that dominate the
+query's, from the most dominating corner on: the right child first, always; the left one only if the split is not below the query.
 Downwards (`covered_of`): signatures that are supersets, by a 64-bit filter over all groups; in each tree the dominated points.
 
-The order of equals: of two subscriptions that cover each other, only the one of the smaller id counts as the other's cover: a search
-with `before` ignores equals whose id is not smaller, so covers never run in a circle and nobody covers itself.
+The order of equals: of two subscriptions that cover each other, only the one of the smaller id counts as the other's cover: a
+search with `before` ignores equals whose id is not smaller, so covers never run in a circle and nobody covers itself.
 
 Counters: [nodes visited, points compared, searches].
 """
@@ -16,6 +16,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.covering_forest import (
+    CHUNK,
     CHUNKS,
     GROUPS,
     IS_COMPLEX,
@@ -36,6 +37,7 @@ from matchwood.kernels.covering_lanes import (
     at_least_16,
     at_least_32,
     at_most_32,
+    corners_at_least_16,
     lowest_bit,
 )
 from matchwood.kernels.covering_rows import is_complex, row_covers, subscription_covers
@@ -61,8 +63,14 @@ def lanes(count):
 
 @helper
 def dominating(points, column, capacity, width, query, turn, count):
-    """Which of the next 32 points of a bucket are >= the query everywhere? A bit mask. Stops where none is left."""
+    """Which of the next `count` (32 at most) points of a bucket are >= the query everywhere? A bit mask. Stops at none."""
     mask = lanes(count)
+    if 8 < count <= 16:
+        for i in range(width):
+            mask &= at_least_16(points, column + turn[i] * capacity, query[turn[i]])
+            if mask == 0:
+                break
+        return mask
     if count <= 8:
         for i in range(width):
             mask &= at_least_8(points, column + turn[i] * capacity, query[turn[i]])
@@ -80,7 +88,7 @@ def dominating(points, column, capacity, width, query, turn, count):
 def dominating_chunks(corners, at, width, rounded, turn, chunks):
     """Which chunks of a bucket have a corner that dominates the query? A bit mask, within `chunks`."""
     for i in range(width):
-        chunks &= at_least_16(corners, at + turn[i] * CHUNKS, rounded[turn[i]])
+        chunks &= corners_at_least_16(corners, at + turn[i] * CHUNKS, rounded[turn[i]])
         if chunks == 0:
             break
     return chunks
@@ -145,6 +153,8 @@ def accept_cover(store, member, other, row, before, out, begin, n):
     """Judge a row whose hulls contain those of `row` of the other store; append its subscription to `out` if it is a cover."""
     slot = member & SLOT_MASK
     id_ = store.rows[slot].id
+    if id_ == before and id_ == other.rows[row].id:
+        return n  # itself
     if member & IS_SIBLING:
         for i in range(begin, n):
             if out[i] == id_:
@@ -197,22 +207,27 @@ def covers_in_group(forest, store, g, other, row, before, scratch, base, out, be
                 depth += 1
             continue
         count, capacity = np.int64(node.count), np.int64(node.capacity)
-        chunks = (np.int64(1) << min(np.int64(62), (count + LANES - 1) // LANES)) - 1
+        step = np.int64(LANES)
+        chunks = np.int64(-1)
         if node.corners != NO_WHERE:
-            chunks = dominating_chunks(corners, 2 * node.corners, width, rounded, scratch.turn, chunks)
-        i = np.int64(-LANES)
+            step = np.int64(CHUNK)
+            chunks = dominating_chunks(
+                corners, 2 * node.corners, width, rounded, scratch.turn, lanes((count + 15) // 16)
+            )
+        i = -step
         while n < most:
-            if count <= LANES * CHUNKS:
+            if step == CHUNK:
                 if chunks == 0:
                     break
-                i = LANES * lowest_bit(chunks)
+                i = CHUNK * lowest_bit(chunks)
                 chunks &= chunks - 1
             else:
                 i += LANES
                 if i >= count:
                     break
-            compared += min(np.int64(LANES), count - i)
-            mask = dominating(points, node.start + capacity + i, capacity, width, query, scratch.turn, count - i)
+            size = min(step, count - i)
+            compared += size
+            mask = dominating(points, node.start + capacity + i, capacity, width, query, scratch.turn, size)
             while mask != 0 and n < most:
                 member = forest.words[node.start + i + lowest_bit(mask)]
                 n = accept_cover(store, member, other, row, before, out, begin, n)
@@ -298,7 +313,7 @@ def is_subset(scratch, n, forest, g):
 
 @kernel
 def covered_of(forest, store, other, row, scratch, out, begin, n, counters):
-    """Append the ids of subscriptions of which `row` covers a row, and its subscription all; return the end, -1 if out is full."""
+    """Append the ids of subscriptions of which `row` covers a row and its subscription all; return the end, -1: out is full."""
     size = load_row(other, row, scratch)
     bloom = bloom_of(scratch.items, 0, size)
     is_plain = not is_complex(other, row)

@@ -4,12 +4,14 @@ Cells     a coordinate is scaled to `bits` binary digits; scaling is monotone, s
 Key       the digits of all coordinates interleaved, most significant first, behind a leading 1; 128 bits in two words (high, low)
 Order     blocks of BLOCK keys; `directory` lists the blocks in ascending order of their keys (a B-tree of two levels, where the
           paper has an AVL tree: neighbours on the curve are neighbours in memory). Full blocks split, empty ones are freed
-Layout    block b: keys high[b * BLOCK :], low[b * BLOCK :], members[b * BLOCK :] (slots), coordinate d at points[(b * width + d) * BLOCK :]
+Layout    block b: keys high[b * BLOCK :], low[b * BLOCK :], members[b * BLOCK :] (slots),
+          coordinate d at points[(b * width + d) * BLOCK :]
 
-Search    a cell (here: a prefix of the key, refined one digit at a time) is one run of the order. A coordinate whose digits so far equal
-          the query's is *tied*; above the query it is decided; below it the cell is left. The upper half is searched first, the last
-          point of a run (the extremal one, most likely to dominate) is tried before the run is divided, a cell without tied
-          coordinates lies inside the query and is reported whole, and a run of at most RUN points is compared point by point.
+Search    a cell (here: a prefix of the key, refined one digit at a time) is one run of the order. A coordinate whose digits so
+          far equal the query's is *tied*; above the query it is decided; below it the cell is left. The upper half is searched
+          first, the last point of a run (the extremal one, most likely to dominate) is tried before the run is divided, a cell
+          without tied coordinates lies inside the query and is reported whole, and a run of at most RUN points is compared
+          point by point.
 
 Invariant (`ZCurve.check`): keys ascend along the directory, and each is the key of its point.
 """
