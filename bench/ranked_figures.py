@@ -61,7 +61,7 @@ def dimensions(rows: list[dict[str, Any]], folder: Path) -> None:
     lines = _relaxed(rows, "d")
     _draw(lines, folder / "ranked-dimensions.svg", "dimensions", "µs an event", "Relaxed matching, top 20 (Figure 7)")
     base = dict(lines.get("sopt by weight", []))
-    relative = {s: [(d, v / base[d]) for d, v in points if d in base] for s, points in lines.items()}
+    relative = {s: [(d, v / base[d]) for d, v in points if d in base] for s, points in lines.items() if s != "scan"}
     title = "Time relative to the SOPT-R-tree by weight (Figure 8)"
     _draw(relative, folder / "ranked-relative.svg", "dimensions", "times", title)
 
@@ -96,7 +96,7 @@ def _draw(
 
     if not lines:
         return
-    figure, axes = plt.subplots(figsize=(6.4, 4.2))
+    figure, axes = plt.subplots(figsize=(8.4, 4.2))
     for system, points in lines.items():
         name, _, order = system.partition(" by ")
         label = LABELS.get(name, name) + (", by totals (ours)" if order == "score" else "")
@@ -108,7 +108,7 @@ def _draw(
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
