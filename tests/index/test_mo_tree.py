@@ -97,3 +97,30 @@ def test_a_square_of_any_size_is_never_lost(share: float) -> None:
 def test_an_unknown_plan_is_refused() -> None:
     with pytest.raises(QueryError, match="'best'"):
         MOTree(plan="best")
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(20))
+def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> None:
+    """Inserts, deletes, updates of both halves in random order, checked and compared with the oracle all along."""
+    chooser = random.Random(seed)
+    world, pool = a_world(seeded_dice(seed), 0, 8), a_world(seeded_dice(seed + 500), 400, 0)
+    tree = MOTree(layers=chooser.choice([None, 0, 1, 2, 3]))
+    for step in range(60):
+        outside = sorted(set(pool.subscriptions) - set(world.subscriptions))
+        inside = sorted(world.subscriptions)
+        some = chooser.sample(outside, min(len(outside), chooser.randint(0, 40)))
+        world.subscriptions.update({i: pool.subscriptions[i] for i in some})
+        tree.insert(world.rows(some))
+        gone = chooser.sample(inside, min(len(inside), chooser.randint(0, 30)))
+        for id_ in gone:
+            del world.subscriptions[id_]
+        tree.delete(np.array(gone, dtype=np.int64))
+        swapped = chooser.sample(sorted(world.subscriptions), min(5, len(world.subscriptions)))
+        for id_ in swapped:
+            world.subscriptions[id_] = pool.subscriptions[chooser.choice(sorted(pool.subscriptions))]
+        tree.update(world.rows(swapped))
+        if step % 20 == 7:
+            tree.replan()
+        tree.check()
+        assert_agrees(tree, world)

@@ -70,6 +70,7 @@ class MOTree(Index):
         slots = self.store.live_slots()
         self._tree = new_tree(self._plan(slots))
         self._planned_for = len(slots)
+        self._room = None
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate(self._tree, self.store.state, slots, numbers)
         order = order_by(numbers, len(self._tree.directory))

@@ -27,7 +27,7 @@ KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
 
 @helper
 def rewrite(tree, store, rows, r, slot):
-    """Rewrite a row in its slot: DONE where it keeps its place in the tree too, UNPLACED where it moves, FULL where its shape differs."""
+    """Rewrite a row in its slot. DONE: it keeps its place in the tree too; UNPLACED: it moves; FULL: another shape, untouched."""
     row = store.rows[slot]
     main, extras = shape_of(rows, r)
     if row.next != NONE or np.int64(row.size) != main + extras or np.int64(row.count) != main:
