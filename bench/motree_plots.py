@@ -37,6 +37,7 @@ def _bars(rows: list[dict[str, Any]], metric: str, n: int, title: str, label: st
         bars = axes.bar(places, [values.get(name, 0) for name in workloads], 0.8 / len(systems), label=system)
         axes.bar_label(bars, fmt=lambda value: f"{value:,.0f}" if value else "", fontsize=7)
     axes.set_yscale("log")
+    axes.set_ylim(top=20 * max(row["value"] for row in chosen))  # room for the legend
     axes.set_xticks(range(len(workloads)), workloads)
     axes.set_ylabel(label)
     axes.set_title(f"{title}, n = {n:,}", fontsize=10)

@@ -100,13 +100,13 @@ def test_an_unknown_plan_is_refused() -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> None:
     """Inserts, deletes, updates of both halves in random order, checked and compared with the oracle all along."""
     chooser = random.Random(seed)
     world, pool = a_world(seeded_dice(seed), 0, 8), a_world(seeded_dice(seed + 500), 400, 0)
     tree = MOTree(layers=chooser.choice([None, 0, 1, 2, 3]))
-    for step in range(60):
+    for step in range(15):
         outside = sorted(set(pool.subscriptions) - set(world.subscriptions))
         inside = sorted(world.subscriptions)
         some = chooser.sample(outside, min(len(outside), chooser.randint(0, 40)))
@@ -120,7 +120,7 @@ def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> No
         for id_ in swapped:
             world.subscriptions[id_] = pool.subscriptions[chooser.choice(sorted(pool.subscriptions))]
         tree.update(world.rows(swapped))
-        if step % 20 == 7:
+        if step % 5 == 3:
             tree.replan()
         tree.check()
         assert_agrees(tree, world)
