@@ -10,6 +10,8 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, needs_of, weights_of
+from matchwood.kernels.candidates import AHEAD, ask_for_row
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.store import NONE
 
 
@@ -53,6 +55,12 @@ def rebuild(tree, store, b):
         tree.boxes[boxes + j].lo, tree.boxes[boxes + j].hi = np.inf, -np.inf
     leaf = np.int64(bucket.leaf)
     for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
+        prefetch(store.rows, np.int64(tree.leaves[i].slot))
+    for i in range(leaf, min(leaf + AHEAD, leaf + np.int64(bucket.leaf_size))):
+        ask_for_row(store, np.int64(tree.leaves[i].slot))
+    for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
+        if i + AHEAD < leaf + np.int64(bucket.leaf_size):
+            ask_for_row(store, np.int64(tree.leaves[i + AHEAD].slot))
         take_row(tree, store, b, i)
     parts = np.int64(bucket.parts)
     for i in range(parts, parts + np.int64(bucket.parts_size)):

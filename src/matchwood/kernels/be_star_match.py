@@ -162,14 +162,20 @@ def bound_of(best, sum_, top, heaviest, steps, combine):
     For a function of the user's, which is monotone: the best priority, folded with the largest weight up to `steps` times.
     """
     if combine is None:
+        # Either bound holds. From weight 1 on the first is the tighter, and `top`, on another cache line, is not read.
         bound = np.float64(best)
+        slack = abs(bound) * 1e-9
         if heaviest > 1.0:
             bound += np.float64(sum_) * (heaviest - 1.0)
-        other = np.float64(top)
-        if heaviest > 0.0:
-            other += np.float64(sum_) * heaviest
-        bound = min(bound, other)
-        return bound + abs(bound) * 1e-9 + (abs(np.float64(top)) + np.float64(sum_)) * 1e-12
+            slack += np.float64(sum_) * heaviest * 1e-12
+        elif heaviest < 1.0:
+            other = np.float64(top)
+            slack += abs(other) * 1e-9
+            if heaviest > 0.0:
+                other += np.float64(sum_) * heaviest
+                slack += np.float64(sum_) * 1e-12
+            bound = min(bound, other)
+        return bound + slack
     else:
         weight = np.float64(sum_) * heaviest if heaviest > 0.0 else 0.0
         score = np.float64(top)
