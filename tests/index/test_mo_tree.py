@@ -124,3 +124,30 @@ def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> No
             tree.replan()
         tree.check()
         assert_agrees(tree, world)
+
+
+def test_subscribers_move_near_and_far_in_bulk_and_one_by_one() -> None:
+    city = City.preset("k6", size=4_000, source="synthetic")
+    rows, other, events = (
+        city.subscriptions(),
+        City.preset("k6", size=4_000, source="synthetic", seed=2),
+        city.events(30),
+    )
+    tree, scan = MOTree(layers=2), Scan.build(rows)
+    tree.insert(rows)
+    far = other.subscriptions()
+    for step, source, size in (
+        (0.0003, rows, 1_500),
+        (0.0, far, 900),
+        (0.02, far, 900),
+        (0.0001, far, 60),
+        (0.0, rows, 60),
+    ):
+        shift = np.where(source.dims < 2, step, 0.0)
+        moved = source._replace(lo=source.lo + shift, hi=source.hi + shift)
+        parts = [moved.take(0, size)] if size > 100 else [moved.take(i, i + 1) for i in range(size)]
+        for part in parts:
+            tree.update(part)
+            scan.update(part)
+        tree.check()
+        assert ranked(tree.match(events)) == ranked(scan.match(events))
