@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -129,6 +129,21 @@ class LiveEvents:
             room = max(room, 2 * n)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
         return Matches(offsets, np.concatenate(ids), np.concatenate(scores))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The kept events without spare room, for saving. O(1)."""
+        live, counts = self._live, self._live.counts
+        used = {"events": counts[kernel.SLOTS], "keys": counts[kernel.KEYS], "dims": counts[kernel.KEYS]}
+        return {name: array[: used.get(name, len(array))] for name, array in live._asdict().items()}
+
+    @classmethod
+    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> LiveEvents:
+        """The events that `arrays` gave, in a tree laid out anew. O(n)."""
+        kept = cls()
+        kept._live = Live(*(np.array(saved[name]) for name in Live._fields))
+        if len(kept):
+            kept._insert(np.zeros(0, np.uint32))
+        return kept
 
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken. O(n), in Python: for tests."""
