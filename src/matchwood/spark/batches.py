@@ -90,14 +90,14 @@ def write_events(batch: EventBatch) -> Any:
     ends = events.offsets
     plain = bool((events.lo == events.hi).all())
     light = bool((events.weight == 1.0).all())
-    doubles = pa.list_(pa.float64())
+    nothing = _lists(np.zeros(events.size + 1, np.int64), np.zeros(0))
     arrays = [
         pa.array(batch.ids),
         instants(batch.until),
         _lists(ends, events.dims.astype(np.int32)),
         _lists(ends, events.lo),
-        pa.nulls(events.size, doubles) if plain else _lists(ends, events.hi),
-        pa.nulls(events.size, doubles) if light else _lists(ends, events.weight),
+        nothing if plain else _lists(ends, events.hi),
+        nothing if light else _lists(ends, events.weight),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
 
@@ -167,26 +167,18 @@ def _list(batch: Any, name: str) -> tuple[Int64s, Any]:
 
 
 def _entries(batch: Any, name: str, ends: Int64s, missing: Float64s | None = None) -> Any:
-    """The items of a list column whose lists are as long as those of `dims`; null lists take theirs from `missing`."""
-    column = _column(batch, name)
-    if missing is not None and column.null_count:
-        if column.null_count == len(column):
-            return missing
-        return _filled(column, name, ends, missing)
+    """The items of a list column whose lists are as long as those of `dims`, or empty: then theirs come from `missing`."""
     offsets, items = _list(batch, name)
-    if not np.array_equal(offsets, ends):
+    if np.array_equal(offsets, ends):
+        return items
+    given = np.diff(offsets)
+    wrong = given != np.diff(ends)
+    if missing is None or given[wrong].any():
         raise SchemaError(f"column {name!r}: a list is not as long as that of the same record in 'dims'")
-    return items
-
-
-def _filled(column: Any, name: str, ends: Int64s, missing: Float64s) -> Float64s:
-    present = column.is_valid().to_numpy(zero_copy_only=False)
-    lengths = np.diff(ends)
-    items = column.drop_null().flatten().to_numpy(zero_copy_only=False)
-    if lengths[present].sum() != len(items):
-        raise SchemaError(f"column {name!r}: a list is not as long as that of the same record in 'dims'")
+    if not len(items):
+        return missing
     filled = missing.copy()
-    filled[np.repeat(present, lengths)] = items
+    filled[np.repeat(~wrong, np.diff(ends))] = items
     return filled
 
 
