@@ -269,7 +269,7 @@ class BEStarTree(Index):
     def _align_store(self) -> None:
         """Give the store the order of the leaves, so that a leaf is verified from one stretch of memory. O(entries).
 
-        1M rows, uniform, with cache lines asked for ahead: 150 us an event in the order of insertion, 50 in this one.
+        1M rows, uniform: 139 us an event in the order of insertion, 63 in this one.
         """
         at = self._leaf_places()
         order = self._tree.leaves["slot"][at]

@@ -1,8 +1,8 @@
 """Rows that passed a filter, verified with their cache lines asked for ahead. In: slots. Out: hits.
 
-A candidate is a head (32 bytes) and its entries (32 bytes each) at unrelated places. Asking for them AHEAD rows before they
-are read brought 1M rows, 1,300 candidates an event, from 850 us to 150 us, and to 60 us with the store in the
-order of the filter.
+A candidate is a head (32 bytes) and its entries (32 bytes each) at unrelated places. Asking for them AHEAD rows before they are
+read brought a BE*-Tree of 1M rows, about 1,260 candidates an event, from 463 us to 139 us; from 84 us to 63 us with the store in
+the order of the filter.
 """
 
 from __future__ import annotations
