@@ -1,7 +1,7 @@
 """Covering: Tables I and II, Figures 8 to 12, reduction of large sets, and networks of routers (Covering V, and more).
 
     python -m bench covering [--preset quick|paper] --out FILE
-    python -m bench.covering FILE FOLDER        the plots of a finished run
+    python -m bench.covering FILE FOLDER        the plots of a finished run into FOLDER, its tables to the screen
 
 Seconds are processor time of one thread, so that other work on the machine counts less. Every figure
 of one group comes from the same commands, and what was forwarded is compared between all systems before times are reported.
@@ -381,6 +381,7 @@ def plot(source: Path, folder: Path) -> None:
         queries = [series(f"covering-{load}", f"k-d tree, k={k}", "queries_unsubscribe")[1][0] for k in MODES]
         axes[1].plot(MODES, queries, style, label=load)
     axes[0].set(xlabel="reporting mode k", ylabel="seconds", title="Run time (Figure 8)", ylim=(0, None))
+    axes[0].set_ylim(0, 1.6 * axes[0].get_ylim()[1])  # room for the legend
     axes[1].set(xlabel="reporting mode k", ylabel="searches", title="Searches of unsubscribes (Figure 9)", yscale="log")
     _finish(figure, axes, folder / "covering-modes.png")
 
@@ -415,5 +416,50 @@ def _finish(figure: Any, axes: Any, path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def tables(source: Path) -> str:
+    """Tables I and II, the three indexes and the reductions of a finished run, as Markdown."""
+    rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
+    values = {(r["workload"], r["system"], r["metric"], r["n"]): r["value"] for r in rows}
+    lines = []
+    for load, title in (("heavy", "Table I, p = 5 %"), ("light", "Table II, p = 40 %")):
+        n = max(r["n"] for r in rows if r["workload"] == f"covering-{load}")
+        lines += [f"{title}: {n:,} commands, 10 dimensions, k-d tree; counts in thousands", ""]
+        lines += [
+            "| k | nv_s | nv_u | pc_s | pc_u | searches of unsubscribes | seconds |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for k in MODES:
+            key = f"covering-{load}", f"k-d tree, k={k}"
+            counts = [
+                values[*key, f"{what}_{who}", n] / 1000
+                for what in ("nodes_visited", "points_compared")
+                for who in ("subscribe", "unsubscribe")
+            ]
+            cells = [f"{count:,.0f}" for count in counts]
+            cells += [f"{values[*key, 'queries_unsubscribe', n]:,.0f}", f"{values[*key, 'total_s', n]:.3f}"]
+            lines.append(f"| {k} | {' | '.join(cells)} |")
+        lines.append("")
+    lines += [
+        "| dimensions | commands | k-d tree | Z-curve | naive, vectorised | naive, plain loop |",
+        "|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        if r["workload"].startswith("covering-d") and r["metric"] == "total_s" and r["system"] == "k-d tree":
+            others = [
+                values.get((r["workload"], system, "total_s", r["n"]))
+                for system in ("z-curve", "naive", "naive, plain loop")
+            ]
+            cells = [f"{v:.3f} s ({v / r['value']:.1f} x)" if v is not None else "" for v in others]
+            lines.append(f"| {r['workload'][10:]} | {r['n']:,} | {r['value']:.3f} s | {' | '.join(cells)} |")
+    lines += ["", "| reduce | subscriptions | kept | build s | reduce s | MB |", "|---|---|---|---|---|---|"]
+    for r in rows:
+        if r["metric"] == "reduce_s":
+            build, kept, size = (values[r["workload"], r["system"], m, r["n"]] for m in ("build_s", "kept", "bytes"))
+            name = r["workload"].removeprefix("reduce-")
+            lines.append(f"| {name} | {r['n']:,} | {kept:,.0f} | {build:.1f} | {r['value']:.1f} | {size / 1e6:,.0f} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     plot(Path(sys.argv[1]), Path(sys.argv[2]))
+    print(tables(Path(sys.argv[1])))
