@@ -9,6 +9,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.errors import EventError, QueryError
 from matchwood.index import mo_tree_plan as plans
+from matchwood.index.growth import grown
 from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
@@ -234,7 +235,7 @@ class LiveEvents:
         if wanted > len(table):
             table = np.full(1 << (wanted - 1).bit_length(), mo_tree.NONE, np.uint32)
             kernel.rehash(live, table)
-        self._live = Live(_grown(live.events, size), _grown(live.keys, keys), _grown(live.dims, keys), table, counts)
+        self._live = Live(grown(live.events, size), grown(live.keys, keys), grown(live.dims, keys), table, counts)
         self._room = None
 
     def _scratch(self, store: RowStore) -> LiveScratch:
@@ -274,11 +275,3 @@ def _any_loose(events: Events) -> bool:
 
 def _enough(size: int, wanted: int) -> int:
     return size if size >= wanted else max(wanted, size + size // 4)
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    if size == len(array):
-        return array
-    bigger = np.zeros(size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger

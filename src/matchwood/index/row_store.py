@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
+from matchwood.index.growth import grown
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -210,7 +211,7 @@ class RowStore:
         if len(table) < wanted:
             table = _table(1 << (wanted - 1).bit_length())
             kernel.rehash(state.table, table)
-        self.state = Store(_grown(state.rows, slots), _grown(state.entries, entries), table, counts)
+        self.state = Store(grown(state.rows, slots), grown(state.entries, entries), table, counts)
 
 
 def _space_needed(rows: Rows, done: int) -> int:
@@ -228,14 +229,6 @@ def _table(size: int) -> np.ndarray:
 
 def _enough(size: int, wanted: int) -> int:
     return size if size >= wanted else max(wanted, size + size // 2, 64)
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    if size == len(array):
-        return array
-    bigger = np.zeros(size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger
 
 
 def _chain(head: int, following: np.ndarray) -> list[int]:

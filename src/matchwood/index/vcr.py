@@ -10,6 +10,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
 from matchwood.index import vcr_plan as plan
+from matchwood.index.growth import grown
 from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.index.row_store import Slots
 from matchwood.index.vcr_check import check_lists
@@ -264,17 +265,17 @@ class VCR(Index):
             return
         longest = 1 << (int(state.directory["load"].max(initial=0)) >> int(kernel.SIZE_BITS))
         size = len(state.entries) + len(state.entries) // 2 + 2 * longest + 64
-        self.state = state._replace(entries=_grown(state.entries, size))
+        self.state = state._replace(entries=grown(state.entries, size))
 
     def _reserve_positions(self, more: int) -> None:
         state = self.state
         wanted = int(state.counts[kernel.POSITIONS]) + more
         if len(state.places) < wanted:
             size = max(wanted, len(state.places) * 3 // 2)
-            state = state._replace(**{name: _grown(getattr(state, name), size) for name in BY_POSITION})
+            state = state._replace(**{name: grown(getattr(state, name), size) for name in BY_POSITION})
         slots = len(self.store.state.rows)
         if len(state.positions) < slots:
-            state = state._replace(positions=_grown(state.positions, slots))
+            state = state._replace(positions=grown(state.positions, slots))
         self.state = state
 
     def _laid_out(self, dims: tuple[int, int], edges: tuple[Float64s, Float64s], sides: tuple[int, int]) -> State:
@@ -334,9 +335,3 @@ def _headers(size: int) -> np.ndarray:
     headers = np.zeros(size, kernel.LIST)
     headers["id"] = kernel.EMPTY
     return headers
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    bigger = np.zeros(size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger

@@ -8,6 +8,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
+from matchwood.index.growth import grown
 from matchwood.index.ranked.checks import block_entries, check_tree
 from matchwood.index.ranked.parts import Entries, build_part
 from matchwood.index.ranked.pools import Pools
@@ -284,17 +285,9 @@ class IRTree(ScoredIntervals):
         used = (int(self._counts[i]) for i in (kernel.ENTRIES, kernel.BLOCKS, kernel.NODES))
         wanted = [more + have for more, have in zip((entries + 64, blocks, nodes), used, strict=True)]
         state = self._state
-        columns = [_grown(column, wanted[0]) for column in state[:4]]
-        grown = [*columns, _grown(state.blocks, wanted[1]), _grown(state.nodes, wanted[2])]
-        self._state = Forest._make([*grown, *state[6:]])
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    if len(array) >= size:
-        return array
-    bigger = np.zeros(size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger
+        columns = [grown(column, wanted[0]) for column in state[:4]]
+        pools = [*columns, grown(state.blocks, wanted[1]), grown(state.nodes, wanted[2])]
+        self._state = Forest._make([*pools, *state[6:]])
 
 
 def _bucket() -> np.ndarray:
