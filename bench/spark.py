@@ -131,7 +131,9 @@ class Bench:
             step = -(-size // 4)
             for number, first in enumerate(range(0, size, step)):
                 batch = write(first, min(first + step, size))
-                pq.write_table(pa.Table.from_batches([batch]), self.folder / name / f"{number}.parquet", row_group_size=step)
+                pq.write_table(
+                    pa.Table.from_batches([batch]), self.folder / name / f"{number}.parquet", row_group_size=step
+                )
 
     def _subscription_batch(self, make: Any, write: Any) -> Callable[[int, int], Any]:
         def batch(first: int, last: int) -> Any:
@@ -191,7 +193,13 @@ class Bench:
         """What a user would write: a join on six ranges; it plans as a nested loop over a broadcast."""
         n = self.rows.size
         lo, hi = self.rows.lo.reshape(n, DIMS), self.rows.hi.reshape(n, DIMS)
-        wide = pa.table({"sid": self.rows.ids, **{f"lo{d}": lo[:, d] for d in range(DIMS)}, **{f"hi{d}": hi[:, d] for d in range(DIMS)}})
+        wide = pa.table(
+            {
+                "sid": self.rows.ids,
+                **{f"lo{d}": lo[:, d] for d in range(DIMS)},
+                **{f"hi{d}": hi[:, d] for d in range(DIMS)},
+            }
+        )
         pq.write_table(wide, self.folder / "wide.parquet", row_group_size=-(-n // 4))
         values = self.events.lo.reshape(-1, DIMS)[:few]
         left = spark.createDataFrame(pa.table({"eid": np.arange(few), **{f"v{d}": values[:, d] for d in range(DIMS)}}))
@@ -231,7 +239,12 @@ class Bench:
             process, pipeline = statistics.median(inside), statistics.median(outside)
             self._row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
             self._row(
-                f"Spark, local[2], {system}", "us_per_event", pipeline / n * 1e6, n=n, baseline="in process", ratio=process / pipeline
+                f"Spark, local[2], {system}",
+                "us_per_event",
+                pipeline / n * 1e6,
+                n=n,
+                baseline="in process",
+                ratio=process / pipeline,
             )
 
     def _memory(self, spark: Any) -> None:
@@ -264,7 +277,15 @@ class Bench:
         stream = MatchStream(self.lake, "bench", k=K)
         figures = {}
         for name, start in (
-            ("bare: lines to Parquet", lambda s: s.writeStream.foreachBatch(bare).option("checkpointLocation", str(self.folder / "c0")).trigger(availableNow=True).start()),
+            (
+                "bare: lines to Parquet",
+                lambda s: (
+                    s.writeStream.foreachBatch(bare)
+                    .option("checkpointLocation", str(self.folder / "c0"))
+                    .trigger(availableNow=True)
+                    .start()
+                ),
+            ),
             ("matching", lambda s: stream.start(s, self.folder / "c1", availableNow=True)),
         ):
             query = start(spark.readStream.option("maxFilesPerTrigger", 1).text(str(source)))

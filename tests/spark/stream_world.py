@@ -49,7 +49,9 @@ def put(folder: Path, name: str, records: list[dict[str, Any]]) -> None:
     temporary.rename(folder / name)
 
 
-def expected(subscriptions: dict[int, str], published: list[dict[str, Any]], k: int | None) -> set[tuple[int, int, float]]:
+def expected(
+    subscriptions: dict[int, str], published: list[dict[str, Any]], k: int | None
+) -> set[tuple[int, int, float]]:
     """(event, subscription, score) by the engine."""
     engine = Engine()
     for id_, text in subscriptions.items():

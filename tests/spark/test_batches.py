@@ -30,8 +30,14 @@ def test_subscriptions_and_events_come_back_as_they_were(world: World) -> None:
 
 def test_slices_of_a_batch_are_read_where_they_stand() -> None:
     table = pa.table(
-        {"id": [1, 2, 3], "until": pa.nulls(3, pa.timestamp("us", "UTC")), "dims": [[0, 1], [], [2]], "lo": [[1.0, 2.0], [], [3.0]],
-         "hi": [[], [], [4.0]], "weight": [[0.5, 0.5], [], []]}
+        {
+            "id": [1, 2, 3],
+            "until": pa.nulls(3, pa.timestamp("us", "UTC")),
+            "dims": [[0, 1], [], [2]],
+            "lo": [[1.0, 2.0], [], [3.0]],
+            "hi": [[], [], [4.0]],
+            "weight": [[0.5, 0.5], [], []],
+        }
     ).cast(EVENTS)
     (batch,) = table.to_batches()
     ids, _, events = read_events(batch.slice(1, 2))
@@ -44,7 +50,14 @@ def test_slices_of_a_batch_are_read_where_they_stand() -> None:
 
 def test_lists_of_unequal_length_are_refused() -> None:
     table = pa.table(
-        {"id": [1], "until": pa.nulls(1, pa.timestamp("us", "UTC")), "dims": [[0, 1]], "lo": [[1.0]], "hi": [[]], "weight": [[]]}
+        {
+            "id": [1],
+            "until": pa.nulls(1, pa.timestamp("us", "UTC")),
+            "dims": [[0, 1]],
+            "lo": [[1.0]],
+            "hi": [[]],
+            "weight": [[]],
+        }
     )
     with pytest.raises(SchemaError, match="column 'lo'"):
         read_events(table.cast(EVENTS).to_batches()[0])

@@ -39,7 +39,9 @@ def test_every_stage_has_a_verb(
 
     base = write_base(tmp_path / "s.jsonl", 30)
     published = events(0, 12)
-    (tmp_path / "e.jsonl").write_text("".join(json.dumps({**record, "until": "2100-01-01"}) + "\n" for record in published))
+    (tmp_path / "e.jsonl").write_text(
+        "".join(json.dumps({**record, "until": "2100-01-01"}) + "\n" for record in published)
+    )
     stage("ingest", "subscriptions", str(tmp_path / "s.jsonl"))
     stage("ingest", "events", str(tmp_path / "e.jsonl"))
     stage("profile")

@@ -73,6 +73,12 @@ def test_a_build_that_dies_leaves_the_old_version_serving(spark: Any, lake: Lake
     subscriptions, events, codebook = frames(spark, world)
     build_index(subscriptions, lake, codebook)
     with pytest.raises(Exception, match="row_sizes"):
-        build_index(subscriptions.selectExpr("id", "priority", "until", "array(9) AS row_sizes", "dims", "kinds", "lo", "hi", "weight"), lake, codebook)
+        build_index(
+            subscriptions.selectExpr(
+                "id", "priority", "until", "array(9) AS row_sizes", "dims", "kinds", "lo", "hi", "weight"
+            ),
+            lake,
+            codebook,
+        )
     assert lake.versions("index") == [1]
     assert ranked(match(events, open_index(lake), k=2)) == expected(world, k=2)

@@ -93,7 +93,7 @@ def test_a_null_where_none_may_be_is_named_by_the_worker(spark: Any, lake: Lake,
 
 
 def test_events_of_another_codebook_are_refused(spark: Any, lake: Lake, world: World) -> None:
-    subscriptions, events, codebook = frames(spark, world)
+    subscriptions, _, codebook = frames(spark, world)
     index = build_index(subscriptions, lake, codebook)
     _, others, _ = frames(spark, world)
     with pytest.raises(SchemaError, match="ingest subscriptions and events with one codebook"):

@@ -4,93 +4,19 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from matchwood.engine.explanation import Explanation
-from matchwood.lang.describe import describe_rows, describe_value
-from matchwood.lang.evaluate import judge
-from matchwood.schema import Schema
 from matchwood.workloads import City
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from matchwood.spark.index_stage import IndexVersion
-    from matchwood.spark.lake import Lake
+    from matchwood.spark.showcase import Ranked
 
 _WEIGHT = re.compile(r" \^([0-9.e-]+)")
 _NOBODY = "#9aa5b1"
-MAP_EVENTS, MAP_SPOTS = 6_000, 1_500
+MAP_SPOTS = 1_500
 MAP_WIDTH, MAP_HEIGHT = 620.0, 620.0
-
-
-class Ranked(NamedTuple):
-    """An offer with its ranked searches: (rank, id, score, search, why)."""
-
-    id: int
-    facts: str
-    hits: list[tuple[int, int, float, str, str]]
-
-
-def gather(spark: SparkSession, lake: Lake, index: IndexVersion, k: int, shown: int) -> dict[str, Any]:
-    """What the page shows of the tables: bounded samples and sums, brought to the driver."""
-    from pyspark.sql import functions as fn
-
-    schema = index.codebook.schema()
-    events, matches = lake.read(spark, "events"), lake.read(spark, "matches")
-    per_event = matches.groupBy("event_id").agg(fn.count("*").alias("hits"), fn.max("score").alias("best"))
-    lon, lat = (
-        fn.expr(f"element_at(lo, cast(array_position(dims, {dim}) as int))") for dim in schema.find("place").dims
-    )
-    placed = events.filter(fn.expr(f"array_contains(dims, {schema.find('place').dims[0]})"))
-    dots = (
-        placed.select("id", lon.alias("lon"), lat.alias("lat"))
-        .join(per_event, fn.col("id") == fn.col("event_id"), "left")
-        .orderBy(fn.xxhash64("id"))
-        .limit(MAP_EVENTS)
-        .toArrow()
-    )
-    sums = per_event.agg(fn.count("*").alias("matched"), fn.sum("hits").alias("matches")).first()
-    assert sums is not None
-    best = per_event.orderBy(fn.desc("hits"), fn.desc("best"), "event_id").limit(shown).collect()
-    return {
-        "events": events.count(),
-        "matched": int(sums["matched"]),
-        "matches": int(sums["matches"] or 0),
-        "dots": dots,
-        "ranked": [_ranked(spark, lake, schema, int(row["event_id"])) for row in best],
-        "attributes": [row.asDict() for row in lake.read(spark, "attributes").orderBy("dimension").collect()],
-        "subscriptions": lake.manifest("subscriptions").counts["records"],
-    }
-
-
-def _ranked(spark: SparkSession, lake: Lake, schema: Schema, event_id: int) -> Ranked:
-    from pyspark.sql import functions as fn
-
-    from matchwood.encode.objects import decode_rows
-    from matchwood.spark.batches import read_subscriptions
-    from matchwood.spark.evaluate_worker import keyed
-
-    (record,) = lake.read(spark, "events").filter(fn.col("id") == event_id).toArrow().to_batches()
-    ((_, keys),) = keyed(record, schema)
-    facts = ", ".join(f"{name} {describe_value(name, value, schema)}" for name, value in keys.values.items())
-    hits = lake.read(spark, "matches").filter(fn.col("event_id") == event_id).orderBy("rank").collect()
-    wanted = lake.read(spark, "weighed").filter(fn.col("id").isin([row["subscription_id"] for row in hits])).toArrow()
-    subscriptions = {}
-    for batch in wanted.to_batches():
-        for i in range(batch.num_rows):
-            rows = read_subscriptions(batch.slice(i, 1)).rows
-            subscriptions[int(rows.ids[0])] = (float(rows.priority[0]), decode_rows(rows, schema))
-    shown = []
-    for row in hits:
-        priority, asks = subscriptions[row["subscription_id"]]
-        verdict = judge(asks, keys, priority=priority)
-        why = str(Explanation(row["subscription_id"], priority, verdict, schema))
-        asked = _WEIGHT.sub("", describe_rows(tuple(asks), schema))
-        shown.append((row["rank"], row["subscription_id"], row["score"], asked, _WEIGHT.sub(_short, why)))
-    return Ranked(event_id, facts, shown)
 
 
 def page(city: City, facts: dict[str, Any], seconds: dict[str, float]) -> str:
@@ -188,14 +114,14 @@ def _index(index: Any, verdict: Any) -> str:
 
 def _offer(ranked: Ranked) -> str:
     rows = "".join(
-        f"<tr><td class=n>{rank}</td><td class=n>{id_}</td><td class=n>{score:.4f}</td><td><details><summary>{_text(search)}"
-        f"</summary><pre>{_text(why)}</pre></details></td></tr>"
+        f"<tr><td class=n>{rank}</td><td class=n>{id_}</td><td class=n>{score:.4f}</td><td><details><summary>{_text(_WEIGHT.sub('', search))}"
+        f"</summary><pre>{_text(_WEIGHT.sub(_short, why))}</pre></details></td></tr>"
         for rank, id_, score, search, why in ranked.hits
     )
     head = (
         "<tr><th>rank</th><th>search</th><th>score</th><th>what was asked for (open it to see why it matches)</th></tr>"
     )
-    why = f"<h4>Why the first one</h4><pre>{_text(ranked.hits[0][4])}</pre>" if ranked.hits else ""
+    why = f"<h4>Why the first one</h4><pre>{_text(_WEIGHT.sub(_short, ranked.hits[0][4]))}</pre>" if ranked.hits else ""
     return f"<h3>Offer {ranked.id}</h3><p>{_text(ranked.facts)}</p><table>{head}{rows}</table>{why}"
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,12 +70,10 @@ class Stages:
 
 def run(options: argparse.Namespace) -> None:
     """Run all stages and write the report; its path is the last line printed."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
+    if find_spec("pyspark") is None:
         raise UnsupportedError(
             "the demo runs on Spark, which is not installed: pip install 'matchwood[spark]', or use matchwood demo --local"
-        ) from None
+        )
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
 
@@ -110,6 +109,7 @@ def pipeline(spark: SparkSession, lake: Lake, options: argparse.Namespace, out: 
     from matchwood.spark import ingest, pipeline
     from matchwood.spark.evaluate import evaluate
     from matchwood.spark.index_stage import open_index
+    from matchwood.spark.showcase import gather
 
     rejects = []
     kinds: tuple[tuple[Kind, dict[str, str] | None], ...] = (("subscriptions", {"place": "point"}), ("events", None))
@@ -148,7 +148,7 @@ def pipeline(spark: SparkSession, lake: Lake, options: argparse.Namespace, out: 
         )
         said.append(f"{verdict.judged:,} judgements, {len(verdict.faults)} faults")
     with stages("report"):
-        facts = demo_report.gather(spark, lake, index, options.k, SHOWN)
+        facts = gather(spark, lake, index, SHOWN)
     return {**facts, "evaluation": verdict, "rejects": rejects, "k": options.k, "index": index}
 
 

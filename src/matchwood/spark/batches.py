@@ -1,7 +1,7 @@
 """Arrow batches of the pipeline's tables to the arrays of `encode` and back. Runs in workers; knows no Spark session.
 
-Lists lie flat in Arrow, so that entries become NumPy arrays without a copy where the types agree (float64), and by one narrowing copy
-where they do not (dimensions, kinds).
+Lists lie flat in Arrow, so that entries become NumPy arrays without a copy where the types agree (float64), and by one
+narrowing copy where they do not (dimensions, kinds).
 """
 
 from __future__ import annotations

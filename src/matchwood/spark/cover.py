@@ -2,11 +2,11 @@
 
 A group holds every possible cover of those that ask in it:
 
-    space        where there is a point attribute: a subscription asks in the cell of its box's centre and answers in every cell its box
-                 meets. A cover's box holds the boxes of those it covers, so it meets their cells. Subscriptions without a box, or
-                 with one that meets many cells, answer everywhere and ask in a group of their own
-    signature    elsewhere: a row answers in the group of its rarest attribute, and a subscription asks in the groups of all attributes
-                 of its first row, since a cover of that row asks for some of them and no others
+    space        where there is a point attribute: a subscription asks in the cell of its box's centre and answers in every
+                 cell its box meets. A cover's box holds the boxes of those it covers, so it meets their cells. Subscriptions
+                 without a box, or with one that meets many cells, answer everywhere and ask in a group of their own
+    signature    elsewhere: a row answers in the group of its rarest attribute, and a subscription asks in the groups of all
+                 attributes of its first row, since a cover of that row asks for some of them and no others
 
 Each group is searched by `CoverIndex` (Covering IV); chains of covers are then followed to their ends by joins, in as many
 rounds as the logarithm of the longest chain. Covering is what `covering.exact` says.
@@ -51,8 +51,10 @@ def cover(subscriptions: DataFrame, codebook: Codebook, *, groups: int = 8, plac
     else:
         grouping = SignatureGroups(_uses(table), groups)
     grouped = table.mapInArrow(grouping, columns.GROUPED)
-    spread = grouped.repartitionById(grouping.groups, fn.col("group")) if hasattr(grouped, "repartitionById") else (
-        grouped.repartition(grouping.groups, "group")
+    spread = (
+        grouped.repartitionById(grouping.groups, fn.col("group"))
+        if hasattr(grouped, "repartitionById")
+        else (grouped.repartition(grouping.groups, "group"))
     )
     edges = spread.mapInArrow(Covering(), columns.COVERS).groupBy("id").agg(fn.min("cover").alias("cover"))
     return _followed(edges)
@@ -116,7 +118,9 @@ class SignatureGroups:
                 is_first = r == 0 or rows.ids[r] != rows.ids[r - 1]
                 subscription += is_first
                 dims = self._dims(rows, r)
-                answers = [min(dims, key=lambda d: (self.uses.get(d, 0), d)) % self.groups] if dims else range(self.groups)
+                answers = (
+                    [min(dims, key=lambda d: (self.uses.get(d, 0), d)) % self.groups] if dims else range(self.groups)
+                )
                 places += [(subscription, group, False) for group in answers]
                 if is_first:
                     places += [(subscription, group, True) for group in ({d % self.groups for d in dims} or {0})]
@@ -167,7 +171,9 @@ def _followed(edges: DataFrame) -> DataFrame:
     while True:
         further = current.select(fn.col("id").alias("_id"), fn.col("cover").alias("_cover"))
         joined = current.join(further, current["cover"] == further["_id"], "left")
-        after = joined.select("id", fn.coalesce("_cover", "cover").alias("cover"), fn.col("_id").isNotNull().alias("moved"))
+        after = joined.select(
+            "id", fn.coalesce("_cover", "cover").alias("cover"), fn.col("_id").isNotNull().alias("moved")
+        )
         after = after.localCheckpoint()
         if after.filter("moved").isEmpty():
             return after.select("id", "cover")

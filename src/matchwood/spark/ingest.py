@@ -102,7 +102,10 @@ def split(encoded: DataFrame, kind: Kind, source: str) -> Split:
     kept = is_first.filter("_first IS NULL OR position = _first").select(*table.names)
     reason = fn.format_string("the id %s is already that of an earlier record", fn.col("id"))
     again = is_first.filter("position > _first").select(
-        fn.col("id"), fn.lit("another partition").alias("where"), reason.alias("reason"), _as_text(table).alias("content")
+        fn.col("id"),
+        fn.lit("another partition").alias("where"),
+        reason.alias("reason"),
+        _as_text(table).alias("content"),
     )
     bad = encoded.filter(fn.col("reason").isNotNull()).select("id", "where", "reason", "content").unionByName(again)
     return Split(kept, bad.select(fn.lit(source).alias("source"), "where", "id", "reason", "content"))

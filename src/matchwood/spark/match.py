@@ -40,9 +40,9 @@ def match(
 ) -> DataFrame:
     """(event_id, subscription_id, score, rank) of every match, or of the k best of each event. Lazy.
 
-    `at`: subscriptions whose `until` is not later are left out; None takes all. `route`: send events to the shards rather than map all
-    shards in every task; None decides by size. `tasks`: spread the events over that many tasks first, where their partitions
-    are few or uneven.
+    `at`: subscriptions whose `until` is not later are left out; None takes all. `route`: send events to the shards rather than
+    map all shards in every task; None decides by size. `tasks`: spread the events over that many tasks first, where their
+    partitions are few or uneven.
     """
     matching = planned(events, index, k, mode, at)
     table = events.select(*columns.EVENTS.names)
@@ -59,7 +59,7 @@ def match(
 
 
 def routed(events: DataFrame, matching: Matching, tasks: int | None) -> DataFrame:
-    """Ranked lists, one record an event and shard it visits; a range of (shard, event) each task, so that hot shards are split."""
+    """Ranked lists, one record an event and shard; a range of (shard, event) each task, so that hot shards are split."""
     routing = Routing(matching.sharding, matching.mode, frozenset(matching.shards))
     spread = events.mapInArrow(routing, columns.ROUTED_EVENTS)
     spread = (

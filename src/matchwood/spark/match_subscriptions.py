@@ -1,7 +1,7 @@
 """Match subscriptions: the way back. New subscriptions against events that are alive, each subscription's best events first.
 
-An event with `until` is alive before that instant; one without is alive always. It is the forward match of the live events with an
-index of the new subscriptions, ranked by subscription: score descending, then event id ascending.
+An event with `until` is alive before that instant; one without is alive always. It is the forward match of the live events
+with an index of the new subscriptions, ranked by subscription: score descending, then event id ascending.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Match, inside a worker: batches of events to batches of matches. Plain functions of Arrow batches; `match` hands them to Spark."""
+"""Match, inside a worker: batches of events to batches of matches. Plain functions; `match` hands them to Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from matchwood.encode.arrays import Events, Matches
+from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.kernels.ordering import order_hits
 from matchwood.lang.evaluate import Mode
 from matchwood.spark.batches import ROUTED_EVENTS, read_events, with_shard, write_matches, write_ranked
@@ -50,7 +50,8 @@ class Matching:
             found = [self._one(folder, events) for folder in self.shards.values()]
             return found[0] if found else _nothing(events.size)
         visits = self.sharding.visits(events, self.mode)
-        owners, parts = [], []
+        owners: list[Int64s] = []
+        parts: list[Matches] = []
         for shard, folder in sorted(self.shards.items()):
             if shard == 1 and self.sharding.kind == "cover" and self.mode == Mode.ALL and self.at is None and parts:
                 visits[:, 1] = np.diff(parts[0].offsets) > 0  # not at an instant: a cover may have expired before

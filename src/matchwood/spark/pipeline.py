@@ -40,8 +40,8 @@ def ingest_table(
 ) -> Manifest:
     """Raw records to a version of `subscriptions` or `events`, and one of `rejects`; learns what the codebook lacks.
 
-    `schema` declares attributes where the lake has no codebook yet. Raises `StorageError` if records went missing: what was read is
-    what was written and what was rejected, or nothing is published.
+    `schema` declares attributes where the lake has no codebook yet. Raises `StorageError` if records went missing: what was
+    read is what was written and what was rejected, or nothing is published.
     """
     codebook = lake.codebook() or Codebook.declare(schema)
     codebook = ingest.learn(raw, codebook, kind, form=form)
@@ -154,7 +154,7 @@ def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
 def weigh_table(
     lake: Lake, spark: SparkSession, *, weights: Mapping[str, float] | None = None, seed: int = 1
 ) -> Manifest:
-    """A new version of `weighed`: the newest subscriptions with given weights, or by inverse frequency from the newest profile."""
+    """A new version of `weighed`: the newest subscriptions with given weights, or by inverse frequency from a profile."""
     version = lake.latest("subscriptions")
     upstream = {"subscriptions": version}
     drawn: dict[str, Any] = {}

@@ -132,7 +132,11 @@ class State:
         if len(self._overlay):
             owners.append(np.arange(events.size))
             index = self._overlay
-            found = index.match(events, mode=wanted.mode) if wanted.k is None else index.top_k(events, wanted.k, mode=wanted.mode)
+            found = (
+                index.match(events, mode=wanted.mode)
+                if wanted.k is None
+                else index.top_k(events, wanted.k, mode=wanted.mode)
+            )
             parts.append(found)
         if len(parts) == 1 and len(owners[0]) == events.size and wanted.sharding.kind != "space":
             if wanted.k is None:
@@ -193,7 +197,9 @@ class Aside:
             path = self._folders[name] / self._file
             if items:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                table = pa.table({column: list(values) for column, values in zip(columns, zip(*items, strict=True), strict=True)})
+                table = pa.table(
+                    {column: list(values) for column, values in zip(columns, zip(*items, strict=True), strict=True)}
+                )
                 temporary = path.with_name(f".{path.name}.tmp")
                 pq.write_table(table, temporary)
                 temporary.rename(path)

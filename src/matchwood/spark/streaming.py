@@ -9,8 +9,8 @@ A micro-batch does, in this order:
     done      a mark; readers of the file sink read only what bears it
 
 Since one query does all of it, a pair of event and subscription is found once: by the event if the subscription was there
-first, by the subscription otherwise. A change takes effect in the micro-batch that brings it, so its delay is bounded by the trigger's
-interval plus the time of the batch before.
+first, by the subscription otherwise. A change takes effect in the micro-batch that brings it, so its delay is bounded by the
+trigger's interval plus the time of the batch before.
 
 After a crash Spark repeats the last micro-batch with the same input. Everything here is named by batch and written whole or
 over, so the repetition leaves what the first run would have left.
@@ -108,7 +108,9 @@ class MatchStream:
             batch = batch.persist()
             try:
                 events = batch.filter("kind = 'event'")
-                found = events.select("value").mapInArrow(self._changed(batch, number, index, matching), columns.MATCHES)
+                found = events.select("value").mapInArrow(
+                    self._changed(batch, number, index, matching), columns.MATCHES
+                )
                 late = self._late(batch, number, matching)
                 self._sink(found if late is None else found.unionByName(late), number)
             finally:
@@ -172,9 +174,7 @@ class MatchStream:
         found = sorted((self.folder / "deltas").glob("[0-9]*/_done"))
         return tuple(str(path.parent) for path in found if first < int(path.parent.name) <= number)
 
-    def _changed(
-        self, batch: DataFrame, number: int, index: IndexVersion, matching: StreamMatching
-    ) -> StreamMatching:
+    def _changed(self, batch: DataFrame, number: int, index: IndexVersion, matching: StreamMatching) -> StreamMatching:
         """Store the changes of the batch, if there are any; what events are matched with after them."""
         folder = self.folder / "deltas" / f"{number:09}"
         if not (folder / "_done").exists():
@@ -246,7 +246,9 @@ def as_lines(events: DataFrame) -> DataFrame:
 
 def read_changes(lines: DataFrame) -> DataFrame:
     """Changes as columns, one an id: of several in a batch the one of the highest `seq` counts. Lazy."""
-    parsed = lines.select(fn.from_json("value", columns.CHANGES).alias("c"), fn.col("value").alias("line")).select("c.*", "line")
+    parsed = lines.select(fn.from_json("value", columns.CHANGES).alias("c"), fn.col("value").alias("line")).select(
+        "c.*", "line"
+    )
     key = fn.coalesce(fn.col("id").cast("string"), fn.col("line"))
     newest = fn.max_by(fn.struct("*"), fn.struct(fn.coalesce("seq", fn.lit(-1)), "line"))
     return parsed.groupBy(key.alias("key")).agg(newest.alias("c")).select("c.*")
@@ -255,7 +257,7 @@ def read_changes(lines: DataFrame) -> DataFrame:
 def compact(
     spark: SparkSession, lake: Lake, name: str, *, upto: int, table: str = "subscriptions", **options: Any
 ) -> IndexVersion:
-    """A new version of `table` and of the index that hold the changes of a stream up to a micro-batch; the stream goes on with it.
+    """A new version of `table` and of the index with the changes of a stream up to a micro-batch; the stream goes on with it.
 
     `options` are those of `build_index`.
     """
@@ -267,10 +269,14 @@ def compact(
     subscriptions = lake.read(spark, table, upstream.get(table))
     for delta in deltas:
         change = spark.read.parquet(str(delta / "data"))
-        kept = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti").select(*columns.SUBSCRIPTIONS.names)
+        kept = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti").select(
+            *columns.SUBSCRIPTIONS.names
+        )
         subscriptions = kept.unionByName(change.filter("op != 'unsubscribe'").select(*columns.SUBSCRIPTIONS.names))
     book: Codebook = known_codebook(lake)
-    made = lake.write(table, book.mark(subscriptions), upstream={table: upstream.get(table, 0)}, parameters={"changes": upto})
+    made = lake.write(
+        table, book.mark(subscriptions), upstream={table: upstream.get(table, 0)}, parameters={"changes": upto}
+    )
     came: Mapping[str, int] = {table: made.version, f"changes of {name}": upto}
     return build_index(lake.read(spark, table, made.version), lake, book, index=current.index, upstream=came, **options)
 
@@ -280,7 +286,9 @@ _TEXT_COLUMNS = ("id", "expression", "priority", "until", "lon", "lat", "radius"
 
 def _lines(stream: DataFrame, kind: str) -> DataFrame:
     if "value" not in stream.columns:
-        raise SchemaError(f"{kind}s: column 'value' is missing; there are {', '.join(stream.columns)}; `as_lines` makes it")
+        raise SchemaError(
+            f"{kind}s: column 'value' is missing; there are {', '.join(stream.columns)}; `as_lines` makes it"
+        )
     line = fn.col("value").cast("string")
     return stream.select(fn.lit(kind).alias("kind"), line.alias("value")).filter(fn.trim("value") != "")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from matchwood.spark.lake import Lake
 
 
-def stage(
-    stages: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str
-) -> argparse.ArgumentParser:
+def stage(stages: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str) -> argparse.ArgumentParser:
     """A parser with the options of every stage."""
     parser = stages.add_parser(name, help=help)
     parser.add_argument("lake", type=Path, help="the folder of the lake")
@@ -30,10 +29,8 @@ def stage(
 @contextmanager
 def opened(options: argparse.Namespace) -> Iterator[tuple[Lake, SparkSession]]:
     """The lake, and a session that ends with the block."""
-    try:
-        import pyspark  # noqa: F401
-    except ImportError:
-        raise UnsupportedError("this needs Spark: pip install 'matchwood[spark]'") from None
+    if find_spec("pyspark") is None:
+        raise UnsupportedError("this needs Spark: pip install 'matchwood[spark]'")
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
 

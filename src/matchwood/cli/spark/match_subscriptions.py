@@ -13,7 +13,9 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--at", required=True, help="the instant, as ISO 8601")
     parser.add_argument("-k", type=int, help="the k best events of each subscription; all unless given")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
-    parser.add_argument("--version", type=int, help="of the index that holds the subscriptions; the newest unless given")
+    parser.add_argument(
+        "--version", type=int, help="of the index that holds the subscriptions; the newest unless given"
+    )
     parser.set_defaults(run=run)
 
 
@@ -22,4 +24,6 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import match_subscriptions_table
 
-        tell(match_subscriptions_table(lake, spark, index=options.version, at=options.at, k=options.k, mode=options.mode))
+        tell(
+            match_subscriptions_table(lake, spark, index=options.version, at=options.at, k=options.k, mode=options.mode)
+        )

@@ -27,7 +27,9 @@ def run(options: argparse.Namespace) -> None:
         from matchwood.spark.streaming import MatchStream
 
         stream = MatchStream(lake, options.name, k=options.k, mode=options.mode)
-        sources = [None if path is None else spark.readStream.text(str(path)) for path in (options.events, options.changes)]
+        sources = [
+            None if path is None else spark.readStream.text(str(path)) for path in (options.events, options.changes)
+        ]
         trigger = {"availableNow": True} if options.once else {"processingTime": options.every}
         query = stream.start(sources[0], stream.folder / "checkpoint", changes=sources[1], **trigger)
         print(f"matches go to {stream.folder / 'matches'}", flush=True)

@@ -10,7 +10,9 @@ from matchwood.cli.spark.lake import opened, stage, tell
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
     parser = stage(stages, "weigh", "weights by inverse frequency, or as given")
-    parser.add_argument("--weight", action="append", default=[], metavar="NAME=NUMBER", help="give an attribute its weight")
+    parser.add_argument(
+        "--weight", action="append", default=[], metavar="NAME=NUMBER", help="give an attribute its weight"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.set_defaults(run=run)
 

@@ -1,0 +1,63 @@
+"""Kafka: events from a topic, matches to a topic, each once.
+
+Spark's own Kafka sink writes at least once: a micro-batch that dies half-way is written again. Here a message says which it is
+(its key is batch:event:subscription), and a micro-batch that is repeated first reads what of it is in the topic already and
+writes only the rest. The result of a micro-batch is the same every time, so this leaves each match once.
+
+Needs Spark's connector on the class path: `spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as fn
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def lines(spark: SparkSession, servers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
+    """A stream of the values of a topic, from its beginning."""
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
+    for name, value in {"startingOffsets": "earliest", **(options or {})}.items():
+        reader = reader.option(name, value)
+    return reader.load().select(fn.col("value").cast("string").alias("value"))
+
+
+class TopicSink:
+    """Writes the matches of micro-batches to a topic as JSON. `folder` remembers which were begun: only these are looked for."""
+
+    def __init__(self, servers: str, topic: str, folder: str | Path) -> None:
+        self._servers = servers
+        self._topic = topic
+        self._begun = Path(folder) / "begun"
+
+    def __call__(self, matches: DataFrame, number: int) -> None:
+        """Write what the topic lacks of a micro-batch."""
+        messages = as_messages(matches, number)
+        mark = self._begun / f"{number:09}"
+        if mark.exists():
+            written = self.read(matches.sparkSession).filter(fn.col("key").startswith(f"{number}:")).select("key")
+            messages = messages.join(written, "key", "left_anti")
+        self._begun.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self._servers)
+        writer.option("topic", self._topic).option("kafka.enable.idempotence", "true").save()
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """All messages of the topic: key and value."""
+        reader = (
+            spark.read.format("kafka").option("kafka.bootstrap.servers", self._servers).option("subscribe", self._topic)
+        )
+        return reader.load().selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value")
+
+
+def as_messages(matches: DataFrame, number: int) -> DataFrame:
+    """Matches as messages: the key says batch, event and subscription."""
+    key = fn.format_string(f"{number}:%d:%d", "event_id", "subscription_id")
+    return matches.select(
+        key.alias("key"), fn.to_json(fn.struct("event_id", "subscription_id", "score", "rank")).alias("value")
+    )

@@ -1,0 +1,165 @@
+"""Kafka for real: a single broker and Spark's connector from Maven Central; `make kafka` runs it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KAFKA = "4.1.1"
+CONNECTOR = "4.2.0"
+"""The newest there is where that of the installed Spark has not been published."""
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>
+<artifactId>broker</artifactId><version>1</version><dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{kafka}</version></dependency>
+<dependency><groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>{spark}</version></dependency>
+</dependencies></project>"""
+PORT = 29092
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """The jars of the broker and of the connector, by Maven coordinates."""
+    import pyspark
+
+    if shutil.which("mvn") is None:
+        pytest.skip("Maven (mvn) is not on the path; it fetches Kafka and Spark's connector")
+    folder = tmp_path_factory.mktemp("maven")
+    found = {}
+    for name, drop, version in (
+        ("broker", "spark-sql-kafka", ""),
+        ("connector", "<artifactId>kafka_2.13", pyspark.__version__),
+        ("connector", "<artifactId>kafka_2.13", CONNECTOR),
+    ):
+        if name in found:
+            continue
+        pom = POM.format(kafka=KAFKA, spark=version)
+        kept = "\n".join(line for line in pom.splitlines() if drop not in line)
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "pom.xml").write_text(kept)
+        command = [
+            "mvn",
+            "-q",
+            "-B",
+            "dependency:copy-dependencies",
+            "-DincludeScope=runtime",
+            "-DoutputDirectory=jars",
+        ]
+        done = subprocess.run(command, cwd=folder / name, capture_output=True, text=True, check=False)
+        if done.returncode and version == pyspark.__version__:
+            continue
+        if done.returncode:
+            pytest.skip(f"Maven could not fetch Kafka: {done.stdout[-300:]}")
+        found[name] = sorted(str(path) for path in (folder / name / "jars").glob("*.jar"))
+    spark_has = {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
+    found["connector"] = [
+        jar
+        for jar in found["connector"]
+        if Path(jar).name not in spark_has
+        and not any(other in jar for other in ("hadoop", "spark-tags", "scala-library"))
+    ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def servers(jars: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A KRaft broker of its own."""
+    folder = tmp_path_factory.mktemp("kafka")
+    settings = folder / "server.properties"
+    settings.write_text(
+        f"process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{PORT + 1}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{PORT},CONTROLLER://127.0.0.1:{PORT + 1}\ncontroller.listener.names=CONTROLLER\n"
+        f"log.dirs={folder / 'logs'}\noffsets.topic.replication.factor=1\ntransaction.state.log.replication.factor=1\n"
+        "transaction.state.log.min.isr=1\nnum.partitions=2\n"
+    )
+    path = ":".join(jars["broker"])
+    cluster = "MkU3OEVBNTcwNTJENDM2Qg"
+    subprocess.run(
+        ["java", "-cp", path, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)],
+        check=True,
+        capture_output=True,
+    )
+    log = (folder / "broker.log").open("w")
+    broker = subprocess.Popen(["java", "-Xmx512m", "-cp", path, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
+    deadline = time.time() + 60
+    while "Kafka Server started" not in (folder / "broker.log").read_text():
+        if time.time() > deadline or broker.poll() is not None:
+            pytest.fail(f"the broker did not start: {(folder / 'broker.log').read_text()[-500:]}")
+        time.sleep(0.5)
+    yield f"127.0.0.1:{PORT}"
+    broker.terminate()
+    broker.wait(30)
+    log.close()
+
+
+DRIVER = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+from matchwood.spark import ingest, kafka
+from matchwood.spark.lake import Lake
+from matchwood.spark.pipeline import index_table, ingest_table
+from matchwood.spark.session import local_session
+from matchwood.spark.streaming import MatchStream
+from tests.spark.stream_world import events
+import json
+folder, servers, jars, step, crash = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5])
+spark = local_session(partitions=2, memory="1g", options={"spark.jars": jars})
+lake = Lake(folder / "lake")
+if step == "prepare":
+    raw, form = ingest.read_raw(spark, folder / "base.jsonl")
+    ingest_table(lake, raw, "subscriptions", form=form)
+    index_table(lake, spark)
+    rows = [(json.dumps(record),) for number in range(3) for record in events(number, 60)]
+    out = spark.createDataFrame(rows, "value string").write.format("kafka")
+    out.option("kafka.bootstrap.servers", servers).option("topic", "events").save()
+elif step == "run":
+    sink = kafka.TopicSink(servers, "matches", folder / "sink")
+    def failing(matches, number):
+        if number == crash:  # half of it reaches the topic, then the driver is gone
+            sink(matches.filter("subscription_id % 2 = 0"), number)
+            os.kill(os.getpid(), 9)
+        sink(matches, number)
+    stream = MatchStream(lake, "kafka", k=5, sink=failing)
+    arriving = kafka.lines(spark, servers, "events", {"maxOffsetsPerTrigger": "60"})
+    stream.start(arriving, folder / "checkpoint", availableNow=True).awaitTermination()
+else:
+    rows = kafka.TopicSink(servers, "matches", folder / "sink").read(spark).collect()
+    (folder / "found.json").write_text(json.dumps([row["value"] for row in rows]))
+spark.stop()
+"""
+
+
+def test_matches_reach_the_topic_once_though_the_driver_is_killed(
+    servers: str, jars: dict[str, list[str]], tmp_path: Path
+) -> None:
+    from tests.spark.stream_world import events, expected, write_base
+
+    base = write_base(tmp_path / "base.jsonl", 60)
+
+    def driver(step: str, crash: int = -1) -> Any:
+        command = [sys.executable, "-c", DRIVER, str(tmp_path), servers, ",".join(jars["connector"]), step, str(crash)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+
+    done = driver("prepare")
+    assert done.returncode == 0, done.stderr[-2000:]
+    for crash in (0, 1):
+        killed = driver("run", crash)
+        assert killed.returncode == -9, (killed.returncode, killed.stderr[-2000:])
+    done = driver("run")
+    assert done.returncode == 0, done.stderr[-2000:]
+    done = driver("read")
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = [json.loads(value) for value in json.loads((tmp_path / "found.json").read_text())]
+    rows = [(each["event_id"], each["subscription_id"], each["score"]) for each in found]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected(base, [record for number in range(3) for record in events(number, 60)], 5)
