@@ -94,7 +94,8 @@ def _stages(seconds: dict[str, float]) -> str:
         f'<td class="bar"><div style="width:{100 * s / longest:.1f}%"></div></td></tr>'
         for name, s in seconds.items()
     )
-    return f'<table class="stages">{rows}<tr><td><b>all</b></td><td class=n><b>{sum(seconds.values()):.1f} s</b></td><td></td></tr></table>'
+    total = f"<tr><td><b>all</b></td><td class=n><b>{sum(seconds.values()):.1f} s</b></td><td></td></tr>"
+    return f'<table class="stages">{rows}{total}</table>'
 
 
 def _index(index: Any, verdict: Any) -> str:
@@ -114,8 +115,8 @@ def _index(index: Any, verdict: Any) -> str:
 
 def _offer(ranked: Ranked) -> str:
     rows = "".join(
-        f"<tr><td class=n>{rank}</td><td class=n>{id_}</td><td class=n>{score:.4f}</td><td><details><summary>{_text(_WEIGHT.sub('', search))}"
-        f"</summary><pre>{_text(_WEIGHT.sub(_short, why))}</pre></details></td></tr>"
+        f"<tr><td class=n>{rank}</td><td class=n>{id_}</td><td class=n>{score:.4f}</td><td><details>"
+        f"<summary>{_text(_WEIGHT.sub('', search))}</summary><pre>{_text(_WEIGHT.sub(_short, why))}</pre></details></td></tr>"
         for rank, id_, score, search, why in ranked.hits
     )
     head = (
@@ -163,7 +164,8 @@ def _text(value: object) -> str:
 _STYLE = """
 :root{font:15px/1.45 system-ui,sans-serif;color:#1f2933;background:#f7f8fa}
 body{max-width:1240px;margin:0 auto;padding:1.5rem}
-h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:1.6rem 0 .6rem}h3{margin:1.2rem 0 .2rem;font-size:1rem}h4{margin:.6rem 0 .2rem}
+h1{font-size:1.6rem;margin:0}
+h2{font-size:1.15rem;margin:1.6rem 0 .6rem}h3{margin:1.2rem 0 .2rem;font-size:1rem}h4{margin:.6rem 0 .2rem}
 .tiles{display:flex;flex-wrap:wrap;gap:.7rem;margin:1rem 0}
 .tile{background:#fff;border:1px solid #e1e5ea;border-radius:8px;padding:.6rem .9rem;flex:1 1 150px}
 .tile b{display:block;font-size:1.35rem}.tile span{color:#616e7c;font-size:.85rem}

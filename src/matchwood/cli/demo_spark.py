@@ -81,7 +81,8 @@ def run(options: argparse.Namespace) -> None:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     print(
-        f"A seeded city: {options.subscriptions:,} saved searches, {options.events:,} offers of one day, Spark on {options.master}."
+        f"A seeded city: {options.subscriptions:,} saved searches, {options.events:,} offers of one day, "
+        f"Spark on {options.master}."
     )
     stages = Stages()
     with stages("generate") as said:
