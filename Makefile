@@ -25,7 +25,7 @@ demo: $(VENV)/.dev ## a day in a seeded city on local Spark: ingest, index, matc
 
 test: $(VENV)/.dev ## run all tests but the stress tests
 	@$(JAVA) || echo "tests of the pipeline are skipped" >&2
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 check: $(VENV)/.dev ## lint, format, types, layers: what CI runs before the tests
 	$(BIN)/python -m ruff check .
