@@ -121,7 +121,7 @@ def test_two_neighbours_that_restart_at_once_find_together() -> None:
 @pytest.mark.parametrize("size", [40, 100])
 def test_large_networks_under_long_churn(layout: str, size: int) -> None:
     network = Network(LAYOUTS[layout](size))
-    assert churn(network, Flooding(), seeded_dice(size), 600, simple=True, restarts=True) > 500
+    assert churn(network, Flooding(), seeded_dice(size), 600, simple=True, restarts=True) > 300
 
 
 def test_a_hundred_routers_deliver_what_flooding_would() -> None:
