@@ -639,7 +639,7 @@ def test_readers_always_see_a_consistent_set_while_one_writes() -> None:
 
 
 def test_an_unknown_index_or_option_is_refused_with_what_there_is() -> None:
-    with pytest.raises(QueryError, match="scan, vcr"):
+    with pytest.raises(QueryError, match=r"an index out of .*scan"):
         Engine(index="telepathy")
     with pytest.raises(QueryError, match="index 'scan' has no option 'depth'; its options: none"):
         Engine(index="scan", index_options={"depth": 3})
