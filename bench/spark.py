@@ -11,7 +11,6 @@ Starts and ends sessions of its own, one at a time.
 
 from __future__ import annotations
 
-import json
 import shutil
 import statistics
 import tempfile
@@ -265,35 +264,30 @@ class Bench:
         source.mkdir()
         values = self.events.lo.reshape(-1, DIMS)
         for number in range(batches):
-            lines = [
-                json.dumps({"id": i, "values": {f"d{d}": values[i, d] for d in range(DIMS)}})
-                for i in range(number * 1_000, (number + 1) * 1_000)
-            ]
-            (source / f"{number}.json").write_text("\n".join(lines) + "\n")
+            part = values[number * 1_000 : (number + 1) * 1_000]
+            ids = np.arange(number * 1_000, (number + 1) * 1_000)
+            table = pa.table({"id": ids, **{f"d{d}": part[:, d] for d in range(DIMS)}})
+            pq.write_table(table, source / f"{number}.parquet")
+        schema = "id bigint, " + ", ".join(f"d{d} double" for d in range(DIMS))
 
         def bare(batch: Any, number: int) -> None:
             batch.write.mode("overwrite").parquet(str(self.folder / "bare" / f"batch={number}"))
 
-        stream = MatchStream(self.lake, "bench", k=K)
+        def alone(stream: Any) -> Any:
+            writer = stream.writeStream.foreachBatch(bare).option("checkpointLocation", str(self.folder / "c0"))
+            return writer.trigger(availableNow=True).start()
+
+        def matching(stream: Any) -> Any:
+            return MatchStream(self.lake, "bench", k=K).start(stream, self.folder / "c1", availableNow=True)
+
         figures = {}
-        for name, start in (
-            (
-                "bare: lines to Parquet",
-                lambda s: (
-                    s.writeStream.foreachBatch(bare)
-                    .option("checkpointLocation", str(self.folder / "c0"))
-                    .trigger(availableNow=True)
-                    .start()
-                ),
-            ),
-            ("matching", lambda s: stream.start(s, self.folder / "c1", availableNow=True)),
-        ):
-            query = start(spark.readStream.option("maxFilesPerTrigger", 1).text(str(source)))
+        for name, start in (("bare: to Parquet", alone), ("matching", matching)):
+            query = start(spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source)))
             query.awaitTermination()
             times = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
             figures[name] = statistics.median(times[2:])
-        floor = figures["bare: lines to Parquet"]
         for name, value in figures.items():
+            floor = figures["bare: to Parquet"]
             self._row(f"micro-batch of 1,000, {name}", "ms", value, n=1_000, baseline="bare", ratio=floor / value)
 
     def _scale(self, master: str) -> None:

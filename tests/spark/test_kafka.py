@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -13,14 +14,18 @@ from typing import Any
 
 import pytest
 
-KAFKA = "4.1.1"
-CONNECTOR = "4.2.0"
-"""The newest there is where that of the installed Spark has not been published."""
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>
-<artifactId>broker</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{kafka}</version></dependency>
-<dependency><groupId>org.apache.spark</groupId><artifactId>spark-sql-kafka-0-10_2.13</artifactId><version>{spark}</version></dependency>
-</dependencies></project>"""
+COORDINATES = {
+    "broker": [("org.apache.kafka:kafka_2.13:4.1.1", True)],
+    # The connector of the newest Spark is not always published; that of the release before works with it.
+    "connector": [
+        ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", False),
+        ("org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0", False),
+        ("org.apache.kafka:kafka-clients:3.9.1", False),
+        ("org.apache.commons:commons-pool2:2.12.1", False),
+    ],
+}
+"""What is fetched from Maven Central, and whether with all it depends on."""
+ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 PORT = 29092
 
 pytestmark = pytest.mark.kafka
@@ -29,23 +34,12 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The jars of the broker and of the connector, by Maven coordinates."""
-    import pyspark
-
     if shutil.which("mvn") is None:
         pytest.skip("Maven (mvn) is not on the path; it fetches Kafka and Spark's connector")
-    folder = tmp_path_factory.mktemp("maven")
     found = {}
-    for name, drop, version in (
-        ("broker", "spark-sql-kafka", ""),
-        ("connector", "<artifactId>kafka_2.13", pyspark.__version__),
-        ("connector", "<artifactId>kafka_2.13", CONNECTOR),
-    ):
-        if name in found:
-            continue
-        pom = POM.format(kafka=KAFKA, spark=version)
-        kept = "\n".join(line for line in pom.splitlines() if drop not in line)
-        (folder / name).mkdir(exist_ok=True)
-        (folder / name / "pom.xml").write_text(kept)
+    for name, coordinates in COORDINATES.items():
+        folder = tmp_path_factory.mktemp(name)
+        (folder / "pom.xml").write_text(pom(coordinates))
         command = [
             "mvn",
             "-q",
@@ -54,20 +48,21 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
             "-DincludeScope=runtime",
             "-DoutputDirectory=jars",
         ]
-        done = subprocess.run(command, cwd=folder / name, capture_output=True, text=True, check=False)
-        if done.returncode and version == pyspark.__version__:
-            continue
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            pytest.skip(f"Maven could not fetch Kafka: {done.stdout[-300:]}")
-        found[name] = sorted(str(path) for path in (folder / name / "jars").glob("*.jar"))
-    spark_has = {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    found["connector"] = [
-        jar
-        for jar in found["connector"]
-        if Path(jar).name not in spark_has
-        and not any(other in jar for other in ("hadoop", "spark-tags", "scala-library"))
-    ]
+            pytest.skip(f"Maven could not fetch {name}: {done.stdout[-300:]}")
+        found[name] = sorted(str(path) for path in (folder / "jars").glob("*.jar"))
     return found
+
+
+def pom(coordinates: list[tuple[str, bool]]) -> str:
+    wanted = []
+    for coordinate, whole in coordinates:
+        group, artifact, version = coordinate.split(":")
+        names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        wanted.append(f"<dependency>{names}{'' if whole else ALONE}</dependency>")
+    head = "<modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>jars</artifactId><version>1</version>"
+    return f"<project>{head}<dependencies>{''.join(wanted)}</dependencies></project>"
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +86,7 @@ def servers(jars: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
     log = (folder / "broker.log").open("w")
     broker = subprocess.Popen(["java", "-Xmx512m", "-cp", path, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
     deadline = time.time() + 60
-    while "Kafka Server started" not in (folder / "broker.log").read_text():
+    while not listens():
         if time.time() > deadline or broker.poll() is not None:
             pytest.fail(f"the broker did not start: {(folder / 'broker.log').read_text()[-500:]}")
         time.sleep(0.5)
@@ -99,6 +94,11 @@ def servers(jars: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
     broker.terminate()
     broker.wait(30)
     log.close()
+
+
+def listens() -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", PORT)) == 0
 
 
 DRIVER = """

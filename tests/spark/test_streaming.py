@@ -132,6 +132,26 @@ def test_lines_that_are_no_events_are_rejected_and_the_others_matched(spark: Any
     assert stream.rejects(spark).count() == 3
 
 
+def test_a_stream_of_a_table_is_matched_and_its_live_events_are_found_later(
+    spark: Any, lake: Lake, tmp_path: Path
+) -> None:
+    base = prepared(spark, lake, tmp_path)
+    published = events(0, 20, alive=True)
+    rows = [{"id": r["id"], "until": r.get("until"), **r["values"]} for r in published]
+    put(tmp_path / "in", "0.json", rows)
+    stream, changing = MatchStream(lake, "table"), source(spark, tmp_path / "changes")
+    schema = "id bigint, until string, item string, price double, colour string"
+    arriving = spark.readStream.schema(schema).json(str(tmp_path / "in"))
+    drained(stream, arriving, tmp_path / "checkpoint", changes=changing)
+    first = expected(base, published, None)
+    assert set(found(stream, spark)) == first
+    put(tmp_path / "changes", "0.json", [{"op": "subscribe", "id": 900, "expression": "price >= 0"}])
+    drained(stream, arriving, tmp_path / "checkpoint", changes=changing)
+    late = expected({900: "price >= 0"}, [record for record in published if "until" in record], None)
+    assert late
+    assert sorted(found(stream, spark)) == sorted([*first, *late])
+
+
 def test_any_table_becomes_lines(spark: Any) -> None:
     table = spark.createDataFrame([(1, 2.5, "a", None)], "id bigint, price double, item string, colour string")
     assert as_lines(table).first()["value"] == '{"id":1,"values":{"price":2.5,"item":"a"}}'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,14 @@ from matchwood.spark.sharding import Sharding
 MOST_HITS = 1 << 20
 """Matches that are put into one Arrow batch, about; events with many are handed on in smaller slices."""
 FIRST_SLICE = 2_048
+
+
+class Answering(Protocol):
+    """What matches a few events."""
+
+    def of(self, events: Events) -> Matches:
+        """The matches of a few events, in rank order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +121,7 @@ def found_in(shard: Resident, events: Events, k: int | None, mode: str) -> Match
     return index.match(events, mode=mode) if k is None else index.top_k(events, k, mode=mode)
 
 
-def slices(matching: Matching, events: Events) -> Iterator[tuple[slice, Matches]]:
+def slices(matching: Answering, events: Events) -> Iterator[tuple[slice, Matches]]:
     """Slices of events and their matches, about `MOST_HITS` at a time: the length follows the matches seen so far."""
     start, size = 0, FIRST_SLICE
     while start < events.size:

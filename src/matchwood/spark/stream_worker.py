@@ -13,8 +13,10 @@ What else a batch leaves behind goes into files named by batch and partition, so
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from matchwood.encode.arrays import Events, Matches, concatenate_rows
+from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.heads import NO_ID
 from matchwood.encode.json_lines import stream_json_events
 from matchwood.encode.rejects import EncodedEvents
@@ -60,27 +63,40 @@ class StreamMatching:
     mode: str
     now: float
     keep_live: bool = True
+    lines: bool = True
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Matches of the lines of a partition; good events with `until` and bad lines are noted beside."""
-        schema = opened_schema(self.codebook)
+        """Matches of the events of a partition; those with `until`, and bad ones, are noted beside."""
         aside = Aside(self.stream, self.batch, _partition())
-        lines: list[str] = []
+        for part, line_at in self._parts(batches):
+            named = aside.note(part, line_at, self.now, self.keep_live)
+            for span, matches in slices(self, named.events):
+                yield write_matches(named.ids[span], matches)
+        aside.close()
 
-        def read() -> Iterator[str]:
+    def _parts(self, batches: Iterable[Any]) -> Iterator[tuple[EncodedEvents, Callable[[int], str]]]:
+        """Encoded events, and what gives the line of an event by its position."""
+        schema = opened_schema(self.codebook)
+        if not self.lines:
+            encoder = EventEncoder(schema)
+            done = 0
+            for batch in batches:
+                yield encoder.encode(batch), partial(_line_of, batch, done)
+                done += batch.num_rows
+            return
+        read: list[str] = []
+
+        def lines() -> Iterator[str]:
             for batch in batches:
                 for line in batch.column(0).to_pylist():
-                    lines.append(line)
+                    read.append(line)
                     yield line
 
         done = 0
-        for part in stream_json_events(read(), schema):
-            named = aside.note(part, lines, done, self.now, self.keep_live)
-            done += len(lines)
-            lines.clear()
-            for span, matches in slices(self, named.events):  # type: ignore[arg-type]
-                yield write_matches(named.ids[span], matches)
-        aside.close()
+        for part in stream_json_events(lines(), schema):
+            yield part, partial(_item, read, done)
+            done += len(read)
+            read.clear()
 
     def of(self, events: Events) -> Matches:
         """The matches of a few events, in rank order."""
@@ -174,16 +190,16 @@ class Aside:
         self._rejects: list[tuple[str, str]] = []
         self._live: list[tuple[str, float]] = []
 
-    def note(self, part: EncodedEvents, lines: list[str], first: int, now: float, keep_live: bool) -> EncodedEvents:
+    def note(self, part: EncodedEvents, line_at: Callable[[int], str], now: float, keep_live: bool) -> EncodedEvents:
         """Note what is bad or alive in a part; the events that have an id."""
         self._rejects += [(reject.reason, content_text(reject.content)) for reject in part.rejects]
         good = part.ids != NO_ID
         for at in part.positions[~good].tolist():
-            self._rejects.append(("the event has no id, by which its matches are reported", lines[at - first]))
+            self._rejects.append(("the event has no id, by which its matches are reported", line_at(at)))
         if keep_live:
             alive = good & np.isfinite(part.until) & (part.until > now)
             ends = zip(part.positions[alive].tolist(), part.until[alive].tolist(), strict=True)
-            self._live += [(lines[at - first], until) for at, until in ends]
+            self._live += [(line_at(at), until) for at, until in ends]
         if good.all():
             return part
         return EncodedEvents(choose_events(part.events, good), part.ids[good], part.positions[good], part.until[good])
@@ -205,6 +221,25 @@ class Aside:
                 temporary.rename(path)
             else:
                 path.unlink(missing_ok=True)
+
+
+def _item(items: list[str], first: int, position: int) -> str:
+    return items[position - first]
+
+
+def _line_of(batch: Any, first: int, position: int) -> str:
+    """A record of a table as the line of JSON that says the same."""
+    (record,) = batch.slice(position - first, 1).to_pylist()
+    heads = {name: record.pop(name) for name in ("id", "until", "weights", "place") if name in record}
+    values = {name: value for name, value in record.items() if value is not None}
+    given = {name: value for name, value in heads.items() if value is not None}
+    if isinstance(given.get("until"), datetime):
+        given["until"] = given["until"].isoformat()
+    return json.dumps({**given, "values": values}, default=_instant)
+
+
+def _instant(value: object) -> object:
+    return {"timestamp": value.isoformat()} if isinstance(value, datetime) else str(value)
 
 
 def state_of(wanted: StreamMatching) -> State:

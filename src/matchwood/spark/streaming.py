@@ -78,21 +78,27 @@ class MatchStream:
         self._keep_live = keep_live
         self._clock = clock
         self._with_changes = False
+        self._columns = ["value"]
         self._versions: dict[int, IndexVersion] = {}
 
     def start(
         self, events: DataFrame, checkpoint: str | Path, *, changes: DataFrame | None = None, **trigger: Any
     ) -> StreamingQuery:
-        """Start the query. `events` and `changes` are streams of lines of JSON in a column `value` (`as_lines` makes them).
+        """Start the query. `events` is a stream of lines of JSON in a column `value`, or of a table, one column an attribute,
+        which is read column by column and faster. `changes` is a stream of lines.
 
         `trigger` is Spark's: `processingTime="1 second"`, `availableNow=True`.
         """
         if changes is not None and Capability.UPDATES not in INDEXES[open_index(self.lake).index].capabilities:
             raise UnsupportedError(f"index {open_index(self.lake).index!r} cannot be changed; 'scan' can")
         self._with_changes = changes is not None
-        lines = _lines(events, "event")
+        if "value" in events.columns:
+            lines = _lines(events, "event")
+        else:
+            lines = events.select(fn.lit("event").alias("kind"), *events.columns)
+        self._columns = lines.columns[1:]
         if changes is not None:
-            lines = lines.unionByName(_lines(changes, "change"))
+            lines = lines.unionByName(_lines(changes, "change"), allowMissingColumns=True)
         writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", str(checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
@@ -108,7 +114,7 @@ class MatchStream:
             batch = batch.persist()
             try:
                 events = batch.filter("kind = 'event'")
-                found = events.select("value").mapInArrow(
+                found = events.select(*self._columns).mapInArrow(
                     self._changed(batch, number, index, matching), columns.MATCHES
                 )
                 late = self._late(batch, number, matching)
@@ -116,7 +122,7 @@ class MatchStream:
             finally:
                 batch.unpersist()
         else:
-            self._sink(events.select("value").mapInArrow(matching, columns.MATCHES), number)
+            self._sink(events.select(*self._columns).mapInArrow(matching, columns.MATCHES), number)
         write_atomically(self._made("done") / f"{number:09}.json", json.dumps(pin))
 
     def write_files(self, matches: DataFrame, number: int) -> None:
@@ -166,6 +172,7 @@ class MatchStream:
             self._mode,
             now,
             self._keep_live and self._with_changes,
+            self._columns == ["value"],
         )
 
     def _deltas(self, index: IndexVersion, number: int) -> tuple[str, ...]:
