@@ -15,7 +15,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("--subscriptions", type=positive, default=100_000, metavar="N")
     parser.add_argument("--events", type=positive, metavar="N", help="20,000 on Spark, 5,000 in this process")
     parser.add_argument("-k", type=positive, default=10, help="how many of the best matches an event keeps")
-    parser.add_argument("--index", default="scan", help="the index to use")
+    parser.add_argument("--index", default="mo-tree", help="the index to use")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--local", action="store_true", help="in this process, without Spark")
     parser.add_argument("--out", type=Path, default=Path("build/demo"), help="where tables, index and report go")
