@@ -1,0 +1,100 @@
+"""What runs inside workers, without Spark: any small world, sharded any way, matched as the oracle says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_shard
+from matchwood.spark.index_stage import Assigning, Building
+from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
+from matchwood.spark.merge import Merging
+from matchwood.spark.resident import resident
+from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
+from tests.spark.tables import Ranked, event_table, expected, subscription_table
+from tests.worlds import World, a_world, seeded_dice, worlds
+
+
+def built(world: World, sharding: Sharding, folder: str, index: str = "scan") -> dict[int, str]:
+    """The folders of the shards of a world."""
+    batches = subscription_table(world).to_batches()
+    if sharding.kind == "space":
+        batches = list(Assigning(sharding)(batches))
+    else:
+        batches = [
+            with_shard(np.arange(batch.num_rows) % sharding.shards, batch, SHARDED_SUBSCRIPTIONS) for batch in batches
+        ]
+    made = [row for batch in Building(folder, index, {})(batches) for row in batch.to_pylist()]
+    return {row["shard"]: str(Path(folder) / row["folder"]) for row in made}
+
+
+def listed(batches: Any) -> Ranked:
+    found: Ranked = {}
+    for batch in batches:
+        for row in batch.to_pylist():
+            found.setdefault(row["event_id"], []).append((row["subscription_id"], row["score"]))
+            assert row["rank"] == len(found[row["event_id"]])
+    return found
+
+
+def shardings(world: World) -> list[Sharding]:
+    lon, lat = world.schema.find("place").dims
+    places = centres(subscription_boxes(world.rows(), (lon, lat)))
+    return [Sharding(), Sharding("hash", 3), spatial((lon, lat), *places, 3)]
+
+
+@settings(max_examples=25)
+@given(
+    worlds(subscriptions=10, events=5),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from(["all", "any"]),
+    st.integers(0, 2),
+)
+def test_any_world_is_matched_exactly_however_it_is_sharded(world: World, k: int | None, mode: str, which: int) -> None:
+    sharding = shardings(world)[which]
+    events = event_table(world).to_batches()
+    truth = expected(world, k=k, mode=mode)
+    with TemporaryDirectory() as folder:
+        shards = built(world, sharding, folder)
+        assert listed(Matching(shards, sharding, k, mode)(events)) == truth
+        routed = list(Routing(sharding, mode, frozenset(shards))(events))
+        lists = [batch for batch in RoutedMatching(shards, k, mode)(routed) if batch.num_rows]
+        if lists:
+            ordered = pa.Table.from_batches(lists).sort_by("event_id").to_batches(max_chunksize=4)
+            assert listed(Merging(k, copies=sharding.kind == "space")(ordered)) == truth
+        else:
+            assert not truth
+
+
+@pytest.mark.parametrize("index", ["vcr", "be-star-tree", "mo-tree"])
+def test_every_index_serves_from_its_mapped_folder(index: str, tmp_path: Path) -> None:
+    world = a_world(seeded_dice(6), 60, 30)
+    shards = built(world, Sharding("hash", 2), str(tmp_path), index)
+    matching = Matching(shards, Sharding("hash", 2), 3, "all")
+    assert listed(matching(event_table(world).to_batches())) == expected(world, k=3)
+
+
+def test_a_folder_is_mapped_once_by_a_process(tmp_path: Path) -> None:
+    world = a_world(seeded_dice(7), 20, 5)
+    (folder,) = built(world, Sharding(), str(tmp_path)).values()
+    assert resident(folder) is resident(folder)
+    assert not resident(folder).index.store.state.rows.flags.owndata  # a view of the mapped file
+
+
+def test_cells_hold_about_equally_many_places() -> None:
+    rng = np.random.default_rng(1)
+    lon, lat = rng.normal(0, 1, 10_000), rng.normal(0, 3, 10_000)
+    sharding = spatial((0, 1), lon, lat, 7)
+    assert len(sharding.cells) == 7
+    inside = [((lon >= w) & (lon < e) & (lat >= s) & (lat < n)).sum() for w, e, s, n in sharding.cells]
+    assert sum(inside) == 10_000
+    assert min(inside) > 1_000
+    assert len(spatial((0, 1), np.zeros(50), np.zeros(50), 4).cells) == 1  # one place cannot be cut
+    assert Sharding.from_json(sharding.to_json()) == sharding
