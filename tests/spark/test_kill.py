@@ -39,9 +39,9 @@ query.awaitTermination()
 
 
 def driver(folder: Path, trigger: str) -> subprocess.Popen[bytes]:
-    log = (folder / "driver.log").open("ab")
     command = [sys.executable, "-c", DRIVER, str(folder), trigger]
-    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    with (folder / "driver.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
 def workers_of(group: int) -> list[int]:
