@@ -186,8 +186,11 @@ class Bench:
         every = median(lambda: drained(match(asked, self.index)), 3)
         best = median(lambda: drained(match(asked, self.index, k=K)), 3)
         joined, pairs = self._join(spark, few)
-        own = {(r["event_id"], r["subscription_id"]) for r in match(asked.filter(f"id < {few}"), self.index).collect()}
-        assert own == pairs, "Spark's join and the index disagree"
+        sample = asked.filter(f"id < {few}")
+        own = [tuple(row) for row in match(sample, self.index).collect()]
+        assert {(event, id_) for event, id_, _, _ in own} == pairs, "Spark's join and the index disagree"
+        top = {tuple(row) for row in match(sample, self.index, k=K).collect()}
+        assert top == {row for row in own if row[3] <= K}, "the k best are not the first of all"
         join = joined * n / few
         name = f"Spark's range join, from {few} events"
         self._row(name, "s", join, n=n, verified=True)
