@@ -92,14 +92,13 @@ class BEStarTree(Index):
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
-        ids = rows.ids
         if rows.size != 1:
-            ids = np.unique(ids)
+            ids = np.unique(rows.ids)
             heads = 1 + int((rows.ids[1:] != rows.ids[:-1]).sum())
             if not rows.size or len(ids) != heads:
                 super().update(rows)
                 return
-        self.store.slots_of(ids)  # every id is known, or it says which is not
+            self.store.slots_of(ids)  # every id is known, or it says which is not
         kept = np.zeros(rows.size, np.bool_)
         rewriting.rewrite_many(self._tree, self.store.state, rows, kept)
         if rows.size == 1 and not kept[0]:

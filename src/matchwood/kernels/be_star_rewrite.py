@@ -17,7 +17,7 @@ _MORE, _ABSENT, _CIRCLE = arrays.MORE, arrays.ABSENT, arrays.CIRCLE
 
 @kernel
 def rewrite_many(tree, store, rows, kept):
-    """Replace rows in place whose home bucket stays the same, kept[r] = was it done? Ids are known. O(depth * leaf) each.
+    """Replace rows in place whose home bucket stays the same, kept[r] = was it done? O(depth * leaf) each.
 
     It stays where the new row, without siblings, fits the old one's region of the store and lies within the bucket's own
     boundary in every dimension of its path: then no bucket has to stretch, and boundaries that the old row made shrink.
@@ -27,6 +27,7 @@ def rewrite_many(tree, store, rows, kept):
         alone = (r == 0 or rows.ids[r - 1] != rows.ids[r]) and (
             r + 1 == rows.ids.size or rows.ids[r + 1] != rows.ids[r]
         )
+        alone = alone and slot >= 0
         kept[r] = alone and not store.rows[slot].flags & SIBLING and stays(tree, store, rows, r, slot)
         if kept[r]:
             rewrite(tree, store, rows, r, slot)
