@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
+from matchwood.index.growth import grown
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import covering_forest as forest_kernel
 from matchwood.kernels import covering_search as search_kernel
@@ -272,7 +273,7 @@ class CoverIndex:
             self._set_words(max(len(forest.words) * 3 // 2, int(counts[forest_kernel.WORDS]) + words))
         nodes = int(counts[forest_kernel.NODES]) + 2 * records + 16
         if nodes > len(forest.nodes):
-            self.index = self.index._replace(nodes=_grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
+            self.index = self.index._replace(nodes=grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
 
     def _grow_all(self) -> None:
         """Half as many words again, twice the other pools, and room for any one row."""
@@ -286,18 +287,18 @@ class CoverIndex:
             "items": int(counts[forest_kernel.ITEMS]) + spare,
             "tries": int(counts[forest_kernel.TRIES]) + spare,
         }
-        grown = {
-            name: _grown(getattr(forest, name), max(2 * size, len(getattr(forest, name))))
+        pools = {
+            name: grown(getattr(forest, name), max(2 * size, len(getattr(forest, name))))
             for name, size in sizes.items()
         }
         links = forest.links
         if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):
             links = _links(1 << (8 * (int(counts[forest_kernel.LINKS]) + spare)).bit_length() - 1)
             forest_kernel.relink(forest.links, links)
-        self.index = self.index._replace(links=links, **grown)
+        self.index = self.index._replace(links=links, **pools)
 
     def _set_words(self, size: int) -> None:
-        words = _grown(self.index.words, size)
+        words = grown(self.index.words, size)
         self.index = self.index._replace(words=words, points=words.view(np.float64), corners=words.view(np.float32))
 
     def reserve_places(self) -> None:
@@ -305,7 +306,7 @@ class CoverIndex:
         slots = self.store.slots
         if slots > len(self.index.places):
             self.index = self.index._replace(
-                places=_grown(self.index.places, max(slots, len(self.index.places) * 3 // 2))
+                places=grown(self.index.places, max(slots, len(self.index.places) * 3 // 2))
             )
 
 
@@ -352,11 +353,3 @@ def new_scratch(members: int, records: int) -> Scratch:
         np.zeros(records),
         np.zeros(forest_kernel.SAMPLE),
     )
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    if size <= len(array):
-        return array
-    bigger = np.zeros(size, array.dtype)
-    bigger[: len(array)] = array
-    return bigger
