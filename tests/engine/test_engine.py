@@ -660,3 +660,15 @@ def test_covering_questions_are_answered_and_kept_up_to_date() -> None:
     assert engine.reduce().cover == {senior: everyone, pro: everyone}
     with pytest.raises(MatchwoodError, match="the expression"):
         engine.covers("age >")
+
+
+def test_a_subscription_too_wide_for_covering_is_kept_and_matched_all_the_same() -> None:
+    engine = Engine()
+    narrow = engine.subscribe("a > 1")
+    engine.reduce()
+    wide = engine.subscribe(" AND ".join(f"x{i} > {i}" for i in range(1_100)))
+    assert engine.match({f"x{i}": i + 1 for i in range(1_100)}) == [(wide, 1_100.0)]
+    with pytest.raises(QueryError, match="1024"):
+        engine.reduce()
+    engine.unsubscribe(wide)
+    assert engine.reduce().kept.tolist() == [narrow]

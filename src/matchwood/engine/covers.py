@@ -9,6 +9,7 @@ import numpy as np
 
 from matchwood.covering.cover_index import ALL, CoverIndex
 from matchwood.encode.arrays import Int64s, Rows
+from matchwood.errors import UnsupportedError
 from matchwood.index.row_store import RowStore
 
 
@@ -27,9 +28,16 @@ class Covers:
         self._index: CoverIndex | None = None
 
     def inserted(self, rows: Rows) -> None:
-        """Subscriptions have been added to the engine."""
+        """Subscriptions have been added to the engine.
+
+        One that the index of covers cannot hold is no reason to refuse it: the index is dropped, and whoever asks about covers
+        again is told.
+        """
         if self._index is not None:
-            self._index.insert(rows)
+            try:
+                self._index.insert(rows)
+            except UnsupportedError:
+                self._index = None
 
     def deleted(self, ids: Int64s) -> None:
         """Subscriptions have been removed from the engine."""
