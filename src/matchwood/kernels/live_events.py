@@ -33,7 +33,7 @@ from matchwood.kernels.mo_tree import (
     take_position,
     tick_of,
 )
-from matchwood.kernels.store import EXACT_CLASSES, class_size, size_class
+from matchwood.kernels.store import EXACT_CLASSES, class_size, home, size_class
 
 EVENT = np.dtype(
     [
@@ -63,13 +63,6 @@ class Live(NamedTuple):
     dims: np.ndarray  # uint16
     table: np.ndarray  # uint32, a power of two long
     counts: np.ndarray  # int64
-
-
-@helper
-def home(table, id_):
-    h = np.uint64(id_) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(table.size - 1))
 
 
 @helper
