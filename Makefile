@@ -36,9 +36,8 @@ check: $(VENV)/.dev ## lint, format, types, layers: what CI runs before the test
 stress: $(VENV)/.dev ## run the long random tests
 	$(BIN)/python -m pytest -n $(JOBS) -m stress
 
-bench: $(VENV)/.bench ## measure against the baselines; PRESET=paper for the papers' sizes
-	@mkdir -p build
-	$(BIN)/python -m bench all --preset $(PRESET) --out build/bench.json
+bench: $(VENV)/.bench ## measure against the baselines; PRESET=paper for the papers' sizes; goes on where it stopped
+	$(BIN)/python -m bench all --preset $(PRESET)
 
 docs: ## where to read
 	@echo "Read README.md, ARCHITECTURE.md and docs/ as they are; nothing has to be built."

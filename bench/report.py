@@ -19,7 +19,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. `ratio` is baseline / ours: above 1 is better. `verified` only if the answers were compared in this run."""
+    """One figure. `ratio` is baseline / ours: above 1 is better. `verified` only if the answers were compared in this run.
+
+    `part` is the piece of the experiment that measured it, which is measured again as a whole or not at all.
+    """
 
     workload: str
     system: str
@@ -30,15 +33,45 @@ class Row:
     ratio: float | None = None
     verified: bool = False
     spread: float | None = None
+    part: str | None = None
 
 
 @dataclass
 class Report:
-    """Collects rows; prints each as it comes, so that a long run shows where it is."""
+    """Collects rows; prints each as it comes, so that a long run shows where it is.
+
+    `path` is where it is kept, part by part: a run that was cut short goes on with the first part that is not there yet.
+    """
 
     preset: str
+    path: Path | None = None
     rows: list[Row] = field(default_factory=list)
     workloads: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _part: str | None = None
+
+    @classmethod
+    def resume(cls, preset: str, path: Path) -> Report:
+        """What a run of this preset left in the file; empty if there is none."""
+        if not path.exists():
+            return cls(preset, path)
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["preset"] != preset:
+            raise SystemExit(f"{path} holds the preset {kept['preset']!r}: name another file, or say --fresh")
+        rows = [Row(**row) for row in kept["rows"] if row["part"] in kept["parts"]]
+        return cls(preset, path, rows, kept["workloads"], kept["parts"])
+
+    def part(self, name: str, call: Callable[[], object]) -> None:
+        """Measure a part of the experiment and keep it, unless it has been kept already."""
+        if name in self.parts:
+            print(f"... {name}: kept from {self.parts[name]['time']}", file=sys.stderr, flush=True)
+            return
+        self._part, start = name, time.perf_counter()
+        with self.step(name):
+            call()
+        self._part = None
+        self.parts[name] = {"commit": _commit(), "time": _now(), "seconds": round(time.perf_counter() - start, 1)}
+        self.save()
 
     def workload(self, name: str, **parameters: Any) -> None:
         """Note every parameter and seed of a workload."""
@@ -58,7 +91,7 @@ class Report:
         spread: float | None = None,
     ) -> None:
         """Add a figure and print it."""
-        row = Row(workload, system, n, metric, float(value), baseline, ratio, verified, spread)
+        row = Row(workload, system, n, metric, float(value), baseline, ratio, verified, spread, self._part)
         self.rows.append(row)
         against = f"  {row.ratio:8.2f} x {row.baseline}" if row.ratio is not None else ""
         mark = "verified" if row.verified else ""
@@ -82,16 +115,21 @@ class Report:
         yield
         print(f"    {text}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 
-    def save(self, path: Path) -> None:
-        """Write everything as JSON."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def save(self) -> None:
+        """Write everything as JSON, all or nothing, if there is a place for it."""
+        if self.path is None:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         content = {
             "environment": environment(),
             "preset": self.preset,
+            "parts": self.parts,
             "workloads": self.workloads,
             "rows": [asdict(row) for row in self.rows],
         }
-        path.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8")
+        draft = self.path.with_suffix(".part")
+        draft.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8")
+        draft.replace(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +183,12 @@ def environment() -> dict[str, Any]:
         "cores": os.cpu_count(),
         "packages": packages,
         "commit": _commit(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "time": _now(),
     }
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def _cpu() -> str:
