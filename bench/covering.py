@@ -1,7 +1,7 @@
 """Covering: Tables I and II, Figures 8 to 12, reduction of large sets, and networks of routers (Covering V, and more).
 
-    python -m bench covering [--preset quick|paper] --out FILE
-    python -m bench.covering FILE FOLDER        the plots of a finished run into FOLDER, its tables to the screen
+    modes, comparison, graphs     the paper's: Tables I and II and Figures 8 and 9; Figures 10 to 12; G_1, G* and the strict poset
+    reduction, networks           ours: `reduce` over a million subscriptions; messages and tables of routers
 
 Seconds are processor time of one thread, so that other work on the machine counts less. Every figure
 of one group comes from the same commands, and what was forwarded is compared between all systems before times are reported.
@@ -9,12 +9,10 @@ of one group comes from the same commands, and what was forwarded is compared be
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +34,9 @@ SYSTEMS: dict[str, Make] = {
     "naive": lambda workload: CoverIndex(overflow=None),
 }
 MODES = (1, 2, 3, 4, 5, 6)
+LAYOUTS: dict[str, Callable[[int], Links]] = {
+    "line": line, "star": star, "tree": tree, "random-tree": lambda routers: random_tree(routers, seed=1),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,20 @@ def run(preset: str, report: Report) -> None:
     """All parts, one after the other."""
     size = SIZES[preset]
     warm_up()
-    reporting_modes(size, report)
-    comparison(size, report)
-    graphs(size, report)
-    reduction(size, report)
-    networks(size, report)
+    for load in ("heavy", "light"):
+        report.part(f"reporting modes, {load} load", partial(reporting_modes, size, report, load))
+    for dimensions in size.dimensions:
+        report.part(f"comparison, {dimensions} dimensions", partial(comparison, size, report, dimensions))
+    report.part("graphs", partial(graphs, size, report))
+    reduced: dict[str, Workload] = {
+        "city": City(size=size.reduced),
+        "city-mixed": City.preset("mixed", size=size.reduced),
+        "begen": BEGen(size=size.reduced),
+    }
+    for name, workload in reduced.items():
+        report.part(f"reduction, {name}", partial(reduction, report, name, workload))
+    for layout in LAYOUTS:
+        report.part(f"networks, {layout}", partial(networks, size, report, layout))
 
 
 def warm_up() -> None:
@@ -88,30 +98,30 @@ def carried_out(make: Make, workload: Covering, commands: Operations, k: int) ->
     return time.process_time() - start, graph.costs, graph.forwarded()
 
 
-def reporting_modes(size: Size, report: Report) -> None:
-    """Tables I and II and Figures 8 and 9: what k costs, under heavy and under light load."""
-    for load in ("heavy", "light"):
-        workload = Covering.preset(load, size=size.commands)
-        name = f"covering-{load}"
-        report.workload(name, **workload.parameters())
-        commands = workload.operations()
-        asked: dict[int, int] = {}
-        for system in ("k-d tree", "z-curve"):
-            for k in MODES:
-                runs = [carried_out(SYSTEMS[system], workload, commands, k) for _ in range(size.repeats)]
-                _note_costs(report, name, f"{system}, k={k}", size.commands, runs[0][1])
-                seconds = float(np.median([run[0] for run in runs]))
-                base = report.value(workload=name, system=f"{system}, k=1", metric="total_s") or seconds
-                report.row(
-                    workload=name, system=f"{system}, k={k}", n=size.commands, metric="total_s", value=seconds,
-                    baseline="k=1", ratio=base / seconds, verified=True,
-                )  # fmt: skip
-                asked.setdefault(k, runs[0][1].queries)
-        ratio = asked[1] / min(asked.values())
-        assert ratio <= 2.0, "Theorem 1 does not hold"
-        report.row(
-            workload=name, system="G_1", n=size.commands, metric="queries_over_best_k", value=ratio, verified=True
-        )
+def reporting_modes(size: Size, report: Report, load: str) -> None:
+    """Tables I and II and Figures 8 and 9: what k costs, under heavy or under light load."""
+    workload = Covering.preset(load, size=size.commands)
+    name = f"covering-{load}"
+    report.workload(name, **workload.parameters())
+    commands = workload.operations()
+    asked: dict[int, int] = {}
+    forwarded: set[int] | None = None
+    for system in ("k-d tree", "z-curve"):
+        for k in MODES:
+            runs = [carried_out(SYSTEMS[system], workload, commands, k) for _ in range(size.repeats)]
+            forwarded = set(runs[0][2]) if forwarded is None else forwarded  # what had no cover once: the same for every k
+            assert all(set(run[2]) == forwarded for run in runs), f"{system}, k={k} forwards something else"
+            _note_costs(report, name, f"{system}, k={k}", size.commands, runs[0][1])
+            seconds = float(np.median([run[0] for run in runs]))
+            base = report.value(workload=name, system=f"{system}, k=1", metric="total_s") or seconds
+            report.row(
+                workload=name, system=f"{system}, k={k}", n=size.commands, metric="total_s", value=seconds,
+                baseline="k=1", ratio=base / seconds, verified=True,
+            )  # fmt: skip
+            asked.setdefault(k, runs[0][1].queries)
+    ratio = asked[1] / min(asked.values())
+    assert ratio <= 2.0, "Theorem 1 does not hold"
+    report.row(workload=name, system="G_1", n=size.commands, metric="queries_over_best_k", value=ratio, verified=True)
 
 
 def _note_costs(report: Report, workload: str, system: str, n: int, costs: Costs) -> None:
@@ -126,39 +136,38 @@ def _note_costs(report: Report, workload: str, system: str, n: int, costs: Costs
         report.row(workload=workload, system=system, n=n, metric=metric, value=value)
 
 
-def comparison(size: Size, report: Report) -> None:
+def comparison(size: Size, report: Report, dimensions: int) -> None:
     """Figures 10 to 12: total time of the three indexes by the number of commands, p = 15 %."""
-    for dimensions in size.dimensions:
-        for commands in size.series:
-            workload = Covering(size=commands, dimensions=dimensions, unsubscribe=0.15)
-            name = f"covering-d{dimensions}"
-            report.workload(f"{name}-{commands}", **workload.parameters())
-            operations = workload.operations()
-            seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
-            forwarded: dict[str, set[int]] = {}
-            for _ in range(size.repeats):
-                for system, make in SYSTEMS.items():
-                    spent, _, ids = carried_out(make, workload, operations, 1)
-                    seconds[system].append(spent)
-                    forwarded[system] = set(ids)
-            assert len({frozenset(ids) for ids in forwarded.values()}) == 1, "the indexes disagree"
-            slowest = float(np.median(seconds["naive"]))
-            for system, spent_all in seconds.items():
-                value = float(np.median(spent_all))
-                report.row(
-                    workload=name, system=system, n=commands, metric="total_s", value=value,
-                    baseline="naive", ratio=slowest / value, verified=True, spread=max(spent_all) - min(spent_all),
-                )  # fmt: skip
-        plain = carried_out_plainly(operations, workload, forwarded["k-d tree"])
-        report.row(
-            workload=name, system="naive, plain loop", n=workload.size, metric="total_s", value=plain,
-            baseline="naive", ratio=slowest / plain, verified=True,
-        )  # fmt: skip
-        report.row(
-            workload=name, system="k-d tree", n=workload.size, metric="speedup_over_plain_loop",
-            value=plain / float(np.median(seconds["k-d tree"])), verified=True,
-        )  # fmt: skip
-        single_searches(operations, workload, name, report)
+    name = f"covering-d{dimensions}"
+    for commands in size.series:
+        workload = Covering(size=commands, dimensions=dimensions, unsubscribe=0.15)
+        report.workload(f"{name}-{commands}", **workload.parameters())
+        operations = workload.operations()
+        seconds: dict[str, list[float]] = {system: [] for system in SYSTEMS}
+        forwarded: dict[str, set[int]] = {}
+        for _ in range(size.repeats):
+            for system, make in SYSTEMS.items():
+                spent, _, ids = carried_out(make, workload, operations, 1)
+                seconds[system].append(spent)
+                forwarded[system] = set(ids)
+        assert len({frozenset(ids) for ids in forwarded.values()}) == 1, "the indexes disagree"
+        slowest = float(np.median(seconds["naive"]))
+        for system, spent_all in seconds.items():
+            value = float(np.median(spent_all))
+            report.row(
+                workload=name, system=system, n=commands, metric="total_s", value=value,
+                baseline="naive", ratio=slowest / value, verified=True, spread=max(spent_all) - min(spent_all),
+            )  # fmt: skip
+    plain = carried_out_plainly(operations, workload, forwarded["k-d tree"])
+    report.row(
+        workload=name, system="naive, plain loop", n=workload.size, metric="total_s", value=plain,
+        baseline="naive", ratio=slowest / plain, verified=True,
+    )  # fmt: skip
+    report.row(
+        workload=name, system="k-d tree", n=workload.size, metric="speedup_over_plain_loop",
+        value=plain / float(np.median(seconds["k-d tree"])), verified=True,
+    )  # fmt: skip
+    single_searches(operations, workload, name, report)
 
 
 @kernel
@@ -277,28 +286,22 @@ def graphs(size: Size, report: Report) -> None:
     assert tops["G*"] == tops["strict poset"] <= tops["G_1"], "the graphs disagree"
 
 
-def reduction(size: Size, report: Report) -> None:
+def reduction(report: Report, name: str, workload: Workload) -> None:
     """`reduce` over a large set; a sample of the verdicts is judged by the naive scan."""
-    workloads: dict[str, Workload] = {
-        "city": City(size=size.reduced),
-        "city-mixed": City.preset("mixed", size=size.reduced),
-        "begen": BEGen(size=size.reduced),
-    }
-    for name, workload in workloads.items():
-        report.workload(f"reduce-{name}", **workload.parameters())
-        rows = workload.subscriptions()
-        start = time.process_time()
-        index = CoverIndex()
-        index.insert(rows)
-        built = time.process_time()
-        kept, covered, cover = index.reduce_arrays()
-        done = time.process_time()
-        verify_reduction(rows, kept, covered, cover)
-        figures = {"build_s": built - start, "reduce_s": done - built, "kept": len(kept), "bytes": index.nbytes}
-        for metric, value in figures.items():
-            report.row(
-                workload=f"reduce-{name}", system="k-d tree", n=size.reduced, metric=metric, value=value, verified=True
-            )
+    report.workload(f"reduce-{name}", **workload.parameters())
+    rows = workload.subscriptions()
+    start = time.process_time()
+    index = CoverIndex()
+    index.insert(rows)
+    built = time.process_time()
+    kept, covered, cover = index.reduce_arrays()
+    done = time.process_time()
+    verify_reduction(rows, kept, covered, cover)
+    figures = {"build_s": built - start, "reduce_s": done - built, "kept": len(kept), "bytes": index.nbytes}
+    for metric, value in figures.items():
+        report.row(
+            workload=f"reduce-{name}", system="k-d tree", n=workload.size, metric=metric, value=value, verified=True
+        )
 
 
 def verify_reduction(rows: Any, kept: np.ndarray, covered: np.ndarray, cover: np.ndarray, sample: int = 500) -> None:
@@ -314,26 +317,23 @@ def verify_reduction(rows: Any, kept: np.ndarray, covered: np.ndarray, cover: np
         assert top or by[id_] in found, f"subscription {id_}: {by[id_]} does not cover it"
 
 
-def networks(size: Size, report: Report) -> None:
+def networks(size: Size, report: Report, layout: str) -> None:
     """Messages and table sizes with and without covering, the same clients on the same tree."""
-    layouts: dict[str, Callable[[int], Links]] = {
-        "line": line, "star": star, "tree": tree, "random-tree": lambda routers: random_tree(routers, seed=1),
-    }  # fmt: skip
-    for layout, make in layouts.items():
-        for routers in size.routers:
-            name = f"network-{layout}"
-            report.workload(f"{name}-{routers}", routers=routers, clients=size.clients, seed=1, attributes=2)
-            pair = {"covering": Network(make(routers)), "no covering": Network(make(routers), covering=False)}
-            for network in pair.values():
-                subscribe_clients(network, routers, size.clients)
-            verify_delivery(pair, routers)
-            for system, network in pair.items():
-                sent, tables = (
-                    network.sent["Subscribe"] + network.sent["Unsubscribe"],
-                    sum(network.table_sizes) / routers,
-                )
-                for metric, value in (("control_messages", sent), ("table_size", tables)):
-                    report.row(workload=name, system=system, n=routers, metric=metric, value=value, verified=True)
+    make = LAYOUTS[layout]
+    for routers in size.routers:
+        name = f"network-{layout}"
+        report.workload(f"{name}-{routers}", routers=routers, clients=size.clients, seed=1, attributes=2)
+        pair = {"covering": Network(make(routers)), "no covering": Network(make(routers), covering=False)}
+        for network in pair.values():
+            subscribe_clients(network, routers, size.clients)
+        verify_delivery(pair, routers)
+        for system, network in pair.items():
+            sent, tables = (
+                network.sent["Subscribe"] + network.sent["Unsubscribe"],
+                sum(network.table_sizes) / routers,
+            )
+            for metric, value in (("control_messages", sent), ("table_size", tables)):
+                report.row(workload=name, system=system, n=routers, metric=metric, value=value, verified=True)
 
 
 def subscribe_clients(network: Network, routers: int, clients: int) -> None:
@@ -357,109 +357,3 @@ def verify_delivery(pair: dict[str, Network], routers: int) -> None:
         at = f"r{rng.integers(routers)}"
         told = [network.notifications(at, event) for network in pair.values()]
         assert told[0] == told[1], "covering lost or invented a notification"
-
-
-def plot(source: Path, folder: Path) -> None:
-    """Draw the figures of a finished run."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def series(workload: str, system: str, metric: str) -> tuple[list[float], list[float]]:
-        found = [r for r in rows if (r["workload"], r["system"], r["metric"]) == (workload, system, metric)]
-        return [r["n"] for r in found], [r["value"] for r in found]
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
-    for load, style in (("heavy", "-o"), ("light", "--s")):
-        for system in ("k-d tree", "z-curve"):
-            values = [series(f"covering-{load}", f"{system}, k={k}", "total_s")[1][0] for k in MODES]
-            axes[0].plot(MODES, values, style, label=f"{system}, {load}")
-        queries = [series(f"covering-{load}", f"k-d tree, k={k}", "queries_unsubscribe")[1][0] for k in MODES]
-        axes[1].plot(MODES, queries, style, label=load)
-    axes[0].set(xlabel="reporting mode k", ylabel="seconds", title="Run time (Figure 8)", ylim=(0, None))
-    axes[0].set_ylim(0, 1.6 * axes[0].get_ylim()[1])  # room for the legend
-    axes[1].set(xlabel="reporting mode k", ylabel="searches", title="Searches of unsubscribes (Figure 9)", yscale="log")
-    _finish(figure, axes, folder / "covering-modes.png")
-
-    names = sorted({r["workload"] for r in rows if r["workload"].startswith("covering-d")}, key=lambda n: int(n[10:]))
-    figure, axes = plt.subplots(1, len(names), figsize=(3.8 * len(names), 3.4), squeeze=False)
-    for axis, name in zip(axes[0], names, strict=True):
-        for system, style in (("naive", ":^"), ("z-curve", "--s"), ("k-d tree", "-o")):
-            axis.plot(*series(name, system, "total_s"), style, label=system)
-        axis.set(xlabel="commands", ylabel="seconds", title=f"{name[10:]} dimensions", yscale="log")
-    _finish(figure, axes[0], folder / "covering-indexes.png")
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
-    for axis, metric, label in (
-        (axes[0], "control_messages", "control messages"),
-        (axes[1], "table_size", "mean table size"),
-    ):
-        for layout in ("line", "star", "tree", "random-tree"):
-            (drawn,) = axis.plot(*series(f"network-{layout}", "no covering", metric), "--", alpha=0.6)
-            axis.plot(*series(f"network-{layout}", "covering", metric), "-o", color=drawn.get_color(), label=layout)
-        axis.set(
-            xlabel="routers", title=f"{label}, with (line) and without (dashes) covering", xscale="log", yscale="log"
-        )
-        axis.title.set_fontsize(9)
-    _finish(figure, axes, folder / "covering-networks.png")
-
-
-def _finish(figure: Any, axes: Any, path: Path) -> None:
-    for axis in axes:
-        axis.legend(fontsize=8)
-        axis.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
-
-
-def tables(source: Path) -> str:
-    """Tables I and II, the three indexes and the reductions of a finished run, as Markdown."""
-    rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
-    values = {(r["workload"], r["system"], r["metric"], r["n"]): r["value"] for r in rows}
-    lines = []
-    for load, title in (("heavy", "Table I, p = 5 %"), ("light", "Table II, p = 40 %")):
-        n = max(r["n"] for r in rows if r["workload"] == f"covering-{load}")
-        lines += [f"{title}: {n:,} commands, 10 dimensions, k-d tree; counts in thousands", ""]
-        lines += [
-            "| k | nv_s | nv_u | pc_s | pc_u | searches of unsubscribes | seconds |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for k in MODES:
-            key = f"covering-{load}", f"k-d tree, k={k}"
-            counts = [
-                values[*key, f"{what}_{who}", n] / 1000
-                for what in ("nodes_visited", "points_compared")
-                for who in ("subscribe", "unsubscribe")
-            ]
-            cells = [f"{count:,.0f}" for count in counts]
-            cells += [f"{values[*key, 'queries_unsubscribe', n]:,.0f}", f"{values[*key, 'total_s', n]:.3f}"]
-            lines.append(f"| {k} | {' | '.join(cells)} |")
-        lines.append("")
-    lines += [
-        "| dimensions | commands | k-d tree | Z-curve | naive, vectorised | naive, plain loop |",
-        "|---|---|---|---|---|---|",
-    ]
-    for r in rows:
-        if r["workload"].startswith("covering-d") and r["metric"] == "total_s" and r["system"] == "k-d tree":
-            others = [
-                values.get((r["workload"], system, "total_s", r["n"]))
-                for system in ("z-curve", "naive", "naive, plain loop")
-            ]
-            cells = [f"{v:.3f} s ({v / r['value']:.1f} x)" if v is not None else "" for v in others]
-            lines.append(f"| {r['workload'][10:]} | {r['n']:,} | {r['value']:.3f} s | {' | '.join(cells)} |")
-    lines += ["", "| reduce | subscriptions | kept | build s | reduce s | MB |", "|---|---|---|---|---|---|"]
-    for r in rows:
-        if r["metric"] == "reduce_s":
-            build, kept, size = (values[r["workload"], r["system"], m, r["n"]] for m in ("build_s", "kept", "bytes"))
-            name = r["workload"].removeprefix("reduce-")
-            lines.append(f"| {name} | {r['n']:,} | {kept:,.0f} | {build:.1f} | {r['value']:.1f} | {size / 1e6:,.0f} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    plot(Path(sys.argv[1]), Path(sys.argv[2]))
-    print(tables(Path(sys.argv[1])))

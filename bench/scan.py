@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,11 @@ def run(preset: str, report: Report) -> None:
     """Sizes: `quick` 200,000 subscriptions, `paper` 1,000,000."""
     size = 200_000 if preset == "quick" else 1_000_000
     for workload in (BEGen(size=size), BEGen.preset("zipf", size=size), City(size=size)):
-        scan_against_cpp(_name(workload), workload, report, events=50 if preset == "quick" else 100)
-    language(report, count=10_000 if preset == "quick" else 50_000)
-    arrow(report, size=size)
-    single_calls(report)
+        name, events = _name(workload), 50 if preset == "quick" else 100
+        report.part(f"against C++, {name}", partial(scan_against_cpp, name, workload, report, events=events))
+    report.part("language", partial(language, report, count=10_000 if preset == "quick" else 50_000))
+    report.part("Arrow", partial(arrow, report, size=size))
+    report.part("single calls", partial(single_calls, report))
 
 
 def scan_against_cpp(name: str, workload: Workload, report: Report, *, events: int) -> None:

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,40 +40,42 @@ def run(preset: str, report: Report) -> None:
     quick = preset == "quick"
     events = 200 if quick else 500
     sizes = (32_000, 256_000) if quick else (32_000, 64_000, 128_000, 256_000)
-    figure_6(report, events, size=32_000 if quick else 128_000, sides=(2, 4, 8, 16) if quick else (1, 2, 4, 8, 16, 32))
+    sides = (2, 4, 8, 16) if quick else (1, 2, 4, 8, 16, 32)
+    for widest in (20, 40):
+        call = partial(figure_6, report, events, widest, size=32_000 if quick else 128_000, sides=sides)
+        report.part(f"figure 6, W={widest}", call)
     for skew in ("90-10",) if quick else ("uniform", "90-10", "90-1"):
         for size in sizes:
-            figure_7(report, events, size, skew)
+            report.part(f"figure 7, {skew}, {size:,}", partial(figure_7, report, events, size, skew))
     for size in sizes[:1] if quick else sizes:
-        figure_8(report, events, size)
-        figure_9(report, events, size)
+        report.part(f"figure 8, {size:,}", partial(figure_8, report, events, size))
+        report.part(f"figure 9, {size:,}", partial(figure_9, report, events, size))
 
 
-def figure_6(report: Report, events: int, *, size: int, sides: tuple[int, ...]) -> None:
+def figure_6(report: Report, events: int, widest: int, *, size: int, sides: tuple[int, ...]) -> None:
     """Search time and storage against L = L_x = L_y, simple decomposition, array directory."""
-    for widest in (20, 40):
-        name = f"figure 6, W={widest}"
-        workload = workloads.VCR(size=size, widest=widest, highest=widest)
-        report.workload(name, **workload.parameters())
-        rows, batch = workload.subscriptions(), workload.events(events)
-        scan = Scan.build(rows)
-        indexes = {f"L={side}": VCR.build(rows, sides=(side, side), directory="array", cells=1000) for side in sides}
-        indexes["chosen"] = VCR.build(rows, directory="array", cells=1000)
-        for index in indexes.values():
-            verify(index, scan, batch)
-        times = side_by_side({label: _matching(index, batch) for label, index in indexes.items()})
-        for label, index in indexes.items():
-            common = {"workload": name, "system": label, "n": size, "verified": True}
-            micros = times[label].median / events * 1e6
-            report.row(**common, metric="us_per_event", value=micros, spread=times[label].spread / events * 1e6)
-            _structure(report, common, index)
+    name = f"figure 6, W={widest}"
+    workload = workloads.VCR(size=size, widest=widest, highest=widest)
+    report.workload(name, **workload.parameters())
+    rows, batch = workload.subscriptions(), workload.events(events)
+    scan = Scan.build(rows)
+    indexes = {f"L={side}": VCR.build(rows, sides=(side, side), directory="array", cells=1000) for side in sides}
+    indexes["chosen"] = VCR.build(rows, directory="array", cells=1000)
+    for index in indexes.values():
+        verify(index, scan, batch)
+    times = side_by_side({label: _matching(index, batch) for label, index in indexes.items()})
+    for label, index in indexes.items():
+        common = {"workload": name, "system": label, "n": size, "verified": True}
+        micros = times[label].median / events * 1e6
+        report.row(**common, metric="us_per_event", value=micros, spread=times[label].spread / events * 1e6)
+        _structure(report, common, index)
 
 
 def figure_7(report: Report, events: int, size: int, skew: str) -> None:
     """VCR (its own choice of L, and the paper's) against R-tree and Scan, 60,000 cells; storage, building and updating."""
     name = f"moderate {skew}"
     workload = workloads.VCR.preset(f"moderate-{skew}", size=size)
-    report.workload(name, **workload.parameters())
+    report.workload(f"{name}, n={size}", **workload.parameters())
     rows, batch = workload.subscriptions(), workload.events(events)
     systems: dict[str, Index] = {"scan": Scan.build(rows)}
     systems["scan"].match(workload.events(WARM_UP, batch=1))
@@ -116,7 +119,7 @@ def figure_8(report: Report, events: int, size: int) -> None:
     """What hashing costs in time and saves in storage on a large, sparse grid."""
     name = "large 90-1"
     workload = workloads.VCR.preset("large-90-1", size=size)
-    report.workload(name, **workload.parameters())
+    report.workload(f"{name}, n={size}", **workload.parameters())
     parameters = {"sides": PAPER_SIDES, "overlapped": True, "cells": 4000}
     variants = {
         "od hash": VCR.build(workload.subscriptions(), directory="hash", **parameters),
@@ -130,7 +133,7 @@ def figure_9(report: Report, events: int, size: int) -> None:
     """What overlapped decomposition does to a hash directory of one size: fewer VCRs are active."""
     name = "large 90-10"
     workload = workloads.VCR.preset("large-90-10", size=size)
-    report.workload(name, **workload.parameters(), hash_size=HASH_SIZE)
+    report.workload(f"{name}, n={size}", **workload.parameters(), hash_size=HASH_SIZE)
     parameters = {"sides": PAPER_SIDES, "cells": 4000, "directory": "hash", "hash_size": HASH_SIZE}
     variants = {
         "sd hash": VCR.build(workload.subscriptions(), **parameters),

@@ -1,9 +1,7 @@
-"""`python -m bench.vcr_plots FILE [FOLDER]`: Figures 6 to 9 of VCR, from the FILE of `python -m bench vcr --preset paper`."""
+"""Figures 6 to 9 of VCR, from the rows of `python -m bench vcr --preset paper`."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,8 @@ mpl.use("agg")
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from bench.results import series
+
 MEGABYTE = 1e6
 HASH_SIZE = 1_800_017  # the paper's
 LABELS = {"us_per_event": "µs an event", "bytes": "MB"}
@@ -22,18 +22,13 @@ LABELS = {"us_per_event": "µs an event", "bytes": "MB"}
 class Figures:
     """The rows of a report, by workload, system and metric."""
 
-    def __init__(self, path: Path) -> None:
-        self.rows: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
 
     def series(self, workload: str, system: str, metric: str) -> tuple[list[int], list[float]]:
-        """(n, value) by ascending n."""
-        found = {
-            row["n"]: row["value"]
-            for row in self.rows
-            if (row["workload"], row["system"], row["metric"]) == (workload, system, metric)
-        }
-        scale = MEGABYTE if metric == "bytes" else 1.0
-        return sorted(found), [found[n] / scale for n in sorted(found)]
+        """(n, value) by ascending n; bytes as megabytes."""
+        n, values = series(self.rows, workload, system, metric)
+        return n, [value / MEGABYTE for value in values] if metric == "bytes" else values
 
     def draw(self, axes: Axes, metric: str, lines: list[tuple[str, str, str]], *, log: bool = False) -> None:
         """One line a (workload, system, style) against the number of rectangles."""
@@ -130,14 +125,10 @@ def _save(picture: Any, path: Path) -> None:
     plt.close(picture)
 
 
-def main() -> None:
+def draw(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
     """Draw all four."""
-    figures = Figures(Path(sys.argv[1]))
-    folder = Path(sys.argv[2]) if len(sys.argv) > 2 else Path("docs/figures")
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, draw in ((6, figure_6), (7, figure_7), (8, figure_8), (9, figure_9)):
-        draw(figures, folder / f"vcr-{number}.png")
-
-
-if __name__ == "__main__":
-    main()
+    paths = []
+    for number, figure in ((6, figure_6), (7, figure_7), (8, figure_8), (9, figure_9)):
+        paths.append(folder / f"vcr-{number}.png")
+        figure(Figures(rows), paths[-1])
+    return paths

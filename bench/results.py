@@ -1,0 +1,89 @@
+"""The kept figures of experiments, looked up by name. What is not there is named, with the names that come close."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+
+class MissingFigureError(LookupError):
+    """An experiment has been run, and a figure that is asked of it is not among its rows."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One NAME.json: rows, and where they come from."""
+
+    name: str
+    preset: str
+    environment: dict[str, Any]
+    parts: dict[str, dict[str, Any]]
+    rows: list[Row]
+
+    def find(self, workload: str, system: str, metric: str, n: int | None = None) -> Row:
+        """The row of that name: of the largest n unless one is given, the latest if there are several.
+
+        `workload` may be a pattern with `*`, for a name that depends on the data that were there.
+        """
+        found = [
+            row
+            for row in self.rows
+            if row["system"] == system and row["metric"] == metric and fnmatchcase(row["workload"], workload)
+        ]
+        size = max((row["n"] for row in found), default=0) if n is None else n
+        for row in reversed(found):
+            if row["n"] == size:
+                return row
+        raise MissingFigureError(self._missing(workload, system, metric, n))
+
+    def _missing(self, workload: str, system: str, metric: str, n: int | None) -> str:
+        asked = f"{workload} | {system} | {metric}"
+        names = {f"{row['workload']} | {row['system']} | {row['metric']}" for row in self.rows}
+        near = get_close_matches(asked, names, 3, 0.5)
+        size = "" if n is None else f" | n={n:,}"
+        return f"{self.name}.json has no row {asked}{size}; near to it: {'; '.join(near) or 'none'}"
+
+
+@dataclass(frozen=True)
+class Results:
+    """The experiments of a folder, by name."""
+
+    experiments: dict[str, Experiment]
+
+    @classmethod
+    def load(cls, folder: Path, names: Iterable[str]) -> Results:
+        """Those of the names that have a file there."""
+        return cls({name: _experiment(name, folder / f"{name}.json") for name in names if _is_there(folder, name)})
+
+    def __iter__(self) -> Iterator[Experiment]:
+        return iter(self.experiments.values())
+
+    def get(self, name: str) -> Experiment | None:
+        """An experiment, if it has been run."""
+        return self.experiments.get(name)
+
+
+def series(rows: list[Row], workload: str, system: str, metric: str) -> tuple[list[int], list[float]]:
+    """(n, value) of one curve, by ascending n."""
+    found = {
+        row["n"]: row["value"]
+        for row in rows
+        if (row["workload"], row["system"], row["metric"]) == (workload, system, metric)
+    }
+    return sorted(found), [found[n] for n in sorted(found)]
+
+
+def _is_there(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.json").exists()
+
+
+def _experiment(name: str, path: Path) -> Experiment:
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return Experiment(name, kept["preset"], kept["environment"], kept.get("parts", {}), kept["rows"])
