@@ -31,6 +31,7 @@ from matchwood.errors import (
     UnknownSubscriptionError,
     ValueTypeError,
 )
+from matchwood.index.storage import signed
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
 from matchwood.lang.json_form import to_json
@@ -586,7 +587,7 @@ def test_a_folder_that_is_no_engine_is_a_storage_error(engine: Engine, tmp_path:
         {**whole["about"], "next_id": "x"},
     ]
     for about in damages:
-        manifest.write_text(json.dumps({**whole, "about": about}))
+        manifest.write_text(signed({**whole, "about": about}))
         with pytest.raises(StorageError, match="incomplete"):
             Engine.load(tmp_path / "saved")
 

@@ -13,7 +13,7 @@ import pytest
 
 from matchwood.errors import StorageError
 from matchwood.index import storage
-from matchwood.index.storage import MANIFEST, read_folder, write_folder
+from matchwood.index.storage import MANIFEST, read_folder, signed, write_folder
 
 RECORD = np.dtype([("id", "i8"), ("lo", "f4"), ("pad", "u4")])
 ARRAYS = {
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def changed_manifest(folder: Path, **changes: Any) -> None:
     manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+    (folder / MANIFEST).write_text(signed({**manifest, **changes}))
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -144,11 +144,11 @@ def test_bytes_that_are_no_text_are_a_storage_error(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(2, "a newer matchwood wrote it"), (0, "save it again"), (None, "save it again"), ("1", "save it again")],
+    [(3, "a newer matchwood wrote it"), (0, "save it again"), (None, "save it again"), ("2", "save it again")],
 )
 def test_another_version_is_refused_with_the_remedy(folder: Path, version: object, remedy: str) -> None:
     changed_manifest(folder, version=version)
-    with pytest.raises(StorageError, match=f"expected format version 1, got {version!r}; {remedy}"):
+    with pytest.raises(StorageError, match=f"expected format version 2, got {version!r}; {remedy}"):
         read_folder(folder, "index")
 
 
@@ -206,14 +206,14 @@ def test_an_archive_or_pickled_objects_in_the_place_of_an_array_are_refused(fold
         read_folder(folder, "index")
 
 
-def test_a_flipped_bit_is_found_when_asked_to_verify(folder: Path) -> None:
+def test_a_flipped_bit_is_found_unless_nobody_looks(folder: Path) -> None:
     victim = folder / "numbers.npy"
     content = bytearray(victim.read_bytes())
     content[-3] ^= 0x10
     victim.write_bytes(bytes(content))
-    read_folder(folder, "index")
+    read_folder(folder, "index", verify=False)
     with pytest.raises(StorageError, match="damaged"):
-        read_folder(folder, "index", verify=True)
+        read_folder(folder, "index")
 
 
 def test_a_folder_may_be_moved_and_removed(folder: Path, tmp_path: Path) -> None:

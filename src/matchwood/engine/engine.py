@@ -393,9 +393,9 @@ class Engine:
         scoring: str | Combine | None = None,
         clock: Clock = system_clock,
         max_rows: int = MAX_ROWS,
-        verify: bool = False,
+        verify: bool = True,
     ) -> Engine:
-        """The engine saved at `path`; arrays are mapped, so it takes milliseconds.
+        """The engine saved at `path`. Arrays are mapped; `verify` reads them once and checks their checksums.
 
         Scoring and clock are not saved: give them again.
         """
@@ -410,7 +410,7 @@ class Engine:
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
                 engine._expiry.note(id_, until)
             engine._live = Live.of_arrays(arrays)
-        except (KeyError, TypeError, ValueError, SchemaError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
             raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
         return engine
 

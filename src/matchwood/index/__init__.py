@@ -55,9 +55,9 @@ def make_index(name: str, **parameters: Any) -> Index:
     return INDEXES[name](**parameters)
 
 
-def load_index(path: str | Path, *, verify: bool = False) -> Index:
-    """The index saved at `path`, whichever it is. O(1): arrays are mapped; `verify` reads them and checks their checksums."""
-    about, _ = read_folder(Path(path), "index")
+def load_index(path: str | Path, *, verify: bool = True) -> Index:
+    """The index saved at `path`, whichever it is. Arrays are mapped; `verify` reads them once and checks their checksums."""
+    about, _ = read_folder(Path(path), "index", verify=False)
     kind = INDEXES.get(str(about.get("index")))
     if kind is None:
         raise StorageError(f"{path}: holds an index {about.get('index')!r} that this version does not know")

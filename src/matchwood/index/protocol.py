@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
-from matchwood.errors import QueryError, StorageError, SubscriptionError, UnsupportedError
+from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.results import Out
@@ -183,8 +183,8 @@ class Index(ABC):
         write_folder(Path(path), "index", about, {**arrays, **self._arrays()})
 
     @classmethod
-    def load(cls, path: str | Path, *, verify: bool = False) -> Self:
-        """The index saved at `path`, mapped into memory; changes stay in this process."""
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+        """The index saved at `path`, mapped into memory; changes stay in this process. `verify` as for `read_folder`."""
         about, arrays = read_folder(Path(path), "index", verify=verify)
         if about.get("index") != cls.name:
             raise StorageError(f"{path}: expected a saved {cls.name!r} index, got {about.get('index')!r}")
@@ -195,8 +195,8 @@ class Index(ABC):
                 {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
             )
             index._restore({name: array for name, array in arrays.items() if not name.startswith(prefix)})
-        except (KeyError, TypeError) as error:
-            raise StorageError(f"{path}: the saved index is incomplete: {error}") from None
+        except (LookupError, TypeError, ValueError, AttributeError, MatchwoodError) as error:
+            raise StorageError(f"{path}: the saved index is incomplete: {error!r}") from None
         return index
 
     def __len__(self) -> int:
