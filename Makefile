@@ -9,12 +9,13 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 PYTHON ?=
 PRESET ?= quick
+RESULTS ?= docs/figures
 
 JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_problem; sys.exit(java_problem())'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check bench stress kafka docs clean
+.PHONY: help demo test check bench report stress kafka docs clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
@@ -39,8 +40,13 @@ stress: $(VENV)/.dev ## run the long random tests
 bench: $(VENV)/.bench ## measure against the baselines; PRESET=paper for the papers' sizes; goes on where it stopped
 	$(BIN)/python -m bench all --preset $(PRESET)
 
-docs: ## where to read
-	@echo "Read README.md, ARCHITECTURE.md and docs/ as they are; nothing has to be built."
+report: $(VENV)/.bench ## docs/performance.md and its plots from the kept figures; RESULTS=folder for others; measures nothing
+	$(BIN)/python -m bench.plots --results $(RESULTS)
+	$(BIN)/python -m bench.performance --results $(RESULTS)
+
+docs: $(VENV)/.docs ## the documentation and the API reference as a site: build/site/index.html
+	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open build/site/index.html"
 
 clean: ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
@@ -58,6 +64,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.created
 
 $(VENV)/.bench: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --editable '.[dev,spark,bench]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
 # Candidates are run, not only looked up: a version manager's stand-in may exist without the version behind it.

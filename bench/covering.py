@@ -109,7 +109,9 @@ def reporting_modes(size: Size, report: Report, load: str) -> None:
     for system in ("k-d tree", "z-curve"):
         for k in MODES:
             runs = [carried_out(SYSTEMS[system], workload, commands, k) for _ in range(size.repeats)]
-            forwarded = set(runs[0][2]) if forwarded is None else forwarded  # what had no cover once: the same for every k
+            forwarded = (
+                set(runs[0][2]) if forwarded is None else forwarded
+            )  # what had no cover once: the same for every k
             assert all(set(run[2]) == forwarded for run in runs), f"{system}, k={k} forwards something else"
             _note_costs(report, name, f"{system}, k={k}", size.commands, runs[0][1])
             seconds = float(np.median([run[0] for run in runs]))

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +29,12 @@ class Experiment:
     def find(self, workload: str, system: str, metric: str, n: int | None = None) -> Row:
         """The row of that name: of the largest n unless one is given, the latest if there are several.
 
-        `workload` may be a pattern with `*`, for a name that depends on the data that were there.
+        `workload` may end in `*`, for a name that depends on the data that were there.
         """
         found = [
             row
             for row in self.rows
-            if row["system"] == system and row["metric"] == metric and fnmatchcase(row["workload"], workload)
+            if row["system"] == system and row["metric"] == metric and _fits(row["workload"], workload)
         ]
         size = max((row["n"] for row in found), default=0) if n is None else n
         for row in reversed(found):
@@ -78,6 +77,10 @@ def series(rows: list[Row], workload: str, system: str, metric: str) -> tuple[li
         if (row["workload"], row["system"], row["metric"]) == (workload, system, metric)
     }
     return sorted(found), [found[n] for n in sorted(found)]
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def _is_there(folder: Path, name: str) -> bool:

@@ -1,0 +1,217 @@
+"""What a claim is: a sentence of a paper or a target of ours, and the query that finds our figure for it.
+
+Nothing here or in the claims is a measured number: those are looked up in the rows of an experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bench.results import Experiment, MissingFigureError
+
+Figure = Callable[[Experiment], float]
+"""A query: one number from the rows of an experiment, or `MissingFigureError`."""
+
+
+def at(workload: str, system: str, metric: str = "us_per_event", n: int | None = None) -> Figure:
+    """The value of one row, of the largest n unless one is given."""
+    return lambda experiment: float(experiment.find(workload, system, metric, n)["value"])
+
+
+def times(slower: Figure, faster: Figure) -> Figure:
+    """How many times the second goes into the first."""
+    return lambda experiment: slower(experiment) / faster(experiment)
+
+
+def beside(workload: str, system: str, other: str, metric: str = "us_per_event") -> tuple[Figure, Figure]:
+    """Two systems at the largest n that the first has been run with."""
+
+    def second(experiment: Experiment) -> float:
+        n = experiment.find(workload, system, metric)["n"]
+        return float(experiment.find(workload, other, metric, n)["value"])
+
+    return at(workload, system, metric), second
+
+
+def saved(before: Figure, after: Figure) -> Figure:
+    """What the second saves of the first, in percent."""
+    return lambda experiment: 100.0 * (1.0 - after(experiment) / before(experiment))
+
+
+def more(than: Figure, value: Figure) -> Figure:
+    """How much more the second is, in percent."""
+    return lambda experiment: 100.0 * (value(experiment) / than(experiment) - 1.0)
+
+
+def scaled(value: Figure, factor: float) -> Figure:
+    """In another unit."""
+    return lambda experiment: factor * value(experiment)
+
+
+def total(*values: Figure) -> Figure:
+    """The sum."""
+    return lambda experiment: sum(value(experiment) for value in values)
+
+
+def largest(*values: Figure) -> Figure:
+    """The largest of several."""
+    return lambda experiment: max(value(experiment) for value in values)
+
+
+def least(*values: Figure) -> Figure:
+    """The least of several."""
+    return lambda experiment: min(value(experiment) for value in values)
+
+
+def choice(figures: Mapping[float, Figure]) -> Figure:
+    """The parameter whose figure is least."""
+    return lambda experiment: min(figures, key=lambda parameter: figures[parameter](experiment))
+
+
+def worst_over_best(system: str, metric: str = "us_per_event") -> Figure:
+    """Over all workloads: the largest ratio of a system to the best of the others."""
+    return lambda experiment: max(
+        value[system] / min(value[other] for other in value if other != system)
+        for value in _by_workload(experiment, system, metric)
+    )
+
+
+def worst_over(system: str, other: str, metric: str = "us_per_event") -> Figure:
+    """Over all workloads: the largest ratio of a system to another one."""
+    return lambda experiment: max(
+        value[system] / value[other] for value in _by_workload(experiment, system, metric) if other in value
+    )
+
+
+def _by_workload(experiment: Experiment, system: str, metric: str) -> list[dict[str, float]]:
+    """The values of all systems, for each workload that this system has been measured on."""
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    for row in experiment.rows:
+        if row["metric"] == metric:
+            values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
+    found = [value for value in values.values() if system in value and len(value) > 1]
+    if not found:
+        raise MissingFigureError(f"{experiment.name}.json has no row of {system} with {metric} beside another system's")
+    return found
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be reached: at least, or at most, this."""
+
+    bound: float
+    least: bool
+
+    def met(self, value: float) -> bool:
+        """Is it reached?"""
+        return value >= self.bound if self.least else value <= self.bound
+
+
+def at_least(bound: float) -> Target:
+    """The larger the better."""
+    return Target(bound, True)
+
+
+def at_most(bound: float) -> Target:
+    """The smaller the better."""
+    return Target(bound, False)
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The strongest competitor that ran on the same data: its figure, and ours of the same kind. Less is better."""
+
+    name: str
+    figure: Figure
+    ours: Figure
+    unit: str = "µs"
+    decimals: int | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of a section. `why` explains a target that is missed, or a competitor that is faster; it is shown only then."""
+
+    what: str
+    ours: Figure
+    unit: str
+    paper: str = ""
+    target: Target | None = None
+    rival: Rival | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of our figures. Less is better, and the best of a line is bold if wanted.
+
+    A figure that is not there leaves its cell empty (not every system ran at every size), and a line without any is left out.
+    """
+
+    head: str
+    columns: Sequence[str]
+    lines: Sequence[tuple[str, Sequence[Figure]]]
+    bold: bool = True
+
+
+def by_system(
+    head: str,
+    lines: Sequence[tuple[str, str, int | None]],
+    systems: Sequence[tuple[str, str]],
+    *,
+    metric: str = "us_per_event",
+    bold: bool = True,
+) -> Grid:
+    """A line a (label, workload, n), a column a (system, label)."""
+    cells = [(label, [at(workload, system, metric, n) for system, _ in systems]) for label, workload, n in lines]
+    return Grid(head, [label for _, label in systems], cells, bold)
+
+
+def by_metric(
+    head: str, lines: Sequence[tuple[str, str, str]], metrics: Sequence[tuple[str, str, float]], *, bold: bool = False
+) -> Grid:
+    """A line a (label, workload, system), a column a (metric, label, factor)."""
+    cells = [
+        (label, [scaled(at(workload, system, metric), factor) for metric, _, factor in metrics])
+        for label, workload, system in lines
+    ]
+    return Grid(head, [label for _, label, _ in metrics], cells, bold)
+
+
+def everything(head: str, metric: str) -> Callable[[Experiment], Grid]:
+    """Every workload and every system that has the metric, in the order of the rows."""
+
+    def grid(experiment: Experiment) -> Grid:
+        rows = [row for row in experiment.rows if row["metric"] == metric]
+        systems = [(system, f"`{system}`") for system in dict.fromkeys(row["system"] for row in rows)]
+        lines = dict.fromkeys((row["workload"], row["n"]) for row in rows)
+        return by_system(head, [(f"{workload}, {n:,}", workload, n) for workload, n in lines], systems, metric=metric)
+
+    return grid
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure or a table of a paper: what it says, what we found, and a sentence where they differ.
+
+    `differs` may name `numbers` in braces: they are looked up like all others.
+    """
+
+    title: str
+    paper: str
+    claims: Sequence[Claim] = ()
+    plots: Sequence[tuple[str, str]] = ()
+    grids: Sequence[Grid | Callable[[Experiment], Grid]] = ()
+    differs: str = ""
+    numbers: dict[str, Figure] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """An experiment: `python -m bench NAME`."""
+
+    experiment: str
+    title: str
+    about: str
+    sections: Sequence[Section]

@@ -1,0 +1,96 @@
+"""The pipeline on Spark: our targets."""
+
+from __future__ import annotations
+
+from bench.claims.forms import Chapter, Claim, Rival, Section, at, at_least, at_most, more, scaled, times
+
+WORK = "6 intervals"
+JOIN = "Spark's range join, from 1000 events"
+
+CHAPTER = Chapter(
+    "spark",
+    "The pipeline on Spark",
+    "`python -m bench spark`. 1M subscriptions of 6 intervals, about 25 matches an event, index `mo-tree`; wall "
+    "time. [The pipeline](spark.md).",
+    [
+        Section(
+            "Against Spark's own join",
+            "",
+            [
+                Claim(
+                    "10,000 events, all matches: times faster",
+                    times(at(WORK, JOIN, "s"), at(WORK, "all, warm", "s")),
+                    "x",
+                    target=at_least(100),
+                    rival=Rival(
+                        "range join (nested loop over a broadcast)",
+                        at(WORK, JOIN, "s"),
+                        at(WORK, "all, warm", "s"),
+                        unit="s",
+                    ),
+                ),
+                Claim(
+                    "the same as the first job of a session",
+                    times(at(WORK, JOIN, "s"), at(WORK, "all, first in session", "s")),
+                    "x",
+                    target=at_least(100),
+                ),
+                Claim(
+                    "10,000 events, the 10 best, times the time of all matches",
+                    times(at(WORK, "top-10, warm", "s"), at(WORK, "all, warm", "s")),
+                    "x",
+                    target=at_most(1),
+                    why="Both take less than a second, most of which is Spark's.",
+                ),
+            ],
+        ),
+        Section(
+            "Against the same index in one process",
+            "",
+            [
+                *(
+                    Claim(
+                        f"1M events, {what}: share of the throughput of two threads in one process",
+                        scaled(
+                            times(at(WORK, f"in process, two threads, {what}"), at(WORK, f"Spark, local[2], {what}")),
+                            100,
+                        ),
+                        "%",
+                        target=at_least(70),
+                        why="Spark reads, moves and writes as well.",
+                    )
+                    for what in ("all", "top-10")
+                ),
+                *(
+                    Claim(f"1M events, the 10 best, `{master}`", at(WORK, f"Spark, {master}, top-10"), "µs an event")
+                    for master in ("local[1]", "local[2]", "local-cluster[2,1,2048]")
+                ),
+            ],
+        ),
+        Section(
+            "Index, first match, streaming",
+            "",
+            [
+                Claim(
+                    "build and publish an index of 1M",
+                    at(WORK, "mo-tree, warm", "build_and_publish_s"),
+                    "s",
+                    target=at_most(20),
+                ),
+                Claim("a worker's first match", at(WORK, "a worker's first match", "s"), "s", target=at_most(2)),
+                Claim("size of the index", scaled(at(WORK, "mo-tree", "bytes"), 1e-6), "MB"),
+                Claim(
+                    "micro-batch of 1,000 events: more than one that only writes",
+                    more(
+                        at(WORK, "micro-batch of 1,000, bare: to Parquet", "ms"),
+                        at(WORK, "micro-batch of 1,000, matching", "ms"),
+                    ),
+                    "%",
+                    target=at_most(30),
+                    why="A micro-batch is a quarter of a second of Spark's own; what matching adds is two more "
+                    "small jobs.",
+                ),
+            ],
+        ),
+    ],
+)
