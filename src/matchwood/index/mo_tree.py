@@ -19,6 +19,7 @@ from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.mo_tree import Tree
 from matchwood.kernels.mo_tree_match import Scratch
+from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import CIRCLE
 
@@ -71,12 +72,12 @@ class MOTree(Index):
         self._tree = new_tree(self._plan(slots))
         self._planned_for = len(slots)
         self._room = None
-        numbers = np.empty(len(slots), np.uint32)
-        kernel.locate(self._tree, self.store.state, slots, numbers)
-        order = order_by(numbers, len(self._tree.directory))
+        keys = np.empty(len(slots), np.uint64)
+        order_keys(self._tree, self.store.state, slots, keys)
+        order = np.argsort(keys)
         self.store.reorder(slots[order])
         self._reserve_places()
-        self._place(np.arange(len(slots), dtype=np.uint32), numbers[order])
+        self._place(np.arange(len(slots), dtype=np.uint32), (keys[order] >> np.uint64(32)).astype(np.uint32))
 
     def _axes(self) -> list[tuple[int, int, bool]]:
         """Of each axis the dimension, its slices and whether it is a layer: what the event half is made like."""
@@ -181,6 +182,11 @@ class MOTree(Index):
         region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
         bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
         assert bits[:, ~valid].all(), f"node {n}: a free position has zeros"
+        for a, reach in enumerate((int(node["reach_0"]), int(node["reach_1"]))):
+            axis = tree.axes[a] if a < min(len(tree.axes), int(tree.counts[kernel.SLICED])) else None
+            for j in range(int(axis["slices"]) + 1 if axis is not None else 0):
+                some = bits[int(axis["plane"]) + j, valid].any()
+                assert not some or reach >> j & 1, f"node {n}: a row holds where the node does not reach"
         for position in np.flatnonzero(valid).tolist():
             slot = int(tree.members[2 * start + position])
             place = tree.places[slot]
@@ -266,7 +272,7 @@ class MOTree(Index):
         tree, room = self._tree, self._room
         if room is None or room.values is not self._values or room.seen is not self._seen:
             axes = len(tree.axes)
-            begins, ends, planes, lasts = (np.zeros(max(axes, 1), np.int64) for _ in range(4))
+            begins, ends, planes, lasts = (np.zeros(max(axes, 2), np.int64) for _ in range(4))
             self._room = room = Scratch(
                 self._values,
                 self._seen,
@@ -275,9 +281,12 @@ class MOTree(Index):
                 planes,
                 lasts,
                 np.zeros(len(tree.cells) + 1, np.int64),
+                np.zeros(len(tree.cells) + 1, np.int64),
+                np.zeros(len(tree.cells) + 1, np.uint64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(len(tree.nodes) + 1, np.uint32),
+                np.zeros(len(tree.nodes) + 1, np.uint64),
                 np.zeros(kernel.LINE, np.uint64),
                 np.zeros(matching.FOUND, np.uint32),
             )

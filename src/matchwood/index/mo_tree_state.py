@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.index.growth import zeros
 from matchwood.index.mo_tree_plan import Plan
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
+from matchwood.kernels.mo_tree_order import sort_by_number
 
+WORD = np.dtype(np.uint64)
 COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
 
 
@@ -16,7 +19,7 @@ def new_tree(plan: Plan) -> Tree:
     axes, axis_of, cuts, levels, cells, counts = plan.arrays()
     directory = np.zeros(plan.buckets, kernel.HEAD)
     directory["first"] = directory["spare"] = kernel.NONE
-    bits = aligned(8)
+    bits = zeros(8, WORD)
     return Tree(
         axes,
         axis_of,
@@ -43,7 +46,7 @@ def grown_tree(tree: Tree, rows: int) -> Tree:
     a_line = kernel.LINE * (kernel.HEAD_WORDS + int(counts[kernel.PLANES]) + 1)
     if used + a_line + kernel.LINE > len(bits):
         wanted = used + rows // kernel.LINE_ROWS * a_line + min(len(tree.directory), rows, 1024) * a_line // 4
-        bits = aligned(max(wanted, used + used // 8 if used > 64 * a_line else 2 * used) + 2 * a_line)
+        bits = zeros(max(wanted, used + used // 8 if used > 64 * a_line else 2 * used) + 2 * a_line, WORD)
         bits[:used] = tree.bits[:used]
     return tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
 
@@ -53,12 +56,5 @@ def order_by(numbers: np.ndarray, many: int) -> np.ndarray:
     if many > COUNTING_SORT:
         return np.argsort(numbers, kind="stable")
     order = np.empty(len(numbers), np.uint32)
-    kernel.sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
+    sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
     return order
-
-
-def aligned(words: int) -> np.ndarray:
-    """Zeros that begin on a cache line."""
-    memory = np.zeros(words + 8, np.uint64)
-    skip = (-memory.ctypes.data % 64) // 8
-    return memory[skip : skip + words]

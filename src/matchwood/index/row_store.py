@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.index.growth import grown
+from matchwood.index.growth import grown, zeros
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -82,7 +82,7 @@ class RowStore:
         """Lay all rows out anew: slot i becomes what order[i] was. For an index that lets go of every slot it
         knew. O(entries)."""
         state, counts = self.state, self.state.counts
-        rows, entries = np.empty(len(order), kernel.ROW), np.empty(int(counts[kernel.ENTRIES]), kernel.ENTRY)
+        rows, entries = zeros(len(order), kernel.ROW), zeros(int(counts[kernel.ENTRIES]), kernel.ENTRY)
         store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
         self.state = Store(rows, entries[: counts[kernel.ENTRIES]], state.table, counts)
 

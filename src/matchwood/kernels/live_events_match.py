@@ -23,13 +23,14 @@ from matchwood.kernels.mo_tree import (
     LINE_ROWS,
     MEMBER_WORDS,
     NODES,
+    NONE,
     SLICED,
     axis_number,
     cell_of,
     slice_of,
     tick_of,
 )
-from matchwood.kernels.mo_tree_match import FOUND, list_stabbed
+from matchwood.kernels.mo_tree_match import FOUND, next_number
 from matchwood.kernels.planes import and_flipped_planes
 from matchwood.kernels.results import best_first, sift_down, sift_up, worse
 from matchwood.kernels.store import ABSENT, CIRCLE
@@ -138,6 +139,24 @@ def meet_cells(tree, scratch):
             scratch.stabbed[n] = (cells - 2) * np.int64(axis.radix)
             n += 1
     scratch.runs[tree.counts[LAYERS]] = n
+
+
+@helper
+def list_met(tree, scratch):
+    """The nodes of all combinations of cells, into scratch.visit; return how many. O(combinations + nodes)."""
+    layers = tree.counts[LAYERS]
+    number = np.int64(0)
+    for a in range(layers):
+        number += scratch.stabbed[scratch.digits[a]]
+    visits = np.int64(0)
+    while number >= 0:
+        n = np.int64(tree.directory[number].first)
+        while n != np.int64(NONE):
+            scratch.visit[visits] = np.uint32(n)
+            visits += 1
+            n = np.int64(tree.nodes[n].next)
+        number = next_number(scratch, layers, number)
+    return visits
 
 
 @helper
@@ -324,7 +343,7 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
                     visits += np.int64(tree.nodes[node].words > 0)
             else:
                 meet_cells(tree, scratch)
-                visits = list_stabbed(tree, scratch)
+                visits = list_met(tree, scratch)
             v = np.int64(0)
             number = np.int64(-1)
             steps = fixed

@@ -61,6 +61,11 @@ NODE = np.dtype(
         ("words", "u4"),  # P
         ("count", "u4"),
         ("pad", "u4"),
+        (
+            "reach_0",
+            "u8",
+        ),  # of the first layer: a bit for each slice in which a row of the node may hold, the null bit above them
+        ("reach_1", "u8"),  # of the second
     ]
 )
 HEAD = np.dtype([("first", "u4"), ("spare", "u4")])
@@ -196,19 +201,6 @@ def locate(tree, store, slots, numbers):
         numbers[i] = np.uint32(bucket_number(tree, store, np.int64(slots[i])))
 
 
-@kernel
-def sort_by_number(numbers, starts, order):
-    """`order` lists the places of `numbers` by rising number, stable. `starts`: a zero for each number and one more. O(n)."""
-    for i in range(numbers.size):
-        starts[np.int64(numbers[i]) + 1] += 1
-    for n in range(starts.size - 1):
-        starts[n + 1] += starts[n]
-    for i in range(numbers.size):
-        n = np.int64(numbers[i])
-        order[np.int64(starts[n])] = np.uint32(i)
-        starts[n] += 1
-
-
 @helper
 def cell_of(tree, axis, number):
     """The layer's cell of a bucket."""
@@ -265,6 +257,7 @@ def write_row(tree, store, slot, node, position, clear):
     bit = ONE << np.uint64(position & 63)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     is_open = False
+    reach_0 = reach_1 = ONES
     for at in range(np.int64(row.count)):
         entry = store.entries[start + at]
         if entry.kind & CIRCLE:
@@ -282,14 +275,21 @@ def write_row(tree, store, slot, node, position, clear):
                 plane += words
             continue
         possible = slices_of_entry(tree, store, start, at, axis, np.int64(node.number))
+        if a == 0:
+            reach_0 = possible
+        elif a == 1:
+            reach_1 = possible
         for _ in range(slices + 1):
             tree.bits[plane] &= ~bit | (np.uint64(0) - (possible & ONE))
             possible >>= ONE
             plane += words
     opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
     tree.bits[opens] &= ~bit
-    if clear and is_open:
-        tree.bits[opens] |= bit
+    if clear:
+        node.reach_0 |= reach_0
+        node.reach_1 |= reach_1
+        if is_open:
+            tree.bits[opens] |= bit
 
 
 @helper
@@ -366,6 +366,7 @@ def node_with_room(tree, number, rows):
         tree.counts[BUCKETS] += np.int64(head.first == NONE)
         fresh.number, fresh.count = np.uint32(number), np.uint32(0)
         fresh.next, fresh.spare = head.first, NONE
+        fresh.reach_0 = fresh.reach_1 = np.uint64(0)
         head.first = np.uint32(n)
         head.spare = np.uint32(n)
     node = tree.nodes[n]

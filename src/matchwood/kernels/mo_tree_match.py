@@ -26,6 +26,8 @@ from matchwood.kernels.mo_tree import (
     MEMBER_WORDS,
     NODES,
     NONE,
+    ONE,
+    ONES,
     SLICED,
     cell_of,
     slice_of,
@@ -33,7 +35,9 @@ from matchwood.kernels.mo_tree import (
 )
 from matchwood.kernels.planes import and_planes
 from matchwood.kernels.results import best_first, emit, offer
+from matchwood.kernels.store import SIBLING
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.kernels.verify_plain import has_lists, score_plain
 
 FOUND = 4096
 
@@ -46,9 +50,12 @@ class Scratch(NamedTuple):
     planes: np.ndarray  # int64: its first plane
     lasts: np.ndarray  # int64: its last plane
     stabbed: np.ndarray  # int64: what the stabbed cells add to the number of a bucket, layer by layer
+    slices: np.ndarray  # int64: the event's first slice of each stabbed cell
+    touched: np.ndarray  # uint64: a bit for each slice of the stabbed cell that the event touches
     runs: np.ndarray  # int64: where the cells of a layer begin in `stabbed`
     digits: np.ndarray  # int64: the cell of each layer that is visited now
     visit: np.ndarray  # uint32: nodes to look at
+    entered: np.ndarray  # uint64, one a node to look at: the event's slices of its layers, a byte each
     line: np.ndarray  # uint64 [8]
     found: np.ndarray  # uint32 [FOUND]: candidates, as places in `members`, later as slots
 
@@ -79,6 +86,16 @@ def load_axes(tree, scratch):
 
 
 @helper
+def touched_bits(axis, begin, end):
+    """A bit for each of the slices begin..end, the null bit for -1; all bits where there are no slices."""
+    if axis.slices == 0:
+        return ONES
+    if begin < 0:
+        return ONE << np.uint64(axis.slices)
+    return (ONES >> np.uint64(63 - (end - begin))) << np.uint64(begin)
+
+
+@helper
 def stab(tree, scratch):
     """The cells of each layer that the event stabs; the whole-domain cell alone for an attribute it lacks. O(cells)."""
     n = np.int64(0)
@@ -91,9 +108,43 @@ def stab(tree, scratch):
         for c in range(cells):
             cell = tree.cells[first + c]
             met = np.int64(cell.first) <= end and begin < np.int64(cell.first) + np.int64(cell.width)
-            scratch.stabbed[n] = c * np.int64(axis.radix)
+            scratch.stabbed[n] = c
             n += np.int64(met if begin >= 0 else c == cells - 1)
+        for i in range(scratch.runs[a], n):
+            cell = tree.cells[first + scratch.stabbed[i]]
+            low = np.int64(axis.slices) if begin < 0 else begin
+            if begin < 0:
+                scratch.touched[i] = touched_bits(axis, begin, begin)
+            else:
+                low = slice_of(axis, np.int64(cell.first), np.int64(cell.width), begin)
+                high = low if end == begin else slice_of(axis, np.int64(cell.first), np.int64(cell.width), end)
+                scratch.touched[i] = touched_bits(axis, low, high)
+            scratch.slices[i] = low
+            scratch.stabbed[i] *= np.int64(axis.radix)
     scratch.runs[tree.counts[LAYERS]] = n
+
+
+@helper
+def list_bucket(tree, scratch, number, mask_0, mask_1, packed, visits):
+    """Append the nodes of a bucket that reach the event's slices of the first two axes; return how many there are now."""
+    n = np.int64(tree.directory[number].first)
+    while n != np.int64(NONE):
+        node = tree.nodes[n]
+        scratch.visit[visits] = np.uint32(n)
+        scratch.entered[visits] = packed
+        visits += np.int64((node.reach_0 & mask_0) != 0) & np.int64((node.reach_1 & mask_1) != 0)
+        n = np.int64(node.next)
+    return visits
+
+
+@helper
+def mask_of(tree, scratch, a):
+    """The slices that the event touches, of an axis that is no layer or of the layer's cell that is visited now."""
+    if a >= tree.counts[SLICED]:
+        return ONES
+    if a < tree.counts[LAYERS]:
+        return scratch.touched[scratch.digits[a]]
+    return touched_bits(tree.axes[a], scratch.begins[a], scratch.ends[a])
 
 
 @helper
@@ -105,23 +156,30 @@ def list_stabbed(tree, scratch):
         number += scratch.stabbed[scratch.digits[a]]
     visits = np.int64(0)
     while True:
-        n = np.int64(tree.directory[number].first)
-        while n != np.int64(NONE):
-            scratch.visit[visits] = np.uint32(n)
-            visits += 1
-            n = np.int64(tree.nodes[n].next)
-        a = layers - 1
-        while a >= 0:
-            number -= scratch.stabbed[scratch.digits[a]]
-            scratch.digits[a] += 1
-            if scratch.digits[a] < scratch.runs[a + 1]:
-                number += scratch.stabbed[scratch.digits[a]]
-                break
-            scratch.digits[a] = scratch.runs[a]
-            number += scratch.stabbed[scratch.digits[a]]
-            a -= 1
-        if a < 0:
+        if tree.directory[number].first != NONE:
+            packed = np.uint64(0)
+            for a in range(layers):
+                packed |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(8 * a)
+            masks = mask_of(tree, scratch, 0), mask_of(tree, scratch, 1)
+            visits = list_bucket(tree, scratch, number, masks[0], masks[1], packed, visits)
+        number = next_number(scratch, layers, number)
+        if number < 0:
             return visits
+
+
+@helper
+def next_number(scratch, layers, number):
+    """The next combination of stabbed cells, the last layer's turning fastest; -1 after the last."""
+    a = layers - 1
+    while a >= 0:
+        number -= scratch.stabbed[scratch.digits[a]]
+        scratch.digits[a] += 1
+        if scratch.digits[a] < scratch.runs[a + 1]:
+            return number + scratch.stabbed[scratch.digits[a]]
+        scratch.digits[a] = scratch.runs[a]
+        number += scratch.stabbed[scratch.digits[a]]
+        a -= 1
+    return np.int64(-1)
 
 
 @helper
@@ -149,6 +207,13 @@ def enter_bucket(tree, scratch, node):
         scratch.lasts[a] = np.int64(axis.plane) + slice_of(axis, first, width, end)
         if end < first or begin >= first + width:
             scratch.planes[a] = -1
+
+
+@helper
+def enter_slices(tree, scratch, packed):
+    """As `enter_bucket` for an event of single keys, whose slices of the bucket's cells have been packed."""
+    for a in range(tree.counts[LAYERS]):
+        scratch.planes[a] = np.int64(tree.axes[a].plane) + np.int64((packed >> np.uint64(8 * a)) & np.uint64(255))
 
 
 @helper
@@ -235,6 +300,35 @@ def prefetch_candidate(tree, store, scratch, i, n):
         prefetch(store.entries, start + 4)
 
 
+@helper
+def list_candidates(tree, scratch, v, visits, how, single):
+    """Candidates of the nodes from visit[v] on, as many as there is room for; return the next v and how many."""
+    found = np.int64(0)
+    packed = ~scratch.entered[v]
+    number = np.int64(-1)
+    while v < visits and found + LINE_ROWS <= FOUND:
+        node = tree.nodes[np.int64(scratch.visit[v])]
+        if single and not how & ANY:
+            if scratch.entered[v] != packed:
+                packed = scratch.entered[v]
+                enter_slices(tree, scratch, packed)
+        elif np.int64(node.number) != number:
+            number = np.int64(node.number)
+            enter_bucket(tree, scratch, node)
+        if filter_node(tree, scratch, v, visits, how, single):
+            found = collect(tree, scratch, node, found)
+        v += 1
+    return v, found
+
+
+@helper
+def append(row, score, out, n):
+    """Append a hit, or nothing for NaN, without a branch; there is room. Return the new count."""
+    out.ids[n] = row.id
+    out.scores[n] = score
+    return n + np.int64(score == score)
+
+
 @kernel
 def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends, candidates):
     """Every match of events[first:], or for k > 0 the k best, best first; return the first not done (out is full) or all."""
@@ -246,36 +340,35 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
         held = np.int64(0)
         load_event(scratch.values, events, e)
         single = load_axes(tree, scratch)
+        plain = combine is None and not how & ANY and not has_lists(events, e)
         if how & ANY:
             visits = list_all(tree, scratch)
         else:
             stab(tree, scratch)
             visits = list_stabbed(tree, scratch)
         v = np.int64(0)
-        number = np.int64(-1)
         while v < visits and n >= 0:
-            found = np.int64(0)
-            while v < visits and found + LINE_ROWS <= FOUND:
-                node = tree.nodes[np.int64(scratch.visit[v])]
-                if np.int64(node.number) != number:
-                    number = np.int64(node.number)
-                    enter_bucket(tree, scratch, node)
-                if filter_node(tree, scratch, v, visits, how, single):
-                    found = collect(tree, scratch, node, found)
-                v += 1
+            v, found = list_candidates(tree, scratch, v, visits, how, single)
             candidates[0] += found
             for i in range(-2 * AHEAD, found):
                 prefetch_candidate(tree, store, scratch, i, found)
-                if i < 0:
+                if i < 0 or n < 0:
                     continue
                 slot = np.int64(scratch.found[i])
-                score = score_row(store, slot, scratch.values, events, how, combine)
-                if np.isnan(score) or n < 0:
-                    continue
-                if k > 0:
+                row = store.rows[slot]
+                score = np.nan
+                known = False
+                if plain and row.size == row.count:
+                    score, known = score_plain(store, row, scratch.values)
+                if not known:
+                    score = score_row(store, slot, scratch.values, events, how, combine)
+                if k == 0:
+                    if n < out.ids.size and not row.flags & SIBLING:
+                        n = append(row, score, out, n)
+                    elif not np.isnan(score):
+                        n = emit(store, slot, score, out, begin, n, scratch.seen)
+                elif score >= (out.scores[begin] if held == k else -np.inf):
                     held = offer(store, slot, score, out, begin, held, k)
-                else:
-                    n = emit(store, slot, score, out, begin, n, scratch.seen)
         unload_event(scratch.values, events, e)
         if n < 0:
             return e

@@ -80,8 +80,12 @@ def shift(tree, store, rows, r, row, node, position):
             if axis.cells > 0:
                 cell = cell_of(tree, axis, number)
                 first, width = np.int64(cell.first), np.int64(cell.width)
-            turned = slices_between(tree, axis, first, width, entry.lo, entry.hi)
-            turned ^= slices_between(tree, axis, first, width, rows.lo[begin + i], rows.hi[begin + i])
+            touched = slices_between(tree, axis, first, width, rows.lo[begin + i], rows.hi[begin + i])
+            if a == 0:
+                node.reach_0 |= touched
+            elif a == 1:
+                node.reach_1 |= touched
+            turned = touched ^ slices_between(tree, axis, first, width, entry.lo, entry.hi)
             while turned:
                 plane = np.int64(axis.plane) + np.int64(trailing_zeros(turned))
                 tree.bits[word + plane * words] ^= bit
