@@ -45,8 +45,8 @@ report: $(VENV)/.bench ## docs/performance.md and its plots from the kept figure
 	$(BIN)/python -m bench.performance --results $(RESULTS)
 
 docs: $(VENV)/.docs ## the documentation and the API reference as a site: build/site/index.html
-	$(BIN)/python -m mkdocs build --quiet --strict
-	@echo "open build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open build/site/index.html (its search needs a server: $(BIN)/python -m http.server --directory build/site)"
 
 clean: ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,49 @@
+"""Hooks of `mkdocs build`: pages that stand beside docs/ join the site, and links between the two keep their meaning.
+
+In the repository README.md links to `docs/language.md`; on the site both stand in one folder. Links are followed in the
+repository and
+written anew for the site, so that every page reads well in both and `--strict` judges the links as they will be.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
+
+
+def on_config(config: Any) -> Any:
+    """List all decisions: people add them in parallel, and nobody should have to name them twice."""
+    pages = sorted(path.name for path in (Path(config.docs_dir) / "decisions").glob("*.md"))
+    for item in config.nav:
+        if "Decisions" in item:
+            item["Decisions"] = [f"decisions/{name}" for name in sorted(pages, key=lambda name: name != "README.md")]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages beside docs/."""
+    root = Path(config.config_file_path).parent
+    for name in BESIDE:
+        files.append(File.generated(config, name, abs_src_path=str(root / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Rewrite the links of a page."""
+    path = page.file.src_uri
+    place = path if path in BESIDE else f"docs/{path}"
+    return LINK.sub(lambda found: found[1] + followed(found[2], place, path) + found[3], markdown)
+
+
+def followed(link: str, place: str, path: str) -> str:
+    """A link that stands at `place` in the repository, as it must stand on the page `path` of the site."""
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link))
+    target = target.removeprefix("docs/")
+    return posixpath.relpath(target, posixpath.dirname(path) or ".")
