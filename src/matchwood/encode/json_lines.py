@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -23,7 +24,8 @@ import numpy as np
 
 from matchwood.encode.batches import Progress
 from matchwood.encode.heads import NO_ID
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.objects import RowsBuilder
+from matchwood.encode.plain_events import PlainEvent, encode_plain, plain_event
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Faults, Reject, checked_on_error
 from matchwood.encode.subscription_tables import subscription_rows
 from matchwood.errors import (
@@ -102,11 +104,12 @@ def stream_json_events(
     """The events of the lines, in parts of at most `batch_lines`. O(length)."""
     reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress)
 
-    def one(record: Mapping[str, Any]) -> EventKeys:
-        return event_keys(_event(record), schema, register=register)
+    def one(record: Mapping[str, Any]) -> PlainEvent | EventKeys:
+        plain = None if register else plain_event(record, schema)
+        return event_keys(_event(record), schema, register=register) if plain is None else plain
 
     for good, rejects in reader.batches(batch_lines, one, EventError, None):
-        yield EncodedEvents(encode_events(good.found, schema), *good.heads(), rejects)
+        yield EncodedEvents(encode_plain(good.found, schema), *good.heads(), rejects)
 
 
 class _Good:
@@ -194,8 +197,8 @@ class _Reader:
             raise StorageError(f"the line is not JSON: {error}") from None
         if not isinstance(record, dict):
             raise StorageError(f"expected {self._kind} as a JSON object, got {describe(record)}")
-        unknown = sorted(set(record) - self._keys)
-        if unknown:
+        if not self._keys.issuperset(record):
+            unknown = sorted(set(record) - self._keys)
             raise StorageError(f"unknown key {unknown[0]!r}; {self._kind} knows {', '.join(sorted(self._keys))}")
         return record
 
@@ -236,7 +239,7 @@ def _priority(record: Mapping[str, Any]) -> float:
     priority = record.get("priority")
     if priority is None:
         return 0.0
-    if isinstance(priority, bool) or not isinstance(priority, int | float) or not math.isfinite(priority):
+    if isinstance(priority, bool) or not isinstance(priority, int | float) or not abs(priority) <= sys.float_info.max:
         raise SubscriptionError(f"priority: expected a finite number, got {describe(priority)}")
     return float(priority)
 
@@ -246,7 +249,11 @@ def _circle(record: Mapping[str, Any]) -> DWithin | None:
     if place is None and radius is None:
         return None
     if isinstance(radius, bool) or not isinstance(radius, int | float) or place is None:
-        raise ExpressionError(f'"place" and "radius" (metres) go together, got {place!r} and {radius!r}')
+        raise ExpressionError(
+            f'"place" and "radius" (metres) go together, got {describe(place)} and {describe(radius)}'
+        )
+    if not abs(radius) <= sys.float_info.max:
+        raise ExpressionError(f"radius: expected a finite number of metres, got {describe(radius)}")
     try:
         return DWithin(PLACE, centre=point_of(place), radius=float(radius))
     except SchemaError as error:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import matchwood.index
-import matchwood.spark.match_worker  # noqa: F401
+import matchwood.spark.match_worker
+import matchwood.spark.stream_plan  # noqa: F401
 
 if __name__ == "__main__":
     manager()

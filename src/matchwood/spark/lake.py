@@ -134,8 +134,14 @@ class Lake:
 
     def codebook(self) -> Codebook | None:
         """The newest codebook, None if there is none yet."""
-        found = sorted((self.root / "codebook").glob("v*.json"))
-        return Codebook.from_json(json.loads(found[-1].read_text(encoding="utf-8"))) if found else None
+        version = self.codebook_version()
+        if version is None:
+            return None
+        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
+
+    def codebook_version(self) -> int | None:
+        """The number of the newest codebook, None if there is none yet."""
+        return max((int(path.stem[1:]) for path in (self.root / "codebook").glob("v*.json")), default=None)
 
     def keep_codebook(self, codebook: Codebook) -> Path:
         """Store a codebook; each version once."""

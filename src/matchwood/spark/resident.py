@@ -36,8 +36,9 @@ class Resident:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         path = Path(folder)
-        _, arrays = read_folder(path, KIND)
-        self.index: Index = load_index(path / "index")
+        # Not verified: every worker would read all of it, where mapping takes milliseconds and reads what is used.
+        _, arrays = read_folder(path, KIND, verify=False)
+        self.index: Index = load_index(path / "index", verify=False)
         self._ids: Int64s = arrays["expiring_ids"]
         self._until: Float64s = arrays["expiring_until"]
         self._gone = 0

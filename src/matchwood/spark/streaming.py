@@ -19,10 +19,12 @@ over, so the repetition leaves what the first run would have left.
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +38,10 @@ from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.lake import Lake, write_atomically
+from matchwood.spark.live_store import LiveStore
 from matchwood.spark.pipeline import known_codebook
 from matchwood.spark.sharding import Sharding
+from matchwood.spark.stream_plan import StreamPlan, folded_changes
 from matchwood.spark.stream_worker import StreamMatching
 
 if TYPE_CHECKING:
@@ -49,6 +53,8 @@ Sink = Callable[["DataFrame", int], None]
 """Takes the matches of a micro-batch and its number; called again with the same after a crash, and must then leave the same."""
 Clock = Callable[[], float]
 """Seconds since 1970."""
+TIDY_EVERY = 32
+"""Micro-batches between two cleanings."""
 
 
 class MatchStream:
@@ -73,13 +79,14 @@ class MatchStream:
         self.lake = lake
         self.name = name
         self.folder = lake.root / "streams" / name
-        self._k, self._mode = k, mode
         self._sink = sink or self.write_files
         self._keep_live = keep_live
         self._clock = clock
-        self._with_changes = False
+        self._plan = StreamPlan(str(lake.root), name, k, mode, keep_live=False, lines=True)
+        self._live = LiveStore(self.folder / "live")
+        self._with_changes = self._planned = False
         self._columns = ["value"]
-        self._versions: dict[int, IndexVersion] = {}
+        self._now: float | None = None
 
     def start(
         self, events: DataFrame, checkpoint: str | Path, *, changes: DataFrame | None = None, **trigger: Any
@@ -92,38 +99,44 @@ class MatchStream:
         if changes is not None and Capability.UPDATES not in INDEXES[open_index(self.lake).index].capabilities:
             raise UnsupportedError(f"index {open_index(self.lake).index!r} cannot be changed; 'scan' can")
         self._with_changes = changes is not None
-        if "value" in events.columns:
-            lines = _lines(events, "event")
-        else:
-            lines = events.select(fn.lit("event").alias("kind"), *events.columns)
+        lines = _lines(events, "event") if "value" in events.columns else _table(events)
         self._columns = lines.columns[1:]
+        self._plan = replace(
+            self._plan, keep_live=self._keep_live and self._with_changes, lines=self._columns == ["value"]
+        )
+        self._planned = changes is None and not _over_connect(events)
         if changes is not None:
             lines = lines.unionByName(_lines(changes, "change"), allowMissingColumns=True)
+        if self._planned:
+            lines = lines.select(*self._columns).mapInArrow(self._plan, columns.MATCHES)
         writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", str(checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def process(self, batch: DataFrame, number: int) -> None:
         """Do a micro-batch, for the first time or again."""
         pin = self._pin(number)
-        for name in ("rejects", "live"):  # of a run that died: a repetition may have fewer partitions
-            shutil.rmtree(self.folder / name / f"{number:09}", ignore_errors=True)
-        index = self._index(int(pin["index"]))
-        matching = self._matching(index, number, float(pin["now"]))
-        events = batch
         if self._with_changes:
-            batch = batch.persist()
-            try:
-                events = batch.filter("kind = 'event'")
-                found = events.select(*self._columns).mapInArrow(
-                    self._changed(batch, number, index, matching), columns.MATCHES
-                )
-                late = self._late(batch, number, matching)
-                self._sink(found if late is None else found.unionByName(late), number)
-            finally:
-                batch.unpersist()
+            self._with_changes_of(batch, number, pin)
+        elif self._planned:
+            self._sink(batch, number)
         else:
-            self._sink(events.select(*self._columns).mapInArrow(matching, columns.MATCHES), number)
+            matching = self._plan.matching(number, pin)
+            self._sink(batch.select(*self._columns).mapInArrow(matching, columns.MATCHES), number)
         write_atomically(self._made("done") / f"{number:09}.json", json.dumps(pin))
+        if number % TIDY_EVERY == TIDY_EVERY - 1:
+            self.tidy(batch.sparkSession, number)
+
+    def tidy(self, spark: SparkSession, number: int) -> None:
+        """Let go of what no micro-batch after this one, nor a repetition of it, can ask for: live events that have expired,
+        changes that every index version holds, pins. Done every `TIDY_EVERY` micro-batches."""
+        self._live.fold(spark, number, self._now_of(number))
+        held = min((folded_changes(str(self.lake.root), v, self.name) for v in self.lake.versions(INDEX)), default=-1)
+        for path in (self.folder / "deltas").glob("[0-9]*"):
+            if int(path.name) <= held:
+                shutil.rmtree(path, ignore_errors=True)
+        for path in (self.folder / "pins").glob("*.json"):
+            if int(path.stem) < number - TIDY_EVERY:
+                path.unlink(missing_ok=True)
 
     def write_files(self, matches: DataFrame, number: int) -> None:
         """The file sink: a folder a micro-batch, written over if it is there."""
@@ -145,51 +158,47 @@ class MatchStream:
 
     # inside
 
+    def _with_changes_of(self, batch: DataFrame, number: int, pin: dict[str, Any]) -> None:
+        batch = batch.persist()
+        try:
+            self._store_changes(batch, number)
+            pin = {**pin, "codebook": self.lake.codebook_version()}  # the changes may have brought new strings
+            matching = self._plan.matching(number, pin)
+            events = batch.filter("kind = 'event'").select(*self._columns)
+            found = events.mapInArrow(matching, columns.MATCHES)
+            late = self._late(batch.sparkSession, matching)
+            self._sink(found if late is None else found.unionByName(late), number)
+        finally:
+            batch.unpersist()
+
     def _pin(self, number: int) -> dict[str, Any]:
-        """What the batch is to be done with: as written down when it was first begun."""
-        path = self._made("pins") / f"{number:09}.json"
-        if not path.exists():
-            pin = {"index": self.lake.latest(INDEX), "now": instant_key(_utc(self._clock()))}
+        """What the batch is to be done with: as written down when it was first begun. Instants never go back."""
+        path = self._plan.pin_path(number)
+        if path.exists():
+            for name in ("rejects", "live"):  # of a run that died: a repetition may have fewer partitions
+                shutil.rmtree(self.folder / name / f"{number:09}", ignore_errors=True)
+        else:
+            now = max(instant_key(_utc(self._clock())), self._now_of(number - 1))
+            pin = {"index": self.lake.latest(INDEX), "codebook": self.lake.codebook_version(), "now": now}
+            self._made("pins")
             write_atomically(path, json.dumps(pin))
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        self._now = float(found["now"])
         return found
 
-    def _index(self, version: int) -> IndexVersion:
-        if version not in self._versions:
-            self._versions = {version: open_index(self.lake, version)}
-        return self._versions[version]
+    def _now_of(self, number: int) -> float:
+        """The instant of the micro-batch that was begun last."""
+        if self._now is None:
+            path = self._plan.pin_path(number)
+            self._now = float(json.loads(path.read_text(encoding="utf-8"))["now"]) if path.exists() else -math.inf
+        return self._now
 
-    def _matching(self, index: IndexVersion, number: int, now: float) -> StreamMatching:
-        codebook = known_codebook(self.lake)
-        return StreamMatching(
-            str(self.folder),
-            number,
-            str(self.lake.codebook_path(codebook.version)),
-            index.paths(),
-            index.sharding,
-            self._deltas(index, number),
-            self._k,
-            self._mode,
-            now,
-            self._keep_live and self._with_changes,
-            self._columns == ["value"],
-        )
-
-    def _deltas(self, index: IndexVersion, number: int) -> tuple[str, ...]:
-        """The folders of changes after those that the index holds already, up to this batch."""
-        first = int(self.lake.manifest(INDEX, index.version).upstream.get(f"changes of {self.name}", -1))
-        found = sorted((self.folder / "deltas").glob("[0-9]*/_done"))
-        return tuple(str(path.parent) for path in found if first < int(path.parent.name) <= number)
-
-    def _changed(self, batch: DataFrame, number: int, index: IndexVersion, matching: StreamMatching) -> StreamMatching:
-        """Store the changes of the batch, if there are any; what events are matched with after them."""
+    def _store_changes(self, batch: DataFrame, number: int) -> None:
+        """Store the changes of the batch, if there are any and they are not stored yet."""
         folder = self.folder / "deltas" / f"{number:09}"
-        if not (folder / "_done").exists():
-            changes = read_changes(batch.filter("kind = 'change'"))
-            if changes.isEmpty():
-                return matching
-            self._store(changes, folder, number)
-        return self._matching(index, number, matching.now)
+        lines = batch.filter("kind = 'change'")
+        if not (folder / "_done").exists() and not lines.isEmpty():
+            self._store(read_changes(lines), folder, number)
 
     def _store(self, changes: DataFrame, folder: Path, number: int) -> None:
         book = known_codebook(self.lake)
@@ -215,28 +224,22 @@ class MatchStream:
             encoded.unpersist()
         write_atomically(folder / "_done", "")
 
-    def _late(self, batch: DataFrame, number: int, matching: StreamMatching) -> DataFrame | None:
+    def _late(self, spark: SparkSession, matching: StreamMatching) -> DataFrame | None:
         """New subscriptions of this batch against live events of earlier ones."""
-        delta = self.folder / "deltas" / f"{number:09}"
-        folders = [path for path in sorted((self.folder / "live").glob("[0-9]*")) if int(path.name) < number]
-        if not self._keep_live or not (delta / "_done").exists() or not folders:
+        delta = self.folder / "deltas" / f"{matching.batch:09}"
+        if not self._keep_live or not (delta / "_done").exists():
             return None
-        spark = batch.sparkSession
-        alive = spark.read.parquet(*map(str, folders)).filter(fn.col("until") > matching.now).select("value")
-        book = known_codebook(self.lake)
-        only_new = StreamMatching(
-            f"{self.folder}/late",
-            number,
-            str(self.lake.codebook_path(book.version)),
-            {},
-            Sharding("hash", 0),
-            (str(delta),),
-            self._k,
-            self._mode,
-            matching.now,
+        alive = self._live.alive(spark, matching.batch, matching.now)
+        only_new = replace(
+            matching,
+            stream=f"{self.folder}/late",
+            shards={},
+            sharding=Sharding("hash", 0),
+            deltas=(str(delta),),
             keep_live=False,
+            lines=True,
         )
-        return alive.mapInArrow(only_new, columns.MATCHES)
+        return None if alive is None else alive.select("value").mapInArrow(only_new, columns.MATCHES)
 
     def _made(self, name: str) -> Path:
         path = self.folder / name
@@ -300,7 +303,14 @@ def _lines(stream: DataFrame, kind: str) -> DataFrame:
     return stream.select(fn.lit(kind).alias("kind"), line.alias("value")).filter(fn.trim("value") != "")
 
 
-def _utc(seconds: float) -> datetime:
-    from datetime import UTC
+def _table(events: DataFrame) -> DataFrame:
+    return events.select(fn.lit("event").alias("kind"), *events.columns)
 
+
+def _over_connect(table: DataFrame) -> bool:
+    """Is it of Spark Connect? There a task is not told of which micro-batch it is."""
+    return type(table).__module__.startswith("pyspark.sql.connect")
+
+
+def _utc(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
