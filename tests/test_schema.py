@@ -419,3 +419,12 @@ def test_a_schema_survives_json_with_its_symbols_dimensions_and_open_types() -> 
 def test_a_saved_schema_that_contradicts_itself_is_refused(attributes: list[dict[str, Any]]) -> None:
     with pytest.raises(SchemaError):
         Schema.from_json({"learn": True, "attributes": attributes})
+
+
+def test_a_value_whose_repr_raises_is_described_all_the_same() -> None:
+    class Silent:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(ValueTypeError, match="whose repr raises RuntimeError"):
+        type_of(Silent())

@@ -195,6 +195,13 @@ class Schema:
         symbols = attribute.symbols
         return symbols.texts[int(key)] if symbols is not None and 0 <= key < len(symbols) else f"<unregistered {key}>"
 
+    def shown(self, attribute: Attribute, key: float) -> str:
+        """The value of a key for a message; the key itself where Python has no such instant."""
+        try:
+            return str(self.value(attribute, key))
+        except OverflowError:
+            return f"{key:.0f} us"
+
     @property
     def dimensions(self) -> int:
         """How many dimensions have been handed out."""
@@ -397,6 +404,8 @@ def _text(value: object) -> str:
         text = repr(value)
     except ValueError:  # Python writes no integer of more than 4300 digits
         text = "a number of thousands of digits"
+    except Exception as error:  # what is handed in may have a `repr` of its own, or nest too deeply for Python's
+        text = f"a value whose repr raises {type(error).__name__}"
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -78,3 +78,13 @@ def test_a_million_subscriptions_of_eight_predicates_take_less_than_five_seconds
     encoded = encode_subscription_table(table, Schema())
     assert perf_counter() - start < 5.0
     assert encoded.rows.offsets[-1] == 8_000_000
+
+
+def test_a_parquet_file_that_is_damaged_inside_is_a_storage_error(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    pq.write_table(pa.table({"id": range(1000), "expression": ["age > 3"] * 1000}), path, compression="none")
+    content = bytearray(path.read_bytes())
+    content[4:40] = b"\xff" * 36  # the first page's header
+    path.write_bytes(bytes(content))
+    with pytest.raises(StorageError, match="damaged"):
+        read_subscriptions(path, Schema())

@@ -435,3 +435,52 @@ def test_json_lines_stream_in_parts_and_report_progress(tmp_path: Path) -> None:
     encoded = read_json_events(path, Schema(), batch_lines=4, progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 10), (8, 10), (10, 10)]
     assert encoded.events.lo.tolist() == list(range(10))
+
+
+# what fuzzing found
+
+
+def test_numbers_that_float_cannot_hold_are_rejects_and_not_overflows() -> None:
+    huge = "1" + "0" * 400
+    lines = [
+        f'{{"id": 1, "expression": "age > 3", "priority": {huge}}}',
+        f'{{"id": 2, "expression": "age > 3", "place": [1, 2], "radius": {huge}}}',
+        f'{{"id": 3, "expression": "age > 3", "radius": {"1" * 5000}}}',
+    ]
+    encoded = read_json_subscriptions(lines, Schema())
+    assert [reject.position for reject in encoded.rejects] == [0, 1, 2]
+
+
+def test_json_text_with_a_number_python_does_not_read_is_a_reject() -> None:
+    table = pa.table({"id": [1], "expression": ['{"op": "=", "args": [{"property": "a"}, ' + "1" * 5000 + "]}"]})
+    (reject,) = encode_subscription_table(table, Schema()).rejects
+    assert "not JSON" in reject.reason
+
+
+def test_bytes_that_are_no_text_are_a_schema_error() -> None:
+    broken = pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")]
+    )
+    for column in ("expression", "plan"):
+        table = pa.table({"id": [1], column: broken})
+        with pytest.raises(SchemaError, match="not UTF-8"):
+            encode_subscription_table(table, Schema())
+
+
+def test_the_meaning_of_wide_columns_does_not_change_from_batch_to_batch() -> None:
+    columns = {"id": range(4), "price_lo": [1] * 4, "price_hi": [2] * 4, "price_hi_lo": [1] * 4}
+    whole = pa.table(columns)
+    chunked = pa.concat_tables([whole.slice(0, 2), whole.slice(2)])
+    assert encode_subscription_table(chunked, Schema()).ids.tolist() == [0, 1, 2, 3]
+
+
+def test_a_wide_column_about_the_records_own_id_is_refused_in_every_batch() -> None:
+    with pytest.raises(SchemaError, match="'id_lo'"):
+        encode_subscription_table(pa.table({"id": [1], "id_lo": [1], "age": [3]}), Schema())
+
+
+def test_an_empty_interval_of_instants_past_the_calendar_is_a_reject() -> None:
+    far = pa.array([2**62], pa.timestamp("us"))
+    table = pa.table({"id": [1], "seen_lo": far, "seen_hi": pa.array([0], pa.timestamp("us"))})
+    (reject,) = encode_subscription_table(table, Schema()).rejects
+    assert "leaves no value" in reject.reason

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from matchwood.errors import ExpressionError, TooComplexError
+from matchwood.lang.builder import attr
 from matchwood.lang.expression import MAX_DEPTH, Expression, Not
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
@@ -173,3 +174,12 @@ def test_the_deepest_text_has_its_json() -> None:
 def test_only_expressions_are_written() -> None:
     with pytest.raises(ExpressionError, match="expected an expression, got 'age = 1'"):
         to_json("age = 1")  # type: ignore[arg-type]
+
+
+def test_an_integer_too_long_to_be_written_is_refused_by_name() -> None:
+    with pytest.raises(ExpressionError, match="bits is no value"):
+        from_json({"op": "=", "args": [{"property": "a"}, 10**5000]})
+    with pytest.raises(ExpressionError):
+        from_json({"op": 10**5000, "args": []})
+    with pytest.raises(ExpressionError, match="bits is no value"):
+        attr("a") == 10**5000  # noqa: B015

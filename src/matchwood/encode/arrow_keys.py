@@ -123,7 +123,8 @@ def plain_cells(array: Any) -> Cells:
     keys = array.cast(pa.float64())
     if keys.null_count:
         keys = keys.fill_null(NAN)
-    return Cells(keys.to_numpy() + 0.0, present, {})
+    with np.errstate(invalid="ignore"):  # NaN comes in kinds, some of which make the addition complain
+        return Cells(keys.to_numpy() + 0.0, present, {})
 
 
 def _decimals(array: Any, present: Bools) -> Cells:
@@ -140,7 +141,7 @@ def _decimals(array: Any, present: Bools) -> Cells:
 def texts_of(array: Any) -> tuple[Int64s, list[str]]:
     """A string column as codes into its distinct texts, in order of appearance; -1 for null."""
     if pa.types.is_dictionary(array.type):
-        texts = array.dictionary.to_pylist()
+        texts = python_texts(array.dictionary)
         if len(set(texts)) == len(texts) and None not in texts:
             codes = array.indices if not array.indices.null_count else array.indices.fill_null(-1)
             return _by_appearance(codes.to_numpy(zero_copy_only=False).astype(np.int64), texts)
@@ -149,7 +150,16 @@ def texts_of(array: Any) -> tuple[Int64s, list[str]]:
         array = array.cast(pa.large_string())
     encoded = array.dictionary_encode()
     codes = encoded.indices if not encoded.indices.null_count else encoded.indices.fill_null(-1)
-    return codes.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+    return codes.to_numpy(zero_copy_only=False).astype(np.int64), python_texts(encoded.dictionary)
+
+
+def python_texts(array: Any) -> list[Any]:
+    """The strings of an array, None for null. A damaged file can hold bytes that are none: Arrow does not look."""
+    try:
+        found: list[Any] = array.to_pylist()
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"a column of strings holds bytes that are not UTF-8: {error}") from None
+    return found
 
 
 def _by_appearance(codes: Int64s, texts: list[str]) -> tuple[Int64s, list[str]]:
@@ -257,5 +267,7 @@ def content(array: Any, i: int) -> object:
     """A cell as a Python value, or as Arrow prints it where Python has none."""
     try:
         return array[i].as_py()
-    except (ValueError, OverflowError, ArithmeticError):
+    except (
+        Exception
+    ):  # years past 9999, nanoseconds, zones nobody knows, bytes that are no text: each has its own error
         return str(array.slice(i, 1).to_string(skip_new_lines=True)).strip("[]")

@@ -263,7 +263,7 @@ def _ends(way: _Way, structs: Int64s, reading: _Reading) -> tuple[Float64s, Floa
 def _empty_error(reading: _Reading, struct: int, lo: float, hi: float) -> MatchwoodError:
     attribute = reading.attributes[int(reading.name[struct])]
     assert attribute is not None
-    ends = [reading.schema.value(attribute, float(key)) for key in (lo, hi)]
+    ends = [reading.schema.shown(attribute, float(key)) for key in (lo, hi)]
     if reading.for_events:
         return EventError(f"{reading.subject(struct)}: the range from {ends[0]} to {ends[1]} is empty")
     return NeverMatchesError(

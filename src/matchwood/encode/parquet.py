@@ -81,9 +81,12 @@ def _batches(files: list[Path], encoder: BatchEncoder, batch_rows: int) -> Itera
     for file in files:
         encoder.begin(file.name)
         with _opened(file) as parquet:
-            # Row group by row group: over several at once Arrow cannot read a dictionary inside a list of structs.
-            for group in range(parquet.num_row_groups):
-                yield from parquet.iter_batches(batch_size=batch_rows, row_groups=[group])
+            try:
+                # Row group by row group: over several at once Arrow cannot read a dictionary inside a list of structs.
+                for group in range(parquet.num_row_groups):
+                    yield from parquet.iter_batches(batch_size=batch_rows, row_groups=[group])
+            except (pa.ArrowException, OSError) as error:
+                raise StorageError(f"{file}: the Parquet file is damaged: {error}") from None
 
 
 def _files(path: Path) -> list[Path]:
@@ -100,5 +103,5 @@ def _files(path: Path) -> list[Path]:
 def _opened(file: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:  # a column's name may be no text
         raise StorageError(f"{file}: not a Parquet file that can be read: {error}") from None

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from matchwood.encode import heads, wide_form
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.encode.arrow_keys import is_list, is_text
+from matchwood.encode.arrow_keys import is_list, is_text, python_texts
 from matchwood.encode.batches import BatchEncoder, Progress, batches_of, encoded_parts
 from matchwood.encode.circles import Circles, circle_entries
 from matchwood.encode.flat import (
@@ -80,6 +80,7 @@ class SubscriptionEncoder(BatchEncoder):
         super().__init__(schema, on_error=on_error, source=source, duplicate=DuplicateSubscriptionError)
         self._form = form
         self._max_rows = max_rows
+        self._columns: dict[tuple[str, ...], list[wide_form.Columns]] = {}
 
     def encode(self, batch: pa.RecordBatch) -> EncodedSubscriptions:
         """The subscriptions of the next batch. A column that cannot be used raises `SchemaError`."""
@@ -111,7 +112,7 @@ class SubscriptionEncoder(BatchEncoder):
             raise SchemaError(f"column 'expression': expected strings, got {found}")
         circles = _circle_objects(heads.read_circles(batch, faults))
         rows: dict[int, tuple[ObjectRow, ...]] = {}
-        for i, text in enumerate(array.to_pylist()):
+        for i, text in enumerate(python_texts(array)):
             if i in faults.errors:
                 continue
             try:
@@ -122,7 +123,7 @@ class SubscriptionEncoder(BatchEncoder):
 
     def _entries(self, batch: Any, form: str, faults: Faults) -> Entries:
         if form == "wide":
-            entries = wide_form.subscription_entries(batch, self._schema, faults)
+            entries = wide_form.subscription_entries(batch, self._columns_of(batch), self._schema, faults)
         else:
             entries = [_list_entries(batch, self._schema, faults)]
         if wide_form.has_place(batch.schema.names) or form == "list":
@@ -131,6 +132,13 @@ class SubscriptionEncoder(BatchEncoder):
                 attribute = self._schema.attribute_for(PLACE, Type.POINT)
                 entries.append(circle_entries(circles, attribute))
         return in_order(entries)
+
+    def _columns_of(self, batch: Any) -> list[wide_form.Columns]:
+        """What the columns of a wide table are: told once an input, so that what one batch teaches does not turn the next."""
+        names = tuple(batch.schema.names)
+        if names not in self._columns:
+            self._columns[names] = wide_form.columns_by_attribute(list(names), self._schema)
+        return self._columns[names]
 
     def _merged(self, entries: Entries, ids: Int64s, priority: Float64s, faults: Faults) -> dict[int, ObjectRow]:
         twice = repeating(entries, len(ids)) & faults.good(len(ids))
@@ -170,7 +178,7 @@ def read_expression(expression: object) -> Expression:
         return parse(expression)
     try:
         return from_json(json.loads(expression))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ExpressionError(f"the expression is not JSON: {error}") from None
 
 

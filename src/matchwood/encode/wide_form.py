@@ -45,17 +45,17 @@ _RESERVED = ("id", "priority", "until")
 
 
 @dataclass
-class _Columns:
+class Columns:
     """The columns of one attribute of subscriptions, by role: lo, hi, plain, weight."""
 
     name: str
     by_role: dict[str, str] = field(default_factory=dict)
 
 
-def subscription_entries(batch: Any, schema: Schema, faults: Faults) -> list[Entries]:
+def subscription_entries(batch: Any, columns_of: list[Columns], schema: Schema, faults: Faults) -> list[Entries]:
     """The predicates of a wide table, one `Entries` an attribute. O(cells) vectorised."""
     parts = []
-    for columns in _columns_by_attribute(batch.schema.names, schema):
+    for columns in columns_of:
         arrays = {role: heads.column(batch, name) for role, name in columns.by_role.items()}
         if "plain" in arrays and is_list(arrays["plain"].type):
             found = _memberships(columns, arrays["plain"], schema, faults)
@@ -174,9 +174,9 @@ def _map_items(array: Any) -> dict[str, tuple[Int64s, Any]]:
     return {text: (record[codes == code], items.filter(pa.array(codes == code))) for code, text in enumerate(texts)}
 
 
-def _columns_by_attribute(names: list[str], schema: Schema) -> list[_Columns]:
+def columns_by_attribute(names: list[str], schema: Schema) -> list[Columns]:
     """What each column of a wide table of subscriptions is, in the order in which the attributes appear."""
-    known: dict[str, _Columns] = {}
+    known: dict[str, Columns] = {}
     place = has_place(names)
     for column in names:
         reserved = column in _RESERVED or (place and column in heads.PLACE_COLUMNS)
@@ -191,8 +191,12 @@ def _columns_by_attribute(names: list[str], schema: Schema) -> list[_Columns]:
                 f"column {column!r}: a place is lon, lat and radius; declare {column!r} if it is an attribute"
             )
         attribute, role = _meaning(column, names, schema)
+        if role != "plain" and attribute in names and (attribute in _RESERVED or attribute in heads.PLACE_COLUMNS):
+            raise SchemaError(
+                f"column {column!r} speaks of an attribute {attribute!r}, but that column is the subscription's own; rename one"
+            )
         _known_or_learnable(attribute, column, schema)
-        roles = known.setdefault(attribute, _Columns(attribute)).by_role
+        roles = known.setdefault(attribute, Columns(attribute)).by_role
         if ("plain" in roles and role != "weight") or (role == "plain" and set(roles) & {"lo", "hi"}):
             others = " and ".join(repr(name) for name in roles.values())
             raise SchemaError(
@@ -229,7 +233,7 @@ def _known_or_learnable(attribute: str, column: str, schema: Schema) -> None:
 _Found = tuple[Attribute, IntervalSets] | None
 
 
-def _equalities(columns: _Columns, array: Any, schema: Schema, faults: Faults) -> _Found:
+def _equalities(columns: Columns, array: Any, schema: Schema, faults: Faults) -> _Found:
     read = _cells(columns.name, columns.by_role["plain"], array, schema, faults, register=True)
     if read is None:
         return None
@@ -239,7 +243,7 @@ def _equalities(columns: _Columns, array: Any, schema: Schema, faults: Faults) -
     return attribute, IntervalSets(there, keys[there], keys[there])
 
 
-def _memberships(columns: _Columns, array: Any, schema: Schema, faults: Faults) -> _Found:
+def _memberships(columns: Columns, array: Any, schema: Schema, faults: Faults) -> _Found:
     name = columns.name
     owner, items = parts_of(array)
     none = np.flatnonzero(valid(array) & (np.bincount(owner, minlength=len(array)) == 0))
@@ -260,7 +264,7 @@ def _memberships(columns: _Columns, array: Any, schema: Schema, faults: Faults) 
     return attribute, canonical(owner[there], keys[there], keys[there])
 
 
-def _intervals(columns: _Columns, arrays: dict[str, Any], schema: Schema, faults: Faults) -> _Found:
+def _intervals(columns: Columns, arrays: dict[str, Any], schema: Schema, faults: Faults) -> _Found:
     name = columns.name
     ends: dict[str, Cells] = {}
     attribute = None
@@ -283,8 +287,8 @@ def _intervals(columns: _Columns, arrays: dict[str, Any], schema: Schema, faults
     faults.add_each(
         there[empty],
         lambda i: NeverMatchesError(
-            f"no event can match: attribute {name!r} from {schema.value(attribute, float(lo[empty[i]]))} "
-            f"to {schema.value(attribute, float(hi[empty[i]]))} leaves no value"
+            f"no event can match: attribute {name!r} from {schema.shown(attribute, float(lo[empty[i]]))} "
+            f"to {schema.shown(attribute, float(hi[empty[i]]))} leaves no value"
         ),
     )
     return attribute, IntervalSets(there, lo, hi)
@@ -341,8 +345,8 @@ def _ranges(name: str, array: Any, schema: Schema, faults: Faults) -> _Found:
     faults.add_each(
         there[empty],
         lambda i: EventError(
-            f"attribute {name!r}: the range from {schema.value(attribute, float(lo[empty[i]]))} "
-            f"to {schema.value(attribute, float(hi[empty[i]]))} is empty"
+            f"attribute {name!r}: the range from {schema.shown(attribute, float(lo[empty[i]]))} "
+            f"to {schema.shown(attribute, float(hi[empty[i]]))} is empty"
         ),
     )
     return attribute, IntervalSets(there, lo, hi)

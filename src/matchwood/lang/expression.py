@@ -335,11 +335,19 @@ def _combined(kind: type[And] | type[Or], children: tuple[Expression, ...]) -> E
     return kind(children)
 
 
-_EVER_VALID = frozenset((int, str, bool))
+_EVER_VALID = frozenset((str, bool))
+_MOST_BITS = 14_000
+"""Of an integer: Python writes none of more than 4,300 digits, and what cannot be written has no text and no JSON."""
 
 
 def _checked_value(attribute: str, value: object) -> None:
     if type(value) in _EVER_VALID:  # nearly all; the full test costs a third of making a predicate
+        return
+    if type(value) is int:
+        if value.bit_length() > _MOST_BITS:
+            raise ExpressionError(
+                f"attribute {attribute!r}: an integer of {value.bit_length():,} bits is no value; use a string"
+            )
         return
     if isinstance(value, float):
         if value != value:

@@ -46,7 +46,7 @@ from matchwood.lang.expression import (
     any_of,
     instant,
 )
-from matchwood.schema import Point, Scalar
+from matchwood.schema import Point, Scalar, describe
 
 _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
 _SHORT = reprlib.Repr()
@@ -281,8 +281,11 @@ def _read_numbers(value: object, count: int, path: str) -> list[float]:
 
 
 def _described(value: object) -> str:
-    """A value and its class. Not `schema.describe`: the `repr` of a deeply nested list would exhaust the stack."""
-    return f"{_SHORT.repr(value)} ({type(value).__name__})"
+    """A value and its class. Not `schema.describe`: of a deeply nested list it shows the outer levels."""
+    try:
+        return f"{_SHORT.repr(value)} ({type(value).__name__})"
+    except Exception:  # an integer of more than 4300 digits, which Python does not write, or a `repr` of the user's own
+        return describe(value)
 
 
 def _error(path: str, message: str) -> ExpressionError:
