@@ -1,5 +1,7 @@
 """`python -m bench.performance [--results FOLDER] [--out FOLDER]`: OUT/performance.md from the figures kept in FOLDER.
 
+The table of winners in the README beside OUT is written anew too.
+
 Every number on the page is looked up in the rows; a figure that is asked for and not there ends the run with its name. Files of
 the preset `quick` hold less: there, what is missing is left out, and so it is with `--lenient`.
 """
@@ -18,6 +20,7 @@ from bench.claims.forms import Chapter, Claim, Figure, Grid, Rival, Section
 from bench.results import Experiment, MissingFigureError, Results
 
 NOT_MEASURED = "not measured"
+BEGIN, END = "<!-- made by `make report` from auto.json -->", "<!-- end of what `make report` made -->"
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,9 @@ class Page:
         self.losses += [(anchor, section, one) for one in judged if one.is_missed or one.is_lost]
         if judged:
             yield from claims_table(judged)
-        for grid in section.grids:
-            yield from self._grid(experiment, grid if isinstance(grid, Grid) else grid(experiment))
+        for given in section.grids:
+            for grid in [given] if isinstance(given, Grid) else given(experiment):
+                yield from self._grid(experiment, grid)
         for name, caption in section.plots:
             if (self.figures / name).exists():
                 yield from (f"![{caption}](figures/{name})", "")
@@ -242,6 +246,30 @@ def number(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def winners(experiment: Experiment, metric: str = "us_per_event") -> list[str]:
+    """Of each workload: the best index by name, the next, what `auto` makes of it, and Scan."""
+    lines = ["| workload | subscriptions | best | next | `auto` | `scan` |", "|---|---|---|---|---|---|"]
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    for row in experiment.rows:
+        if row["metric"] == metric:
+            values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
+    for (workload, n), found in values.items():
+        named = sorted((value, system) for system, value in found.items() if system != "auto")
+        cells = [f"`{system}` {number(value)}" for value, system in named[:2]] + [""] * (2 - len(named[:2]))
+        rest = [number(found[system]) if system in found else "" for system in ("auto", "scan")]
+        lines.append(f"| {workload} | {n:,} | {' | '.join(cells + rest)} |")
+    return lines
+
+
+def with_block(text: str, lines: Sequence[str]) -> str:
+    """The text with these lines between its two marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"expected the marks {BEGIN!r} and {END!r}")
+    return "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
+
+
 def escaped(text: str) -> str:
     """Stars that belong to a name (BE*-Tree, R*-tree, G*) are no emphasis."""
     return re.sub(r"\b(BE|R|G)\*(?!\*)", r"\1\*", text)
@@ -285,6 +313,10 @@ def main() -> None:
     path = arguments.out / "performance.md"
     path.write_text(text, encoding="utf-8")
     print(f"written: {path}")
+    auto, readme = page.results.get("auto"), arguments.out.parent / "README.md"
+    if auto is not None and readme.exists():
+        readme.write_text(with_block(readme.read_text(encoding="utf-8"), winners(auto)), encoding="utf-8")
+        print(f"written: the table of {readme}")
 
 
 if __name__ == "__main__":

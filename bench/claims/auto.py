@@ -26,7 +26,7 @@ CHAPTER = Chapter(
                     "worst of all workloads: `auto`, times Scan", worst_over("auto", "scan"), "x", target=at_most(1.0)
                 ),
             ],
-            grids=[everything("µs an event", "us_per_event")],
+            grids=[everything("us_per_event")],
             plots=[("auto.png", "Every index on every workload")],
         ),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from bench.results import Experiment, MissingFigureError
 
@@ -69,30 +70,30 @@ def choice(figures: Mapping[float, Figure]) -> Figure:
     return lambda experiment: min(figures, key=lambda parameter: figures[parameter](experiment))
 
 
-def worst_over_best(system: str, metric: str = "us_per_event") -> Figure:
-    """Over all workloads: the largest ratio of a system to the best of the others."""
+def worst_over_best(system: str, prefix: str = "us_per_event") -> Figure:
+    """Over all workloads and metrics with that prefix: the largest ratio of a system to the best of the others."""
     return lambda experiment: max(
-        value[system] / min(value[other] for other in value if other != system)
-        for value in _by_workload(experiment, system, metric)
+        values[system] / min(value for other, value in values.items() if other != system)
+        for values in side_by_side(experiment, prefix, system)
     )
 
 
-def worst_over(system: str, other: str, metric: str = "us_per_event") -> Figure:
-    """Over all workloads: the largest ratio of a system to another one."""
+def worst_over(system: str, other: str, prefix: str = "us_per_event") -> Figure:
+    """The same, to one other system."""
     return lambda experiment: max(
-        value[system] / value[other] for value in _by_workload(experiment, system, metric) if other in value
+        values[system] / values[other] for values in side_by_side(experiment, prefix, system) if other in values
     )
 
 
-def _by_workload(experiment: Experiment, system: str, metric: str) -> list[dict[str, float]]:
-    """The values of all systems, for each workload that this system has been measured on."""
-    values: dict[tuple[str, int], dict[str, float]] = {}
+def side_by_side(experiment: Experiment, prefix: str, system: str) -> list[dict[str, float]]:
+    """The values of all systems, for each workload, n and metric that this one has been measured with beside another."""
+    groups: dict[tuple[str, int, str], dict[str, float]] = {}
     for row in experiment.rows:
-        if row["metric"] == metric:
-            values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
-    found = [value for value in values.values() if system in value and len(value) > 1]
+        if row["metric"].startswith(prefix):
+            groups.setdefault((row["workload"], row["n"], row["metric"]), {})[row["system"]] = float(row["value"])
+    found = [values for values in groups.values() if system in values and len(values) > 1]
     if not found:
-        raise MissingFigureError(f"{experiment.name}.json has no row of {system} with {metric} beside another system's")
+        raise MissingFigureError(f"{experiment.name}.json has no {prefix} of {system} beside another system's")
     return found
 
 
@@ -179,16 +180,22 @@ def by_metric(
     return Grid(head, [label for _, label, _ in metrics], cells, bold)
 
 
-def everything(head: str, metric: str) -> Callable[[Experiment], Grid]:
-    """Every workload and every system that has the metric, in the order of the rows."""
+def everything(prefix: str) -> Callable[[Experiment], list[Grid]]:
+    """Every workload and every system, in the order of the rows: a table for each metric with that prefix."""
 
-    def grid(experiment: Experiment) -> Grid:
-        rows = [row for row in experiment.rows if row["metric"] == metric]
-        systems = [(system, f"`{system}`") for system in dict.fromkeys(row["system"] for row in rows)]
-        lines = dict.fromkeys((row["workload"], row["n"]) for row in rows)
-        return by_system(head, [(f"{workload}, {n:,}", workload, n) for workload, n in lines], systems, metric=metric)
+    def grids(experiment: Experiment) -> list[Grid]:
+        rows = [row for row in experiment.rows if row["metric"].startswith(prefix)]
+        return [_table(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)]
 
-    return grid
+    return grids
+
+
+def _table(metric: str, rows: list[dict[str, Any]]) -> Grid:
+    mine = [row for row in rows if row["metric"] == metric]
+    systems = [(system, f"`{system}`") for system in dict.fromkeys(row["system"] for row in mine)]
+    lines = dict.fromkeys((row["workload"], row["n"]) for row in mine)
+    head = metric.replace("us_per_event", "µs an event").replace("_", " ")
+    return by_system(head, [(f"{workload}, {n:,}", workload, n) for workload, n in lines], systems, metric=metric)
 
 
 @dataclass(frozen=True)
@@ -202,7 +209,7 @@ class Section:
     paper: str
     claims: Sequence[Claim] = ()
     plots: Sequence[tuple[str, str]] = ()
-    grids: Sequence[Grid | Callable[[Experiment], Grid]] = ()
+    grids: Sequence[Grid | Callable[[Experiment], list[Grid]]] = ()
     differs: str = ""
     numbers: dict[str, Figure] = field(default_factory=dict)
 

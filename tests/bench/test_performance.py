@@ -26,7 +26,7 @@ from bench.claims.forms import (
     worst_over,
     worst_over_best,
 )
-from bench.performance import Page, number
+from bench.performance import BEGIN, END, Page, number, winners, with_block
 from bench.plots import MODULES
 from bench.results import Experiment, MissingFigureError, Results
 
@@ -130,9 +130,11 @@ def test_a_table_column_without_any_figure_is_a_wrong_name() -> None:
 
 
 def test_the_table_of_everything_follows_the_rows() -> None:
-    rows = (*ROWS, row("v", "ours", 7.0, n=3), row("v", "ours", 9.0, metric="bytes"))
-    text = page(Section("Table 1", "", grids=[everything("µs", "us_per_event")]), *rows)
-    assert "| µs | `ours` | `theirs` | `quick one` |" in text
+    top = row("w", "ours", 4.0, metric="us_per_event_top_10")
+    rows = (*ROWS, row("v", "ours", 7.0, n=3), row("v", "ours", 9.0, metric="bytes"), top)
+    text = page(Section("Table 1", "", grids=[everything("us_per_event")]), *rows)
+    assert "| µs an event | `ours` | `theirs` | `quick one` |" in text
+    assert "| µs an event top 10 | `ours` |" in text
     assert "| w, 10 | 2 | 5 | **1** |\n| v, 3 | **7** |  |  |" in text
 
 
@@ -177,6 +179,28 @@ def test_the_planner_is_judged_by_its_worst_workload() -> None:
     )
     assert worst_over_best("auto")(rows) == 2.0
     assert worst_over("auto", "scan")(rows) == 1.5
+
+
+def test_the_planner_is_judged_by_every_way_of_asking() -> None:
+    rows = experiment(
+        row("w", "auto", 2.0),
+        row("w", "vcr", 2.0),
+        row("w", "auto", 6.0, metric="us_per_event_any"),
+        row("w", "scan", 4.0, metric="us_per_event_any"),
+    )
+    assert worst_over_best("auto")(rows) == 1.5
+
+
+def test_the_winners_of_each_workload_are_named_with_the_next_and_what_auto_makes_of_it() -> None:
+    rows = experiment(row("w", "auto", 2.1), row("w", "scan", 40.0), row("w", "vcr", 2.0), row("w", "ranked", 3.0))
+    assert winners(rows)[2:] == ["| w | 10 | `vcr` 2 | `ranked` 3 | 2.10 | 40 |"]
+
+
+def test_the_block_between_the_marks_is_replaced_and_nothing_else() -> None:
+    text = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    assert with_block(text, ["new"]) == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+    with pytest.raises(SystemExit):
+        with_block("no marks", ["new"])
 
 
 def test_the_best_parameter_is_the_one_with_the_least_figure() -> None:
