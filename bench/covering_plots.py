@@ -10,6 +10,7 @@ import matplotlib as mpl
 mpl.use("agg")
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import NullLocator
 
 from bench.results import series
 
@@ -69,7 +70,7 @@ def networks(rows: Rows, path: Path) -> Path:
         axis.set(xscale="log", yscale="log")
         axis.title.set_fontsize(9)
         axis.set_xticks(lines[0], [str(count) for count in lines[0]])
-        axis.minorticks_off()
+        axis.xaxis.set_minor_locator(NullLocator())
     return _finish(figure, axes, path)
 
 
