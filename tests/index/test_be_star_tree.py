@@ -14,9 +14,10 @@ import pytest
 
 from matchwood.encode.arrays import Events, Matches, Rows, concatenate_rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError
-from matchwood.index import BEStarTree, BETree, Index, Scan
+from matchwood.index import BEStarTree, BETree, Index, KIndex, Scan
 from matchwood.index.scoring import scoring
 from matchwood.kernels import be_star as layout
+from matchwood.kernels.store import NONE
 from matchwood.workloads import BEGen
 from tests.worlds import Dice, World, a_subscription, a_world, listed, ranked, seeded_dice
 
@@ -257,6 +258,81 @@ def test_check_notices_a_boundary_that_is_too_wide_and_a_bound_that_is_too_low()
         buckets[field][victim] += np.array(change).astype(buckets[field].dtype)
         with pytest.raises(AssertionError, match=rf"bucket {victim}\b|miscount|boundary"):
             index.check()
+
+
+def own_and_child(index: BEStarTree) -> tuple[int, int]:
+    """A bucket with leaf rows of its own and room for one more, and a child of it that is a leaf."""
+    buckets = index._tree.buckets[: index._tree.counts[layout.BUCKETS]]
+    for b in np.flatnonzero((buckets["level"] == 1) & (buckets["leaf_size"] > 0)):
+        for child in (int(buckets[b]["left"]), int(buckets[b]["right"])):
+            if child != int(NONE) and buckets[child]["leaf_size"] > 2 and buckets[b]["leaf_size"] % 2:
+                return int(b), child
+    raise AssertionError("no such bucket: choose other rows")
+
+
+def test_check_notices_an_own_row_that_a_child_would_hold() -> None:
+    left, right = [(0.0, 1.0), (1.0, 3.0), (2.0, 4.0), (3.0, 4.5)], [(6.0, 7.0), (7.0, 8.0), (7.0, 9.0), (8.0, 9.0)]
+    index = BEStarTree.build(boxes([*left, *right, (0.5, 8.0), (1.0, 7.0), (0.5, 7.5)]), capacity=4)
+    index.check()
+    tree, (b, c) = index._tree, own_and_child(index)
+    bucket, child = tree.buckets[b], tree.buckets[c]
+    leaf, ends = int(child["leaf"]), (float(child["lo"]), float(child["hi"]))
+    inner = [i for i in range(int(child["leaf_size"])) if not set(ends) & set(interval(index, tree.leaves[leaf + i]))]
+    at, to = leaf + inner[0], int(bucket["leaf"]) + int(bucket["leaf_size"])
+    tree.leaves[to] = tree.leaves[at]
+    tree.homes[tree.leaves[to]["slot"]] = (b, int(bucket["leaf_size"]))
+    bucket["leaf_size"] += 1
+    last = leaf + int(child["leaf_size"]) - 1
+    tree.leaves[at] = tree.leaves[last]
+    tree.homes[tree.leaves[at]["slot"]]["at"] = at - leaf
+    child["leaf_size"] -= 1
+    child["rows"] -= 1
+    with pytest.raises(AssertionError, match=f"is bucket {b}'s own, but a child encloses it"):
+        index.check()
+
+
+def interval(index: BEStarTree, row: np.void) -> tuple[float, float]:
+    entry = index.store.state.entries[int(index.store.state.rows[int(row["slot"])]["start"])]
+    return float(entry["lo"]), float(entry["hi"])
+
+
+def test_no_child_grows_over_a_row_of_its_parent_s_own_when_deletions_have_made_way() -> None:
+    chooser = random.Random(5)
+    kept: dict[int, Rows] = {}
+    index = BEStarTree(capacity=3, beta=1e9)
+    for step in range(600):
+        if kept and chooser.random() < 0.45:
+            gone = chooser.choice(list(kept))
+            del kept[gone]
+            index.delete(np.array([gone]))
+        else:
+            low = chooser.uniform(0, 50)
+            kept[step] = boxes([(low, low + chooser.expovariate(0.2))], first_id=step)
+            index.insert(kept[step])
+        if step % 3 == 0:
+            index.check()
+    events = points([float(key) for key in range(60)])
+    assert same(index.match(events), Scan.build(concatenate_rows(list(kept.values()))).match(events))
+
+
+def test_counting_finds_what_matching_tests_and_changes_no_answer() -> None:
+    rows, events = crowd(4, 3000)
+    for index in (BEStarTree.build(rows, capacity=8), BETree.build(rows), KIndex.build(rows), Scan.build(rows)):
+        answers = index.match(events), index.top_k(events, 3)
+        assert "predicates_tested" not in index.stats().details
+        index.count_tests()
+        index.reset_counters()
+        assert same(index.match(events), answers[0])
+        stats = index.stats()
+        # Rows of two predicates at least: whoever matches was tested on all of them.
+        assert stats.details["predicates_tested"] >= 2 * len(answers[0].ids)
+        assert stats.details["predicates_tested"] <= stats.candidates * 20
+        assert stats.details["boundaries_tested"] > 0
+        index.reset_counters()
+        assert listed(index.top_k(events, 3)) == listed(answers[1])
+        assert 0 < index.stats().details["predicates_tested"] <= stats.details["predicates_tested"]
+        index.count_tests(on=False)
+        assert "predicates_tested" not in index.stats().details
 
 
 def stress(tree: type[BEStarTree], steps: int, seed: int, *, capacity: int, checks: int) -> None:

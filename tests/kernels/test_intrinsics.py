@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from matchwood.kernels._jit import kernel
-from matchwood.kernels.intrinsics import boxes_hit, prefetch, trailing_zeros
+from matchwood.kernels.candidates import KEY
+from matchwood.kernels.intrinsics import box_holds, boxes_hit, prefetch, trailing_zeros
+from matchwood.kernels.store import ENTRY
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
 
@@ -26,6 +28,11 @@ def _fetch(array, index):
 @kernel
 def _hits(dims, lo, hi, at, key_lo, key_hi):
     return boxes_hit(dims, lo, hi, at, key_lo, key_hi)
+
+
+@kernel
+def _holds(entries, at, keys, dim):
+    return box_holds(entries, at, keys, dim)
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -98,3 +105,16 @@ def test_random_boxes_at_any_offset_agree_with_a_plain_loop() -> None:
         at = int(rng.integers(0, n - 15))
         arguments = dims, columns[0], columns[1], at, tables[0], tables[1]
         assert _hits(*arguments) == expected(*arguments)
+
+
+def test_an_interval_holds_by_the_rules_of_float_comparison() -> None:
+    ends = [-np.inf, -1.5, -0.0, 0.0, 2.0, np.inf, np.nan]
+    entries, keys = np.zeros(3, ENTRY), np.zeros(2, KEY)
+    for lo in ends:
+        for hi in ends:
+            entries[1]["lo"], entries[1]["hi"] = lo, hi
+            for key_lo in ends:
+                for key_hi in ends:
+                    keys[1]["hi"], keys[1]["below"] = key_hi, -key_lo
+                    bits = int(lo <= key_hi) | int(key_lo <= hi) << 1
+                    assert _holds(entries, 1, keys, 1) == bits, (lo, hi, key_lo, key_hi)

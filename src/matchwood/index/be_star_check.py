@@ -97,6 +97,7 @@ class _Checker:
         slots = self._leaf(b)
         self.rows += slots
         own, count, bounds = [EMPTY] * len(dims), len(slots), [-np.inf] * 3
+        self._check_home(b, slots)
         partitioned = {int(part["dim"]) for part in self._parts(b)}
         for at, slot in enumerate(slots):
             home = self.tree.homes[slot]
@@ -127,6 +128,29 @@ class _Checker:
         self._check_boundaries(b, own, total)
         self._check_capacity(b)
         return total, count, bounds
+
+    def _check_home(self, b: int, slots: list[int]) -> None:
+        """Every row is in the smallest bucket that encloses it: no child of its bucket does, nor one of a bucket whose p-node
+        leads there. And what the rows are said to share, they share. A rigid bucket merges a cell into its parent and may
+        get it again: its rows need not follow."""
+        if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+            return
+        intervals = [_intervals(self.store, slot) for slot in slots]
+        at = b
+        while self.tree.buckets[at]["level"] > 0:
+            bucket = self.tree.buckets[at]
+            children = [self.tree.buckets[c] for c in (int(bucket["left"]), int(bucket["right"])) if c != _NONE]
+            core = float(bucket["cell_lo"]), float(bucket["cell_hi"])
+            for slot, row in zip(slots, intervals, strict=True):
+                lo, hi = row[int(bucket["dim"])]
+                for child in children:
+                    inside = child["lo"] <= lo and hi <= child["hi"]
+                    assert not inside, (
+                        f"slot {slot} is bucket {at}'s own, but a child encloses it: it has a smaller home"
+                    )
+                shared = core[0] > core[1] or (lo <= core[0] and core[1] <= hi)
+                assert shared, f"bucket {at}: slot {slot} lacks a part of what all own rows share"
+            at = int(bucket["owner"])
 
     def _children(self, b: int) -> list[int]:
         sides = [int(self.tree.buckets[b][side]) for side in ("left", "right")]

@@ -10,8 +10,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows, concatenate_rows
 from matchwood.errors import QueryError
 from matchwood.index.be_star_check import check_tree, dot_of
-from matchwood.index.protocol import EVERYTHING, Capability, Index
+from matchwood.index.protocol import EVERYTHING, Capability
 from matchwood.index.row_store import Slots
+from matchwood.index.tally import Tallied, new_keys
 from matchwood.kernels import be_star as layout
 from matchwood.kernels import be_star_adapt as adapting
 from matchwood.kernels import be_star_build as building
@@ -46,7 +47,7 @@ class _Options(NamedTuple):
     batch: bool
 
 
-class BEStarTree(Index):
+class BEStarTree(Tallied):
     """Rows in the smallest bucket that encloses them, found by attribute and value (BE*-Tree IV to VI).
 
     Layout and invariants: `kernels.be_star`. Insert and delete O(depth), amortised; match visits the buckets that the
@@ -88,6 +89,7 @@ class BEStarTree(Index):
         self._counters = np.zeros(2, np.int64)
         self._found = np.zeros(matching.FOUND + 1, np.uint32)
         self._heap = np.zeros(0, np.uint32), np.zeros(0)
+        self._keys = new_keys(0)
         self._clear()
 
     def update(self, rows: Rows) -> None:
@@ -176,7 +178,8 @@ class BEStarTree(Index):
         return int(self._tree.counts[layout.NODES])
 
     def _details(self) -> dict[str, float]:
-        return {"p_nodes": float(self._tree.counts[layout.PNODES]), "buckets_visited": float(self._counters[1])}
+        visited = float(self._counters[1])
+        return {"p_nodes": float(self._tree.counts[layout.PNODES]), "buckets_visited": visited, **self._tests()}
 
     def reset_counters(self) -> None:
         super().reset_counters()
@@ -338,13 +341,16 @@ class BEStarTree(Index):
         return np.asarray(starts + np.arange(int(sizes.sum())))
 
     def _scratch(self) -> matching.Scratch:
-        return matching.Scratch(self._values, self._seen, *self._heap, self._found, self._counters)
+        buffers = self._values, self._seen, *self._heap, self._found, self._counters
+        return matching.Scratch(*buffers, self._keys, self._tally)
 
     def _prepare(self) -> None:
         super()._prepare()
         if len(self._heap[0]) < len(self._tree.buckets):
             size = len(self._tree.buckets)
             self._heap = np.zeros(size, np.uint32), np.zeros(size)
+        if len(self._keys) < self.store.dimensions:
+            self._keys = new_keys(self.store.dimensions)
         self._candidates = self._counters[:1]
 
 

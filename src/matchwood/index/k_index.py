@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s
-from matchwood.index.protocol import EVERYTHING, Capability, Index
+from matchwood.index.protocol import EVERYTHING, Capability
 from matchwood.index.row_store import Slots
+from matchwood.index.tally import Tallied, new_keys
 from matchwood.kernels import k_index as kernel
 from matchwood.kernels.k_index import Postings, Scratch
 from matchwood.kernels.results import Out
@@ -21,7 +22,7 @@ COPIES = 6.0
 """Postings a row may cost on average in one dimension; cells are made coarser until they keep to it."""
 
 
-class KIndex(Index):
+class KIndex(Tallied):
     """Posting lists by (dimension, cell of values), rows in the order of their size; a K-way intersection finds rows of size K.
 
     Layout: `kernels.k_index`. Static, as in its paper: all rows are known in advance. Built in O(postings log); an event costs
@@ -55,6 +56,7 @@ class KIndex(Index):
         )
         self._found = np.zeros(kernel.FOUND + 1, np.uint32)
         self._counters = np.zeros(2, np.int64)
+        self._keys = new_keys(0)
 
     def _insert(self, slots: Slots) -> None:
         sizes, absent = self._order_rows(slots)
@@ -122,7 +124,8 @@ class KIndex(Index):
         return len(self._postings.lists) - 1
 
     def _details(self) -> dict[str, float]:
-        return {"postings": float(len(self._postings.postings)), "postings_read": float(self._counters[1])}
+        sizes = {"postings": float(len(self._postings.postings)), "postings_read": float(self._counters[1])}
+        return {**sizes, **self._tests()}
 
     def reset_counters(self) -> None:
         super().reset_counters()
@@ -150,12 +153,13 @@ class KIndex(Index):
     def _scratch(self, events: Events) -> Scratch:
         lists = kernel.NEAR * int(np.diff(events.offsets).max(initial=0)) + 1
         heads, places = np.zeros(lists, np.uint64), np.zeros((2, lists), np.int64)
-        return Scratch(
-            self._values, self._seen, self._found, heads, places[0], places[1], np.zeros(lists), self._counters
-        )
+        buffers = self._values, self._seen, self._found, heads, places[0], places[1], np.zeros(lists), self._counters
+        return Scratch(*buffers, self._keys, self._tally)
 
     def _prepare(self) -> None:
         super()._prepare()
+        if len(self._keys) < self.store.dimensions:
+            self._keys = new_keys(self.store.dimensions)
         self._candidates = self._counters[:1]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s
-from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
+from matchwood.index.tally import Tallied
 from matchwood.kernels import scan as kernel
 from matchwood.kernels.results import Out
 from matchwood.kernels.scan import Columns, Scratch
@@ -19,7 +19,7 @@ SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is
 SAMPLE_EVENTS = 256  # how many events tell which attributes events have; then the rows are laid out once more
 
 
-class Scan(Index):
+class Scan(Tallied):
     """Columns of boxes, scanned block by block; survivors are verified exactly.
 
     The most selective dimension of a row stands in its first column. How often an event passes is estimated from the
@@ -115,6 +115,9 @@ class Scan(Index):
     def _nodes(self) -> int:
         return _whole_blocks(self._size) // kernel.BLOCK
 
+    def _details(self) -> dict[str, float]:
+        return self._tests()
+
     def _learn(self, events: Events) -> None:
         """Count which attributes the first events have; once there are enough of them, lay the rows out by what they tell."""
         if self._sampled >= SAMPLE_EVENTS:
@@ -173,7 +176,7 @@ class Scan(Index):
         return rank
 
     def _scratch(self) -> Scratch:
-        return Scratch(self._values, self._seen, *self._keys)
+        return Scratch(self._values, self._seen, *self._keys, self._tally)
 
 
 def _new_columns(width: int, capacity: int, slots: int) -> Columns:

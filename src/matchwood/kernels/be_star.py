@@ -15,7 +15,8 @@ Layout   a bucket is two cache lines; matching reads the first. Leaf rows and p-
          its extent in the *inactive* dimensions, those of the levels above (IV-B). They make a deletion local: an
          ancestor's boundary is rebuilt from the boxes of its children, without going down.
 Invariant  `lo, hi` encloses the active interval of every row below the bucket, `own_lo, own_hi` of its own rows; left and right
-         never overlap; `best`, `sum` and `top` dominate every row below, the `leaf_` ones every leaf row (`BEStarTree.check`).
+         never overlap and enclose none of its own rows (each row is in the smallest bucket that encloses it); `best`, `sum` and
+         `top` dominate every row below, the `leaf_` ones every leaf row (`BEStarTree.check`).
 
 Weight summaries depart from the paper, which keeps the largest weight of each attribute at each p-node and l-node: a row that
 matches gets all its weights, so the largest total of a row bounds the score more tightly than the sum of largest
@@ -62,7 +63,8 @@ BUCKET = np.dtype(
         ("state", "u1"),
         ("pad", "u1"),
         ("pad2", "u2"),
-        ("cell_lo", "f8"),  # rigid trees: the cell of the grid that the bucket stands for
+        # Rigid trees: the cell of the grid that the bucket stands for. Others: its core, what all of its own rows share, or less.
+        ("cell_lo", "f8"),
         ("cell_hi", "f8"),
     ]
 )
@@ -160,6 +162,31 @@ def needs_of(store, slot):
 
 
 @helper
+def narrow_core(tree, b, lo, hi):
+    """The bucket gets a row of its own: what they all share is within the row. Before its own boundary is stretched."""
+    bucket = tree.buckets[b]
+    if tree.counts[SPLITTING] == RIGID:
+        return
+    if bucket.own_lo > bucket.own_hi:
+        bucket.cell_lo, bucket.cell_hi = lo, hi
+    else:
+        bucket.cell_lo, bucket.cell_hi = max(bucket.cell_lo, lo), min(bucket.cell_hi, hi)
+
+
+@helper
+def in_a_child(tree, b, lo, hi):
+    """Does a child of the bucket enclose the interval?"""
+    bucket = tree.buckets[b]
+    for side in range(2):
+        child = bucket.left if side == 0 else bucket.right
+        if child != NONE:
+            c = tree.buckets[np.int64(child)]
+            if c.lo <= lo and hi <= c.hi:
+                return True
+    return False
+
+
+@helper
 def rounded_up(value):
     single = np.float32(value)
     if np.float64(single) < value:
@@ -204,7 +231,7 @@ def take_bucket(tree, level, dim, parent, owner):
     bucket.capacity = np.uint32(counts[CAPACITY])
     bucket.level, bucket.leaf_class, bucket.parts_class, bucket.state = np.uint16(level), NO_CLASS, NO_CLASS, LIVE
     bucket.boxes = NONE
-    bucket.cell_lo, bucket.cell_hi = 0.0, 0.0
+    bucket.cell_lo, bucket.cell_hi = -np.inf, np.inf
     if level > 1:
         bucket.boxes = np.uint32(take_boxes(tree, level - 1))
     return b

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, needs_of, weights_of
+from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, narrow_core, needs_of, weights_of
 from matchwood.kernels.candidates import AHEAD, ask_for_row
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.store import NONE
@@ -106,6 +106,8 @@ def take_row(tree, store, b, at):
     level = np.int64(bucket.level)
     if level > 0:
         entry = store.entries[entry_on(store, slot, np.int64(bucket.dim))]
+        if bucket.parts_size == 0:  # else the rows of the leaf are not all
+            narrow_core(tree, b, entry.lo, entry.hi)
         stretch_own(bucket, entry.lo, entry.hi)
     stretch_boxes(tree, store, b, slot)
 

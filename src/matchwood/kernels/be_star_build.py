@@ -161,13 +161,17 @@ def take_side(tree, b, side):
     bucket = tree.buckets[b]
     child = take_bucket(tree, np.int64(bucket.level), np.int64(bucket.dim), b, np.int64(bucket.owner))
     fresh = tree.buckets[child]
-    middle, _ = middle_of(tree, b)
     if side == 0:
         bucket.left = np.uint32(child)
-        fresh.cell_lo, fresh.cell_hi = bucket.cell_lo, middle
     else:
         bucket.right = np.uint32(child)
-        fresh.cell_lo, fresh.cell_hi = middle, bucket.cell_hi
+    if tree.counts[SPLITTING] == RIGID:
+        middle, _ = middle_of(tree, b)
+        fresh.cell_lo, fresh.cell_hi = bucket.cell_lo, bucket.cell_hi
+        if side == 0:
+            fresh.cell_hi = middle
+        else:
+            fresh.cell_lo = middle
     return child
 
 
@@ -198,6 +202,10 @@ def cluster(tree, store, work, b, start, end, loaded):
     elif box_lo < box_hi:
         a, z = find_cut(lo, hi, start, end, box_lo, box_hi, work.keys, tree.counts[SPLITTING], tree.real[0])
         left_end, right_start = three_ways(work, start, end, a, z)
+    if tree.counts[SPLITTING] != RIGID:
+        bucket.cell_lo, bucket.cell_hi = -np.inf, np.inf
+        for i in range(left_end, right_start):
+            bucket.cell_lo, bucket.cell_hi = max(bucket.cell_lo, lo[i]), min(bucket.cell_hi, hi[i])
     if left_end > start:
         child = take_side(tree, b, 0)
         note_made(work, child)
@@ -319,8 +327,9 @@ def partition(tree, store, work, b, start, end):
             continue
         dimension.start = at
         child = take_bucket(tree, level + 1, np.int64(keys[1, t]), np.int64(NONE), b)
-        domain = tree.domains[np.int64(keys[1, t])]
-        tree.buckets[child].cell_lo, tree.buckets[child].cell_hi = domain.lo, domain.hi
+        if tree.counts[SPLITTING] == RIGID:
+            domain = tree.domains[np.int64(keys[1, t])]
+            tree.buckets[child].cell_lo, tree.buckets[child].cell_hi = domain.lo, domain.hi
         add_part(tree, b, np.int64(keys[1, t]), child, -keys[0, t])
         note_made(work, child)
         push(work, child, CLUSTER, at, at + taken)

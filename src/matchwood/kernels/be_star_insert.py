@@ -24,6 +24,7 @@ from matchwood.kernels.be_star import (
     find_part,
     has_part,
     length_of,
+    narrow_core,
     needs_of,
     put_leaf_row,
     take_bucket,
@@ -177,45 +178,83 @@ def descend(tree, store, slot, part, best, sum_, top):
             elif stretched(bucket, lo, hi) > tree.real[1] * length_of(bucket.lo, bucket.hi):
                 b = expand_upward(tree, b, part)
             else:
-                child = child_for(tree, b, lo, hi)
+                child = child_for(tree, store, b, lo, hi)
         bucket = tree.buckets[b]
         bucket.rows += np.uint32(1)
         raise_bounds(bucket, best, sum_, top)
         stretch_total(bucket, lo, hi)
         stretch_boxes(tree, store, b, slot)
         if child < 0:
+            narrow_core(tree, b, lo, hi)
             stretch_own(bucket, lo, hi)
             return b
         b = child
 
 
 @helper
-def child_for(tree, b, lo, hi):
+def child_for(tree, store, b, lo, hi):
     """The child that takes the interval, made if there is none on that side; -1 if it is the bucket's own.
 
-    Own are those that meet both children: they would make them overlap.
+    Own are those that meet both children: they would make them overlap. Own, too, are those for which a child would have to grow
+    over a row of the bucket's own: where children shrank by deletions, or where there is one only.
     """
+    side, growing = side_for(tree, b, lo, hi)
+    if side < 0:
+        return np.int64(-1)
+    bucket = tree.buckets[b]
+    child = np.int64(bucket.left) if side == 0 else np.int64(bucket.right)
+    low, high = lo, hi
+    if child != np.int64(NONE):
+        low, high = min(lo, tree.buckets[child].lo), max(hi, tree.buckets[child].hi)
+    if growing and swallows(tree, store, b, low, high):
+        return np.int64(-1)
+    return child if child != np.int64(NONE) else take_side(tree, b, side)
+
+
+@helper
+def swallows(tree, store, b, low, high):
+    """Would a child of these bounds enclose one of the bucket's own rows? True if rows below p-nodes may be. O(leaf), rarely."""
+    bucket = tree.buckets[b]
+    if bucket.own_lo > bucket.own_hi:
+        return False
+    if bucket.cell_lo <= bucket.cell_hi and not (low <= bucket.cell_lo and bucket.cell_hi <= high):
+        return False  # what all own rows share lies outside
+    if bucket.parts_size > 0:
+        return True
+    leaf = np.int64(bucket.leaf)
+    for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
+        entry = store.entries[entry_on(store, np.int64(tree.leaves[i].slot), np.int64(bucket.dim))]
+        if low <= entry.lo and entry.hi <= high:
+            return True
+    return False
+
+
+@helper
+def side_for(tree, b, lo, hi):
+    """(0 or 1 for the left or right child that is to take the interval, or -1; must it grow, or be made, for it?)"""
     bucket = tree.buckets[b]
     left, right = np.int64(bucket.left), np.int64(bucket.right)
     no_left, no_right = bucket.left == NONE, bucket.right == NONE
     in_left = not no_left and lo <= tree.buckets[left].hi and tree.buckets[left].lo <= hi
     in_right = not no_right and lo <= tree.buckets[right].hi and tree.buckets[right].lo <= hi
     if in_left and in_right:
-        return np.int64(-1)
+        return np.int64(-1), False
     if in_left:
-        return left
+        return np.int64(0), lo < tree.buckets[left].lo or hi > tree.buckets[left].hi
     if in_right:
-        return right
+        return np.int64(1), lo < tree.buckets[right].lo or hi > tree.buckets[right].hi
     if no_left or no_right:
         if no_left and no_right and lo <= bucket.own_hi and bucket.own_lo <= hi:
-            return np.int64(-1)
-        return take_side(tree, b, 0 if no_left else 1)
-    if tree.buckets[right].lo < tree.buckets[left].lo:
+            return np.int64(-1), False
+        return np.int64(0) if no_left else np.int64(1), True
+    swapped = tree.buckets[right].lo < tree.buckets[left].lo
+    if swapped:
         left, right = right, left
     # Beyond one of them only that one may grow, which lengths alone do not say where ends are huge or infinite.
     beyond_left, beyond_right = hi < tree.buckets[left].lo, lo > tree.buckets[right].hi
     shorter = stretched(tree.buckets[left], lo, hi) < stretched(tree.buckets[right], lo, hi)
-    return left if beyond_left or (shorter and not beyond_right) else right
+    takes_left = beyond_left or (shorter and not beyond_right)
+    return np.int64(0) if takes_left != swapped else np.int64(1), True
 
 
 @helper

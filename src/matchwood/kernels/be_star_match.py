@@ -13,7 +13,17 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
-from matchwood.kernels.candidates import AHEAD, ask_for_row, verify_found
+from matchwood.kernels.candidates import (
+    AHEAD,
+    BOUNDARIES,
+    SIGNATURES,
+    ask_for_row,
+    count,
+    count_entries,
+    load_keys,
+    unload_keys,
+    verify_found,
+)
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.results import best_first, offer
 from matchwood.kernels.store import NONE
@@ -29,6 +39,8 @@ class Scratch(NamedTuple):
     bounds: np.ndarray  # float64, one a bucket
     found: np.ndarray  # uint32 [FOUND]: leaf rows to be verified
     work: np.ndarray  # int64: rows verified, buckets visited
+    keys: np.ndarray  # KEY, one a dimension
+    tally: np.ndarray | None  # int64 [TALLY] to count every test; None, and the kernels are compiled without
 
 
 @helper
@@ -69,6 +81,7 @@ def open_part(tree, scratch, at, n):
     """Push the root of a p-node's c-directory if the event meets its boundary."""
     root = tree.parts[at].root
     bucket = tree.buckets[np.int64(root)]
+    count(scratch.tally, BOUNDARIES, 1)
     if meets(scratch.values, np.int64(bucket.dim), bucket.lo, bucket.hi):
         scratch.pending[n] = root
         n += 1
@@ -84,6 +97,7 @@ def open_children(tree, scratch, b, n):
         child = bucket.left if side == 0 else bucket.right
         if child != NONE:
             c = tree.buckets[np.int64(child)]
+            count(scratch.tally, BOUNDARIES, 1)
             if meets(scratch.values, dim, c.lo, c.hi):
                 scratch.pending[n] = child
                 n += 1
@@ -105,6 +119,7 @@ def likely_rows(tree, scratch, at, end, lacks, found):
 
     1M rows, Zipf, per event: 1,842 leaf rows met, 1,262 verified, 998 of which match.
     """
+    count(scratch.tally, SIGNATURES, end - at)
     for i in range(at, end):
         row = tree.leaves[i]
         scratch.found[found] = row.slot
@@ -119,6 +134,7 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
     for e in range(first, ends.size):
         begin = n
         load_event(scratch.values, events, e)
+        single = load_keys(scratch.keys, events, e)
         scratch.pending[0] = np.uint32(0)
         pending = np.int64(1)
         found = np.int64(0)
@@ -130,6 +146,7 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
             scratch.work[1] += 1
             if bucket.level > 0:
                 pending = open_children(tree, scratch, b, pending)
+                count(scratch.tally, BOUNDARIES, 1)
                 if not meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi):
                     continue
             if bucket.parts_size > 0:
@@ -141,14 +158,15 @@ def match_many(tree, store, scratch, events, first, how, combine, out, ends):
                 at += taken
                 if found == FOUND:
                     scratch.work[0] += found
-                    n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
+                    n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
                     found = np.int64(0)
             if n < 0:
                 break
         if n >= 0:
             scratch.work[0] += found
-            n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
+            n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
         unload_event(scratch.values, events, e)
+        unload_keys(scratch.keys, events, e)
         if n < 0:
             return e
         ends[e] = n
@@ -256,6 +274,7 @@ def heaviest_of(tree, events, e):
 def offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, begin, held):
     """Offer the leaf rows start:end of `rows` that may still be among the k best; return how many are held."""
     start, end, heaviest, sum_ = rows
+    count(scratch.tally, SIGNATURES, end - start)
     for chunk in range(start, end, FOUND):
         found = np.int64(0)
         least = out.scores[begin] if held == k else -np.inf
@@ -276,6 +295,7 @@ def offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, 
                 continue
             scratch.work[0] += 1
             slot = np.int64(row.slot)
+            count_entries(scratch.tally, store, slot, scratch.values, events, how)
             score = score_row(store, slot, scratch.values, events, how, combine)
             if not np.isnan(score):
                 held = offer(store, slot, score, out, begin, held, k)
@@ -309,6 +329,7 @@ def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
             own = bucket.level == 0
             if not own:
                 fresh = open_children(tree, scratch, b, fresh)
+                count(scratch.tally, BOUNDARIES, 1)
                 own = meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
             if own:
                 leaf = np.int64(bucket.leaf)

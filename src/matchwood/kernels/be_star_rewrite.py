@@ -6,7 +6,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import find_part, has_part, needs_of, weights_of
+from matchwood.kernels.be_star import find_part, has_part, in_a_child, narrow_core, needs_of, weights_of
 from matchwood.kernels.be_star_bounds import raise_bounds, rebuild
 from matchwood.kernels.be_star_delete import LARGE, touches
 from matchwood.kernels.be_star_insert import note_row
@@ -19,8 +19,9 @@ _MORE, _ABSENT, _CIRCLE = arrays.MORE, arrays.ABSENT, arrays.CIRCLE
 def rewrite_many(tree, store, rows, kept):
     """Replace rows in place whose home bucket stays the same, kept[r] = was it done? O(depth * leaf) each.
 
-    It stays where the new row, without siblings, fits the old one's region of the store and lies within the bucket's own
-    boundary in every dimension of its path: then no bucket has to stretch, and boundaries that the old row made shrink.
+    It stays where the new row, without siblings, fits the old one's region of the store, lies within the bucket's own
+    boundary in every dimension of its path and within no child: then no bucket has to stretch, and boundaries that the old
+    row made shrink.
     """
     for r in range(rows.ids.size):
         slot = first_slot(store, rows.ids[r])
@@ -56,6 +57,8 @@ def stays(tree, store, rows, r, slot):
                 return False
         elif not (tree.boxes[boxes + j].lo <= lo and hi <= tree.boxes[boxes + j].hi):
             return False
+        if in_a_child(tree, at, lo, hi):
+            return False
         at = np.int64(tree.buckets[at].owner)
     return True
 
@@ -90,6 +93,11 @@ def rewrite(tree, store, rows, r, slot):
             loose |= np.uint64(1) << min(step, np.uint64(63))
         step += np.uint64(1)
         b = above(tree, b)
+    at = np.int64(tree.homes[slot].bucket)
+    while tree.buckets[at].level > 0:
+        lo, hi = hull_on(rows, r, tree.buckets[at].dim)
+        narrow_core(tree, at, lo, hi)
+        at = np.int64(tree.buckets[at].owner)
     main, _ = shape_of(rows, r)
     write_entries(store, rows, r, np.int64(row.start), main)
     row.priority, row.count = rows.priority[r], np.uint16(main)

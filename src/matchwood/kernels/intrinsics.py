@@ -5,6 +5,7 @@ They read memory without bounds checks, so each says what its caller must guaran
     trailing_zeros   position of the lowest set bit
     prefetch         ask for a cache line before it is needed
     boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
+    box_holds        one interval of the row store against an event's value, both ends at once
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_I1, _I8, _I16, _I32, _I64, _F32 = (
+_I1, _I2, _I8, _I16, _I32, _I64, _F32, _F64 = (
     ir.IntType(1),
+    ir.IntType(2),
     ir.IntType(8),
     ir.IntType(16),
     ir.IntType(32),
     ir.IntType(64),
     ir.FloatType(),
+    ir.DoubleType(),
 )
 _LANES = 16
 
@@ -73,6 +76,31 @@ def boxes_hit(typing_context, dims, lo, hi, at, key_lo, key_hi):
         return builder.zext(builder.bitcast(both, _I16), _I64)
 
     return types.uint64(dims, lo, hi, types.int64, key_lo, key_hi), generate
+
+
+@intrinsic
+def box_holds(typing_context, entries, at, keys, dim):
+    """3 if entries[at].lo <= keys[dim].hi and -entries[at].hi <= keys[dim].below, else less: a bit for each.
+
+    Both records begin with two float64: (lo, hi) and (hi, -lo). The caller guarantees that both are there. NaN never holds.
+    """
+
+    def generate(context, builder, signature, arguments):
+        pair, bits = ir.VectorType(_F64, 2), ir.VectorType(_I64, 2)
+        box, key = (
+            builder.load(
+                builder.bitcast(
+                    _element(context, builder, signature.args[i], arguments[i], arguments[i + 1]), ir.PointerType(pair)
+                ),
+                align=8,
+            )
+            for i in (0, 2)
+        )
+        negated = builder.xor(builder.bitcast(box, bits), ir.Constant(bits, [0, -(1 << 63)]))
+        both = builder.fcmp_ordered("<=", builder.bitcast(negated, pair), key)
+        return builder.zext(builder.bitcast(both, _I2), _I64)
+
+    return types.uint64(entries, types.int64, keys, types.int64), generate
 
 
 def _element(context, builder, array_type, array, index):

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.candidates import verify_found
+from matchwood.kernels.candidates import BOUNDARIES, count, count_entries, load_keys, unload_keys, verify_found
 from matchwood.kernels.results import best_first, offer
 from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
@@ -52,7 +52,9 @@ class Scratch(NamedTuple):
     at: np.ndarray  # int64: next posting of each list of the event
     end: np.ndarray  # int64
     bound: np.ndarray  # float64: largest weight of the list times the event's
-    work: np.ndarray  # int64: rows verified, postings read
+    work: np.ndarray  # int64: rows verified, heads moved
+    keys: np.ndarray  # KEY, one a dimension
+    tally: np.ndarray | None  # int64 [TALLY] to count every test; None, and the kernels are compiled without
 
 
 @helper
@@ -175,11 +177,13 @@ def skip_to(index, scratch, which, ordinal):
     step = np.int64(1)
     low = at
     while at < end and np.int64(postings[at]) < ordinal:
+        count(scratch.tally, BOUNDARIES, 1)
         low = at + 1
         at += step
         step *= 2
     high = min(at, end)
     while low < high:
+        count(scratch.tally, BOUNDARIES, 1)
         middle = (low + high) >> 1
         if np.int64(postings[middle]) < ordinal:
             low = middle + 1
@@ -192,6 +196,7 @@ def skip_to(index, scratch, which, ordinal):
 def head_of(index, scratch, which, limit):
     """The list's next ordinal with the list's number below it; above all others when it has none left before `limit`."""
     at = scratch.at[which]
+    count(scratch.tally, BOUNDARIES, 1)
     ordinal = np.uint64(limit)
     if at < scratch.end[which] and np.int64(index.postings[at]) < limit:
         ordinal = np.uint64(index.postings[at])
@@ -281,11 +286,11 @@ def was_taken(index, relaxed, taken, ordinal):
 
 
 @helper
-def add_found(index, store, scratch, ordinal, found, events, how, combine, out, begin, n):
+def add_found(index, store, scratch, ordinal, found, single, events, how, combine, out, begin, n):
     """Keep a candidate; a full buffer is verified. Return (found, n)."""
     if found == FOUND:
         scratch.work[0] += found
-        n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
+        n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
         found = np.int64(0)
     scratch.found[found] = index.slots[ordinal]
     return found + 1, n
@@ -300,11 +305,12 @@ def match_many(index, store, scratch, events, first, how, combine, out, ends):
         begin = n
         found = np.int64(0)
         load_event(scratch.values, events, e)
+        single = load_keys(scratch.keys, events, e)
         lists = choose_lists(index, scratch, events, e)
         always = index.sizes[1] if not relaxed else index.absent.size
         for i in range(always):
             ordinal = np.int64(index.absent[i]) if relaxed else i
-            found, n = add_found(index, store, scratch, ordinal, found, events, how, combine, out, begin, n)
+            found, n = add_found(index, store, scratch, ordinal, found, single, events, how, combine, out, begin, n)
             if n < 0:
                 break
         size = np.int64(1)
@@ -321,13 +327,16 @@ def match_many(index, store, scratch, events, first, how, combine, out, ends):
                         break
                     taken, again = was_taken(index, relaxed, taken, ordinal)
                     if not again:
-                        found, n = add_found(index, store, scratch, ordinal, found, events, how, combine, out, begin, n)
+                        found, n = add_found(
+                            index, store, scratch, ordinal, found, single, events, how, combine, out, begin, n
+                        )
                     active = step_over(index, scratch, active, having, limit)
             size = index.sizes.size if relaxed else size + 1
         if n >= 0:
             scratch.work[0] += found
-            n = verify_found(store, scratch, found, events, how, combine, out, begin, n)
+            n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
         unload_event(scratch.values, events, e)
+        unload_keys(scratch.keys, events, e)
         if n < 0:
             return e
         ends[e] = n
@@ -367,6 +376,7 @@ def with_slack(top, weights):
 def offer_ordinal(index, store, scratch, ordinal, events, how, combine, out, begin, held, k):
     scratch.work[0] += 1
     slot = np.int64(index.slots[ordinal])
+    count_entries(scratch.tally, store, slot, scratch.values, events, how)
     score = score_row(store, slot, scratch.values, events, how, combine)
     if not np.isnan(score):
         held = offer(store, slot, score, out, begin, held, k)

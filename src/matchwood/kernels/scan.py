@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.candidates import BOUNDARIES, count, count_entries
 from matchwood.kernels.intrinsics import boxes_hit, trailing_zeros
 from matchwood.kernels.results import best_first, emit, offer
 from matchwood.kernels.store import ABSENT, CIRCLE
@@ -43,6 +44,7 @@ class Scratch(NamedTuple):
     seen: np.ndarray  # uint32, one a slot
     lo: np.ndarray  # float32 [65536]: the event's keys, rounded outward
     hi: np.ndarray
+    tally: np.ndarray | None  # int64 [TALLY] to count every test; None, and the kernels are compiled without
 
 
 @helper
@@ -147,6 +149,7 @@ def unload_keys(scratch, events, e):
 @helper
 def word_of(columns, c, block, scratch):
     """Bit j: may the row at position block + j hold in column c?"""
+    count(scratch.tally, BOUNDARIES, min(BLOCK, columns.dims.shape[1] - block))
     dims, lo, hi = columns.dims[c], columns.lo[c], columns.hi[c]
     word = boxes_hit(dims, lo, hi, block, scratch.lo, scratch.hi)
     for part in range(1, BLOCK // 16):
@@ -175,6 +178,7 @@ def passes(columns, p, scratch, how):
         return True
     for c in range(2, columns.dims.shape[0]):
         dim = np.int64(columns.dims[c, p])
+        count(scratch.tally, BOUNDARIES, 1)
         if not (columns.lo[c, p] <= scratch.hi[dim] and scratch.lo[dim] <= columns.hi[c, p]):
             return False
     return True
@@ -196,6 +200,7 @@ def match_many(columns, store, size, scratch, events, first, how, combine, out, 
                     continue
                 candidates[0] += 1
                 slot = np.int64(columns.slots[p])
+                count_entries(scratch.tally, store, slot, scratch.values, events, how)
                 score = score_row(store, slot, scratch.values, events, how, combine)
                 if not np.isnan(score):
                     n = emit(store, slot, score, out, begin, n, scratch.seen)
@@ -226,6 +231,7 @@ def top_many(columns, store, size, scratch, events, first, how, combine, k, out,
                     continue
                 candidates[0] += 1
                 slot = np.int64(columns.slots[p])
+                count_entries(scratch.tally, store, slot, scratch.values, events, how)
                 score = score_row(store, slot, scratch.values, events, how, combine)
                 if not np.isnan(score):
                     held = offer(store, slot, score, out, n, held, k)
