@@ -18,6 +18,7 @@ MODULES = {
     "vcr": "vcr_plots",
     "motree": "motree_plots",
     "covering": "covering_plots",
+    "spark": "spark_plots",
 }
 """Each has `draw(rows, folder)`, which returns the paths of what it drew."""
 

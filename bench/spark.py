@@ -1,12 +1,14 @@
 """The pipeline on Spark: against Spark's own range join, against the same index in this process, and from one core to a cluster.
 
+    index       build and publish; a worker's first match; memory of workers that map one index
     join        events x subscriptions x 6 intervals: `mapInArrow` over a mapped index against BroadcastNestedLoopJoin
     process     the share of the in-process kernel's throughput that is left, with as many cores
-    index       build and publish; a worker's first match; memory of workers that map one index
-    scale       the same job on local[1], local[2] and a cluster of two executor processes
-    stream      a micro-batch of 1,000 events against one that does nothing
+    routed      spatial shards: events sent to the shards they can hit, against every task mapping all shards, and one shard
+    stream      a micro-batch of 1,000 events against one that writes its input: same source, same sink; of a table, of JSON lines
+    scale       the same job on local[1] and a cluster of two executor processes
 
-Starts and ends sessions of its own, one at a time.
+`verified`: event, subscription, score and rank of every match were compared in the same run, by a checksum or record by record,
+with the index in this process; the join's pairs as well. Starts and ends sessions of its own, one at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +28,52 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.report import Report
-from matchwood.encode.arrays import Events, Rows, make_events, make_rows
-from matchwood.kernels.ordering import order_hits
+from bench.report import Report, side_by_side
+from bench.spark_world import (
+    DIMS,
+    SEED,
+    Shape,
+    Sum,
+    events,
+    in_threads,
+    sum_here,
+    sum_there,
+    write_event_table,
+    write_stream,
+    write_subscription_table,
+)
 from matchwood.schema import Schema
 
-DIMS = 6
 K = 10
 INDEX = "mo-tree"
 WORKLOAD = "6 intervals"
+ROUTED = "6 intervals, small places"
+PLACES = Shape(place=0.02, other=0.45)
+BATCH = 1_000
 SIZES = {
-    "quick": {"subscriptions": 50_000, "events": 5_000, "many": 50_000, "joined": 200, "batches": 12, "cluster": 0},
+    "quick": {
+        "subscriptions": 50_000,
+        "events": 5_000,
+        "many": 20_000,
+        "joined": 100,
+        "rounds": 1,
+        "batches": 6,
+        "cluster": 0,
+        "shards": 5,
+        "routed": 20_000,
+    },
     "paper": {
         "subscriptions": 1_000_000,
         "events": 10_000,
         "many": 1_000_000,
         "joined": 1_000,
-        "batches": 20,
+        "rounds": 4,
+        "batches": 12,
         "cluster": 1,
+        "shards": 17,
+        "routed": 300_000,
     },
 }
-SELECTIVITY = 0.18
-SEED = 7
 
 
 def run(preset: str, report: Report) -> None:
@@ -59,208 +85,220 @@ def run(preset: str, report: Report) -> None:
         print(f"spark is left out: {problem}")
         return
     sizes = SIZES[preset]
-    report.workload(WORKLOAD, dimensions=DIMS, width=SELECTIVITY, seed=SEED, index=INDEX, k=K, **sizes)
+    report.workload(WORKLOAD, dimensions=DIMS, width=Shape().other, seed=SEED, index=INDEX, k=K, **sizes)
+    report.workload(ROUTED, dimensions=DIMS, place=PLACES.place, other=PLACES.other, seed=SEED, index=INDEX, k=K)
     folder = Path(tempfile.mkdtemp(prefix="matchwood-spark-"))
     warnings.simplefilter("ignore")
+    bench = Bench(report, folder, sizes)
     try:
-        Bench(report, folder, sizes).run()
+        report.part("index", bench.measure_index)
+        report.part("against Spark's join", bench.against_join)
+        report.part("against one process, all", partial(bench.against_process, None))
+        report.part(f"against one process, top-{K}", partial(bench.against_process, K))
+        report.part("memory", bench.memory)
+        report.part("routed", bench.routed)
+        for lines in (False, True):
+            report.part(f"stream of {'lines' if lines else 'a table'}", partial(bench.stream, lines))
+        for master in ("local[1]", "local-cluster[2,1,2048]")[: 1 + sizes["cluster"]]:
+            report.part(f"scale, {master}", partial(bench.scale, master))
     finally:
+        bench.end_session()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def subscriptions(n: int) -> Rows:
-    """An interval in each of six dimensions, about SELECTIVITY wide, anywhere in the unit cube."""
-    rng = np.random.default_rng(SEED)
-    centre, half = rng.random((n, DIMS)), rng.uniform(0.5, 1.5, (n, DIMS)) * SELECTIVITY / 2
-    ends = (centre - half).ravel(), (centre + half).ravel()
-    flat = np.tile(np.arange(DIMS), n), np.zeros(n * DIMS), *ends, rng.random(n * DIMS)
-    return make_rows(np.arange(n), np.zeros(n), np.arange(n + 1) * DIMS, *flat)
-
-
-def events(n: int) -> Events:
-    """A value in each dimension."""
-    values = np.random.default_rng(SEED + 1).random(n * DIMS)
-    return make_events(np.arange(n + 1) * DIMS, np.tile(np.arange(DIMS), n), values, values)
 
 
 @dataclass
 class Bench:
-    """The parts, on tables that are written once."""
+    """The parts. Tables, indexes and the session are made when a part first asks for them."""
 
     report: Report
     folder: Path
     sizes: dict[str, int]
+    _made: dict[str, Any] = field(default_factory=dict)
+    _session: tuple[str, Any, float] | None = None
 
-    def run(self) -> None:
+    # what parts share
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made the first time it is asked for."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+    def session(self, master: str = "local[2]") -> Any:
+        """The session on that master; there is one at a time."""
+        from matchwood.spark.session import local_session
+
+        if self._session is None or self._session[0] != master:
+            self.end_session()
+            options = {"spark.local.dir": str(self.folder / "local"), "spark.executor.memory": "1g"}
+            start = time.perf_counter()
+            spark = local_session(master=master, memory="3g", partitions=4, options=options)
+            spark.range(1).count()
+            self._session = master, spark, time.perf_counter() - start
+        return self._session[1]
+
+    def end_session(self) -> None:
+        """Stop the session, if there is one."""
+        if self._session is not None:
+            self._session[1].stop()
+            self._session = None
+
+    @property
+    def rows(self) -> Any:
+        return self.once("rows", lambda: Shape().subscriptions(self.sizes["subscriptions"]))
+
+    @property
+    def events(self) -> Any:
+        return self.once("events", lambda: events(self.sizes["many"]))
+
+    @property
+    def lake(self) -> Any:
+        return self.once("lake", lambda: self._lake("lake", {f"d{d}": "number" for d in range(DIMS)}))
+
+    @property
+    def index(self) -> Any:
+        return self.once("index", self._build)
+
+    @property
+    def here(self) -> list[Any]:
+        """The same index twice in this process, one for each thread."""
+        return self.once("here", lambda: [_opened(self.index) for _ in range(2)])
+
+    def _lake(self, name: str, schema: dict[str, str]) -> Any:
         from matchwood.spark.codebook import Codebook
         from matchwood.spark.lake import Lake
 
-        self.lake = Lake(self.folder / "lake")
-        self.codebook = Codebook.declare(Schema({f"d{d}": "number" for d in range(DIMS)}, learn=False))
-        self.lake.keep_codebook(self.codebook)
-        self.rows, self.events = subscriptions(self.sizes["subscriptions"]), events(self.sizes["many"])
-        self._write_tables()
-        self._two_cores()
-        masters = ("local[1]", "local-cluster[2,1,2048]") if self.sizes["cluster"] else ("local[1]",)
-        for master in masters:
-            with self.report.step(master):
-                self._scale(master)
+        lake = Lake(self.folder / name)
+        lake.keep_codebook(Codebook.declare(Schema(schema, learn=False)))
+        return lake
 
-    def _session(self, master: str) -> Any:
-        from matchwood.spark.session import local_session
-
-        options = {"spark.local.dir": str(self.folder / "local"), "spark.executor.memory": "1g"}
-        return local_session(master=master, memory="3g", partitions=4, options=options)
-
-    def _two_cores(self) -> None:
-        start = time.perf_counter()
-        spark = self._session("local[2]")
-        spark.range(1).count()
-        started = time.perf_counter() - start
-        self._row("session", "start_s", started, n=1)
-        try:
-            self._index(spark)
-            self._against_join(spark, started)
-            self._against_process(spark)
-            self._memory(spark)
-            self._stream(spark)
-        finally:
-            spark.stop()
-
-    def _write_tables(self) -> None:
-        from matchwood.spark.batches import EventBatch, SubscriptionBatch, write_events, write_subscriptions
-
-        for name, size, write in (
-            ("subscriptions", self.rows.size, self._subscription_batch(SubscriptionBatch, write_subscriptions)),
-            ("events", self.events.size, self._event_batch(EventBatch, write_events)),
-        ):
-            (self.folder / name).mkdir()
-            step = -(-size // 4)
-            for number, first in enumerate(range(0, size, step)):
-                batch = write(first, min(first + step, size))
-                pq.write_table(
-                    pa.Table.from_batches([batch]), self.folder / name / f"{number}.parquet", row_group_size=step
-                )
-
-    def _subscription_batch(self, make: Any, write: Any) -> Callable[[int, int], Any]:
-        def batch(first: int, last: int) -> Any:
-            part = self.rows.take(first, last)
-            return write(make(part.ids, np.full(part.size, np.inf), part))
-
-        return batch
-
-    def _event_batch(self, make: Any, write: Any) -> Callable[[int, int], Any]:
-        def batch(first: int, last: int) -> Any:
-            part = self.events.take(first, last)
-            return write(make(np.arange(first, last), np.full(part.size, np.inf), part))
-
-        return batch
-
-    def _index(self, spark: Any) -> None:
+    def _build(self) -> Any:
         from matchwood.spark.index_stage import build_index
 
-        table = spark.read.parquet(str(self.folder / "subscriptions"))
+        path = self.folder / "subscriptions"
+        if not path.exists():
+            write_subscription_table(self.rows, path)
+        table = self.session().read.parquet(str(path))
+        return build_index(table, self.lake, self.lake.codebook(), index=INDEX)
+
+    def asked(self, spark: Any, n: int) -> Any:
+        """The first events, in two partitions if they are few."""
+        path = self.folder / "events"
+        if not path.exists():
+            write_event_table(self.events, path)
+        table = spark.read.parquet(str(path))
+        return table if n == self.events.size else table.filter(f"id < {n}").repartition(2).localCheckpoint()
+
+    # parts
+
+    def measure_index(self) -> None:
+        spark = self.session()
+        assert self._session is not None
+        self._row("session", "start_s", self._session[2], n=1)
+        write_subscription_table(self.rows, self.folder / "subscriptions")
         times = []
         for _ in range(2):
             start = time.perf_counter()
-            self.index = build_index(table, self.lake, self.codebook, index=INDEX)
+            self._made["index"] = self._build()
             times.append(time.perf_counter() - start)
         self._row(f"{INDEX}, first in session", "build_and_publish_s", times[0])
         self._row(f"{INDEX}, warm", "build_and_publish_s", times[1])
         self._row(INDEX, "bytes", self.index.bytes)
-
-    def _events(self, spark: Any, n: int) -> Any:
-        table = spark.read.parquet(str(self.folder / "events"))
-        return table if n == self.events.size else table.filter(f"id < {n}").repartition(2).localCheckpoint()
-
-    def _against_join(self, spark: Any, started: float) -> None:
-        from matchwood.spark.match import match
-
-        n, few = self.sizes["events"], self.sizes["joined"]
-        asked, first = self._events(spark, n), time.perf_counter()
-        drained(match(asked.limit(1), self.index, k=K))
+        asked = self.asked(spark, self.sizes["events"])
+        first = time.perf_counter()
+        self._drain(asked.limit(1), K)
         self._row("a worker's first match", "s", time.perf_counter() - first, n=1)
         start = time.perf_counter()
-        drained(match(asked, self.index))
-        cold = time.perf_counter() - start
-        every = median(lambda: drained(match(asked, self.index)), 3)
-        best = median(lambda: drained(match(asked, self.index, k=K)), 3)
+        self._drain(asked, None)
+        self._row("all, first in session", "s", time.perf_counter() - start, n=self.sizes["events"])
+
+    def against_join(self) -> None:
+        spark, n, few = self.session(), self.sizes["events"], self.sizes["joined"]
+        started = self._session[2] if self._session is not None else 0.0
+        asked = self.asked(spark, n)
         joined, pairs = self._join(spark, few)
-        sample = asked.filter(f"id < {few}")
-        own = [tuple(row) for row in match(sample, self.index).collect()]
-        assert {(event, id_) for event, id_, _, _ in own} == pairs, "Spark's join and the index disagree"
-        top = {tuple(row) for row in match(sample, self.index, k=K).collect()}
-        assert top == {row for row in own if row[3] <= K}, "the k best are not the first of all"
-        join = joined * n / few
-        name = f"Spark's range join, from {few} events"
-        self._row(name, "s", join, n=n, verified=True)
-        for system, seconds in (("all, warm", every), (f"top-{K}, warm", best), ("all, first in session", cold)):
-            self._row(system, "s", seconds, n=n, baseline=name, ratio=join / seconds, verified=True)
-        whole = started + cold
-        self._row("all, with the session's start", "s", whole, n=n, baseline=name, ratio=join / whole, verified=True)
+        calls = {"all": partial(self._drain, asked, None), f"top-{K}": partial(self._drain, asked, K)}
+        for call in (*calls.values(), *calls.values()):  # in both workers, and until the JVM has compiled it
+            call()
+        warm = side_by_side(calls, repeats=9)
+        verified = self._agrees(asked.filter(f"id < {few}"), few, pairs)
+        join, name = joined * n / few, f"Spark's range join, from {few} events"
+        self._row(name, "s", join, n=n, verified=verified)
+        for system, timing in warm.items():
+            self._row(f"{system}, warm", "s", timing.median, n=n, baseline=name, ratio=join / timing.median,
+                      verified=verified, spread=timing.spread)  # fmt: skip
+        cold = self.report.value(workload=WORKLOAD, system="all, first in session", metric="s")
+        if cold is not None:
+            whole = started + cold
+            self._row("all, with the session's start", "s", whole, n=n, baseline=name, ratio=join / whole)
+
+    def _agrees(self, sample: Any, few: int, pairs: set[tuple[int, int]]) -> bool:
+        """Compare what is found for the first events, record by record, with the join's pairs and with a scan."""
+        from matchwood.index import make_index
+        from matchwood.spark.batches import write_matches
+        from matchwood.spark.match import match
+
+        scan = make_index("scan")
+        scan.insert(self.rows)
+        for k in (None, K):
+            own = {tuple(row) for row in match(sample, self.index, k=k).collect()}
+            found = scan.match(self.events.take(0, few)) if k is None else scan.top_k(self.events.take(0, few), k)
+            if k is None:
+                from matchwood.kernels.ordering import order_hits
+
+                order_hits(found.offsets, found.ids, found.scores)
+                assert {(event, id_) for event, id_, _, _ in own} == pairs, "Spark's join and the index disagree"
+            truth = {tuple(row.values()) for row in write_matches(np.arange(few), found).to_pylist()}
+            assert own == truth, f"the scan and the index disagree, k={k}"
+        return True
 
     def _join(self, spark: Any, few: int) -> tuple[float, set[tuple[int, int]]]:
         """What a user would write: a join on six ranges; it plans as a nested loop over a broadcast."""
+        from pyspark.sql import functions as fn
+
         n = self.rows.size
         lo, hi = self.rows.lo.reshape(n, DIMS), self.rows.hi.reshape(n, DIMS)
-        wide = pa.table(
-            {
-                "sid": self.rows.ids,
-                **{f"lo{d}": lo[:, d] for d in range(DIMS)},
-                **{f"hi{d}": hi[:, d] for d in range(DIMS)},
-            }
+        ends = {f"lo{d}": lo[:, d] for d in range(DIMS)} | {f"hi{d}": hi[:, d] for d in range(DIMS)}
+        pq.write_table(
+            pa.table({"sid": self.rows.ids, **ends}), self.folder / "wide.parquet", row_group_size=-(-n // 4)
         )
-        pq.write_table(wide, self.folder / "wide.parquet", row_group_size=-(-n // 4))
         values = self.events.lo.reshape(-1, DIMS)[:few]
         left = spark.createDataFrame(pa.table({"eid": np.arange(few), **{f"v{d}": values[:, d] for d in range(DIMS)}}))
         right = spark.read.parquet(str(self.folder / "wide.parquet"))
         condition = " AND ".join(f"v{d} BETWEEN lo{d} AND hi{d}" for d in range(DIMS))
-        joined = right.join(left.hint("broadcast"), on=_expression(condition)).select("eid", "sid")
+        joined = right.join(left.hint("broadcast"), on=fn.expr(condition)).select("eid", "sid")
         right.count()
         start = time.perf_counter()
         found = {(row["eid"], row["sid"]) for row in joined.collect()}
         return time.perf_counter() - start, found
 
-    def _against_process(self, spark: Any) -> None:
+    def against_process(self, k: int | None) -> None:
         """The same events, the same index, two threads here and two tasks there; both times warm."""
-        from matchwood.index import load_index
         from matchwood.spark.match import match
 
-        folder = Path(next(iter(self.index.paths().values()))) / "index"
-        workers = [load_index(folder) for _ in range(2)]
-        n = self.events.size
-        parts = [self.events.take(i * n // 2, (i + 1) * n // 2) for i in range(2)]
-        asked = self._events(spark, n)
-        for k, system in ((None, "all"), (K, f"top-{K}")):
+        system, n = "all" if k is None else f"top-{k}", self.events.size
+        asked = self.asked(self.session(), n)
+        in_threads(self.here, self.events.take(0, min(n, 20_000)), k)
+        self._drain(asked.limit(min(n, 20_000)).repartition(2), k)
+        inside, outside = [], []
+        for _ in range(3):
+            inside.append(clocked(partial(in_threads, self.here, self.events, k)))
+            outside.append(clocked(partial(self._drain, asked, k)))
+        process, pipeline = statistics.median(inside), statistics.median(outside)
+        verified = sum_there(match(asked, self.index, k=k)) == self._truth(k)
+        assert verified, "Spark and the index in this process disagree"
+        self._row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
+        self._row(f"Spark, local[2], {system}", "us_per_event", pipeline / n * 1e6, n=n, baseline="in process",
+                  ratio=process / pipeline, verified=verified, spread=(max(outside) - min(outside)) / n * 1e6)  # fmt: skip
 
-            def here(k: int | None = k) -> list[Any]:
-                with ThreadPoolExecutor(2) as pool:
-                    return list(pool.map(lambda pair: matched(*pair, k), zip(workers, parts, strict=True)))
+    def _truth(self, k: int | None) -> Sum:
+        found: Sum = self.once(f"truth {k}", lambda: sum_here(self.here[0], self.events, k))
+        return found
 
-            def there(k: int | None = k) -> None:
-                drained(match(asked, self.index, k=k))
-
-            here()
-            there()
-            inside, outside = [], []
-            for _ in range(3):
-                inside.append(clocked(here))
-                outside.append(clocked(there))
-            process, pipeline = statistics.median(inside), statistics.median(outside)
-            self._row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
-            self._row(
-                f"Spark, local[2], {system}",
-                "us_per_event",
-                pipeline / n * 1e6,
-                n=n,
-                baseline="in process",
-                ratio=process / pipeline,
-            )
-
-    def _memory(self, spark: Any) -> None:
+    def memory(self) -> None:
         from matchwood.spark.match import planned
 
-        asked = self._events(spark, self.sizes["events"])
+        asked = self.asked(self.session(), self.sizes["events"])
         probe = Memory(planned(asked, self.index, None, "all", None))
         rows = asked.repartition(2).mapInArrow(probe, "pid long, private long, shared long").collect()
         workers = {row["pid"]: row for row in rows}
@@ -268,57 +306,114 @@ class Bench:
             self._row(f"worker of {len(workers)}, private", "bytes", row["private"])
             self._row(f"worker of {len(workers)}, shared", "bytes", row["shared"])
 
-    def _stream(self, spark: Any) -> None:
-        from matchwood.spark.streaming import MatchStream
-
-        source, batches = self.folder / "in", self.sizes["batches"]
-        source.mkdir()
-        values = self.events.lo.reshape(-1, DIMS)
-        for number in range(batches):
-            part = values[number * 1_000 : (number + 1) * 1_000]
-            ids = np.arange(number * 1_000, (number + 1) * 1_000)
-            table = pa.table({"id": ids, **{f"d{d}": part[:, d] for d in range(DIMS)}})
-            pq.write_table(table, source / f"{number}.parquet")
-        schema = "id bigint, " + ", ".join(f"d{d} double" for d in range(DIMS))
-
-        def bare(batch: Any, number: int) -> None:
-            batch.write.mode("overwrite").parquet(str(self.folder / "bare" / f"batch={number}"))
-
-        def alone(stream: Any, checkpoint: Path) -> Any:
-            writer = stream.writeStream.foreachBatch(bare).option("checkpointLocation", str(checkpoint))
-            return writer.trigger(availableNow=True).start()
-
-        def matching(stream: Any, checkpoint: Path) -> Any:
-            return MatchStream(self.lake, checkpoint.name, k=K).start(stream, checkpoint, availableNow=True)
-
-        figures: dict[str, float] = {}
-        for number in range(2):  # the second round counts: by then both are compiled alike
-            for name, start in (("bare: to Parquet", alone), ("matching", matching)):
-                table = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source))
-                query = start(table, self.folder / f"{start.__name__}-{number}")
-                query.awaitTermination()
-                times = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
-                figures[name] = statistics.median(times[2:])
-        for name, value in figures.items():
-            floor = figures["bare: to Parquet"]
-            self._row(f"micro-batch of 1,000, {name}", "ms", value, n=1_000, baseline="bare", ratio=floor / value)
-
-    def _scale(self, master: str) -> None:
+    def routed(self) -> None:
+        """Subscriptions with small places in spatial shards: routed, looped over in every task, and in one shard."""
+        from matchwood.spark.index_stage import build_index
         from matchwood.spark.match import match
 
-        spark = self._session(master)
-        try:
-            asked = self._events(spark, self.events.size)
-            drained(match(asked.limit(10), self.index, k=K))
-            drained(match(asked, self.index, k=K))
-            seconds = median(lambda: drained(match(asked, self.index, k=K)), 3)
-            self._row(f"Spark, {master}, top-{K}", "us_per_event", seconds / self.events.size * 1e6, n=self.events.size)
-        finally:
-            spark.stop()
+        spark, n = self.session(), self.sizes["routed"]
+        lake = self._lake("places", {"place": "point", **{f"d{d}": "number" for d in range(2, DIMS)}})
+        rows = PLACES.subscriptions(self.sizes["subscriptions"])
+        write_subscription_table(rows, self.folder / "placed")
+        table = spark.read.parquet(str(self.folder / "placed"))
+        shards, asked = self.sizes["shards"], self.asked(spark, n)
+        start = time.perf_counter()
+        spread = build_index(table, lake, lake.codebook(), index=INDEX, shards=shards, by="space")
+        self._row(f"{INDEX}, {shards} shards", "build_and_publish_s", time.perf_counter() - start, workload=ROUTED)
+        copies = spread.counts["subscriptions"] / rows.size
+        self._row(f"{INDEX}, {shards} shards", "copies_per_subscription", copies, workload=ROUTED)
+        one = build_index(table, lake, lake.codebook(), index=INDEX)
+        calls = {
+            "one shard": lambda k: match(asked, one, k=k),
+            f"{shards} shards, all in every task": lambda k: match(asked, spread, k=k, route=False),
+            f"{shards} shards, events routed": lambda k: match(asked, spread, k=k, route=True),
+        }
+        here = _opened(one)
+        for k, what in ((None, "all"), (K, f"top-{K}")):
+            truth = sum_here(here, self.events.take(0, n), k)
+            for system, call in calls.items():
+                assert sum_there(call(k)) == truth, f"{system}, {what}: not what the index in this process says"
+            times = side_by_side({s: partial(drained, call(k)) for s, call in calls.items()}, repeats=3)
+            for system, timing in times.items():
+                ratio = times["one shard"].median / timing.median
+                self._row(f"{system}, {what}", "us_per_event", timing.median / n * 1e6, n=n, workload=ROUTED,
+                          baseline="one shard", ratio=ratio, verified=True, spread=timing.spread / n * 1e6)  # fmt: skip
 
-    def _row(self, system: str, metric: str, value: float, *, n: int | None = None, **more: Any) -> None:
-        size = self.rows.size if n is None else n
-        self.report.row(workload=WORKLOAD, system=system, n=size, metric=metric, value=value, **more)
+    def stream(self, lines: bool) -> None:
+        """Micro-batches with and without matching, in turn, so that a noisy minute hits both; the first round warms up."""
+        spark, batches = self.session(), self.sizes["batches"]
+        _ = self.index
+        what = "lines" if lines else "table"
+        write_stream(self.events, self.folder / what, files=batches, size=BATCH, lines=lines)
+        source = partial(self._source, spark, lines, self.folder / what)
+        times: dict[str, list[float]] = {"bare: to Parquet": [], "matching": []}
+        for number in range(self.sizes["rounds"] + 1):
+            for name, start in (("bare: to Parquet", self._bare), ("matching", self._matching)):
+                query = start(source(), f"{what}-{number}")
+                query.awaitTermination()
+                took = [p["durationMs"]["triggerExecution"] for p in query.recentProgress if p["numInputRows"]]
+                assert len(took) == batches, f"expected {batches} micro-batches, got {len(took)}"
+                times[name] += took[2:] if number else []
+        verified = self._streamed(spark, f"{what}-{self.sizes['rounds']}", batches * BATCH)
+        floor = statistics.median(times["bare: to Parquet"])
+        unit = f"micro-batch of 1,000{' lines' if lines else ''}"
+        for name, took in times.items():
+            value = statistics.median(took)
+            quarter = statistics.quantiles(took, n=4)
+            self._row(f"{unit}, {name}", "ms", value, n=BATCH, baseline="bare", ratio=floor / value,
+                      verified=verified and name == "matching", spread=quarter[2] - quarter[0])  # fmt: skip
+
+    def _source(self, spark: Any, lines: bool, folder: Path) -> Any:
+        reader = spark.readStream.option("maxFilesPerTrigger", 1)
+        if lines:
+            return reader.text(str(folder))
+        return reader.schema("id bigint, " + ", ".join(f"d{d} double" for d in range(DIMS))).parquet(str(folder))
+
+    def _bare(self, stream: Any, name: str) -> Any:
+        out = self.folder / "bare" / name
+
+        def write(batch: Any, number: int) -> None:
+            batch.write.mode("overwrite").option("compression", "zstd").parquet(str(out / f"batch={number}"))
+
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(out / "checkpoint"))
+        return writer.trigger(availableNow=True).start()
+
+    def _matching(self, stream: Any, name: str) -> Any:
+        from matchwood.spark.streaming import MatchStream
+
+        checkpoint = self.folder / "matching" / name
+        return MatchStream(self.lake, name, k=K).start(stream, checkpoint, availableNow=True)
+
+    def _streamed(self, spark: Any, name: str, n: int) -> bool:
+        from matchwood.spark import columns
+        from matchwood.spark.streaming import MatchStream
+
+        found = MatchStream(self.lake, name, k=K).matches(spark).select(*columns.MATCHES.names)
+        assert sum_there(found) == sum_here(self.here[0], self.events.take(0, n), K), (
+            "the stream's matches are not right"
+        )
+        return True
+
+    def scale(self, master: str) -> None:
+        from matchwood.spark.match import match
+
+        _, truth = self.index, self._truth(K)  # on two cores, before the session changes
+        asked = self.asked(self.session(master), self.events.size)
+        assert sum_there(match(asked, self.index, k=K)) == truth, f"{master}: not what the index in this process says"
+        seconds = statistics.median(clocked(partial(self._drain, asked, K)) for _ in range(3))
+        self._row(f"Spark, {master}, top-{K}", "us_per_event", seconds / self.events.size * 1e6, n=self.events.size,
+                  verified=True)  # fmt: skip
+
+    def _drain(self, asked: Any, k: int | None) -> None:
+        from matchwood.spark.match import match
+
+        drained(match(asked, self.index, k=k))
+
+    def _row(
+        self, system: str, metric: str, value: float, *, n: int | None = None, workload: str = WORKLOAD, **more: Any
+    ) -> None:
+        size = self.sizes["subscriptions"] if n is None else n
+        self.report.row(workload=workload, system=system, n=size, metric=metric, value=value, **more)
 
 
 @dataclass(frozen=True)
@@ -341,13 +436,12 @@ class Memory:
         yield pa.RecordBatch.from_arrays(arrays, names=["pid", "private", "shared"])
 
 
-def matched(index: Any, events_: Events, k: int | None) -> Any:
-    """What a task does, without Spark: ranked matches."""
-    if k is not None:
-        return index.top_k(events_, k)
-    found = index.match(events_)
-    order_hits(found.offsets, found.ids, found.scores)
-    return found
+def _opened(index: Any) -> Any:
+    """An index version of one shard, in this process."""
+    from matchwood.index import load_index
+
+    (folder,) = index.paths().values()
+    return load_index(Path(folder) / "index", verify=False)
 
 
 def drained(table: Any) -> None:
@@ -360,14 +454,3 @@ def clocked(call: Callable[[], object]) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
-
-
-def median(call: Callable[[], object], repeats: int) -> float:
-    """Seconds, the median of the repeats."""
-    return statistics.median(clocked(call) for _ in range(repeats))
-
-
-def _expression(condition: str) -> Any:
-    from pyspark.sql import functions as fn
-
-    return fn.expr(condition)

@@ -62,3 +62,64 @@ def expected(
         for match in engine.match(event) if k is None else engine.top_k(event, k):
             found.add((record["id"], match.id, match.score))
     return found
+
+
+def changes(number: int, count: int, known: int, *, seed: int = 9) -> list[dict[str, Any]]:
+    """The changes of file `number`: new subscriptions, some with new strings, and updates and removals of the first `known`."""
+    dice = random.Random(seed * 1000 + number)
+    found: list[dict[str, Any]] = []
+    for i in range(count):
+        new = {"op": "subscribe", "id": 10_000 + number * 100 + i, "expression": expression(dice)}
+        if dice.random() < 0.3:
+            new["expression"] += f" OR colour = 'shade {dice.randint(6, 9)}'"
+        found.append(new)
+    for id_ in dice.sample(range(known), 4):
+        op = dice.choice(("update", "unsubscribe"))
+        found.append({"op": op, "id": id_, **({"expression": expression(dice)} if op == "update" else {})})
+    return found
+
+
+def files_of_batches(checkpoint: Path) -> list[tuple[list[Path], ...]]:
+    """Which files each micro-batch took from each source, as Spark wrote it down."""
+    logs: list[dict[int, list[Path]]] = []
+    for source in sorted((checkpoint / "sources").iterdir(), key=lambda path: int(path.name)):
+        taken: dict[int, set[Path]] = {}
+        for log in source.glob("[0-9]*"):
+            for line in log.read_text().splitlines()[1:]:
+                entry = json.loads(line)
+                taken.setdefault(entry["batchId"], set()).add(
+                    Path(entry["path"].removeprefix("file:").replace("///", "/"))
+                )
+        logs.append({offset: sorted(paths) for offset, paths in taken.items()})
+    batches = []
+    before = [-1] * len(logs)
+    for path in sorted((checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)):
+        texts = path.read_text().splitlines()[2:]
+        ends = [b if text == "-" else json.loads(text)["logOffset"] for text, b in zip(texts, before, strict=True)]
+        spans = zip(logs, before, ends, strict=True)
+        batches.append(tuple([p for o in range(b + 1, e + 1) for p in log.get(o, [])] for log, b, e in spans))
+        before = ends
+    return batches
+
+
+def replayed(base: dict[int, str], batches: list[tuple[list[Path], ...]]) -> list[tuple[int, int, float]]:
+    """What a stream of events (first source) and changes (second) must give, batch by batch, by the engine."""
+    subscriptions, alive = dict(base), []
+    found: list[tuple[int, int, float]] = []
+
+    def read(paths: list[Path]) -> list[dict[str, Any]]:
+        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+    for event_files, change_files in batches:
+        changed = read(change_files)
+        for change in changed:
+            subscriptions.pop(change["id"], None)
+            if change["op"] != "unsubscribe":
+                subscriptions[change["id"]] = change["expression"]
+        new = {c["id"]: c["expression"] for c in changed if c["op"] != "unsubscribe"}
+        published = read(event_files)
+        if new:
+            found += expected(new, alive, None)
+        found += expected(subscriptions, published, None)
+        alive += [record for record in published if "until" in record]
+    return sorted(found)

@@ -17,9 +17,10 @@ from matchwood.spark import ingest
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table
 from matchwood.spark.streaming import MatchStream
-from tests.spark.stream_world import events, expected, put, write_base
+from tests.spark.stream_world import changes, events, expected, files_of_batches, put, replayed, write_base
 
 FILES, EVENTS_EACH = 24, 300
+WORKER_KILLS, DRIVER_KILLS = 6, 5
 
 DRIVER = """
 import sys, warnings
@@ -29,17 +30,19 @@ from matchwood.spark.lake import Lake
 from matchwood.spark.session import local_session
 from matchwood.spark.streaming import MatchStream
 folder, trigger = Path(sys.argv[1]), sys.argv[2]
-spark = local_session(partitions=2, memory="1g", options={"spark.local.dir": str(folder / "local")})
-stream = MatchStream(Lake(folder / "lake"), "killed", k=5)
+# Without a second number a local master gives up at the first failure of a task; a cluster tries four times.
+spark = local_session(master="local[2,4]", partitions=2, memory="1g", options={"spark.local.dir": str(folder / "local")})
+stream = MatchStream(Lake(folder / "lake"), "killed", k=int(sys.argv[3]) or None)
 lines = spark.readStream.option("maxFilesPerTrigger", 1)
 how = {"availableNow": True} if trigger == "now" else {"processingTime": "100 milliseconds"}
-query = stream.start(lines.text(str(folder / "in")), folder / "checkpoint", changes=lines.text(str(folder / "changes")), **how)
+changes = lines.text(str(folder / "changes")) if (folder / "changes").exists() else None
+query = stream.start(lines.text(str(folder / "in")), folder / "checkpoint", changes=changes, **how)
 query.awaitTermination()
 """
 
 
-def driver(folder: Path, trigger: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", DRIVER, str(folder), trigger]
+def driver(folder: Path, trigger: str, k: int = 5) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", DRIVER, str(folder), trigger, str(k)]
     with (folder / "driver.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
@@ -59,17 +62,109 @@ def workers_of(group: int) -> list[int]:
     return [pid for pid, parent in found if parent in daemons]
 
 
+def prepared(spark: Any, folder: Path, **options: Any) -> tuple[Lake, dict[int, str]]:
+    base = write_base(folder / "base.jsonl", 200)
+    lake = Lake(folder / "lake")
+    raw, form = ingest.read_raw(spark, folder / "base.jsonl")
+    ingest_table(lake, raw, "subscriptions", form=form)
+    index_table(lake, spark, **options)
+    (folder / "in").mkdir()
+    return lake, base
+
+
+def begun(stream: MatchStream) -> int:
+    return len(list((stream.folder / "pins").glob("*.json")))
+
+
+def done(stream: MatchStream) -> int:
+    return len(list((stream.folder / "done").glob("*.json")))
+
+
+def rows_of(stream: MatchStream, spark: Any) -> list[tuple[int, int, float]]:
+    return sorted((r["event_id"], r["subscription_id"], r["score"]) for r in stream.matches(spark).collect())
+
+
+def finished(folder: Path, k: int) -> None:
+    """Do what is left, without any more harm."""
+    last = driver(folder, "now", k)
+    assert last.wait() == 0, (folder / "driver.log").read_text()[-3000:]
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1200)
+def test_a_stream_whose_workers_die_in_mid_batch_equals_a_batch(spark: Any, tmp_path: Path) -> None:
+    """Python workers are killed while a micro-batch runs; the driver lives and tries again."""
+    dice = random.Random(6)
+    lake, base = prepared(spark, tmp_path, shards=2, by="hash")
+    stream = MatchStream(lake, "killed", k=5)
+    running = driver(tmp_path, "steady")
+    killed = fed = 0
+    deadline = time.time() + 600
+    try:
+        while killed < WORKER_KILLS and running.poll() is None and time.time() < deadline:
+            if fed == done(stream):  # the next file, and then harm within its micro-batch
+                put(tmp_path / "in", f"{fed:03}.json", events(fed, 4_000))
+                fed += 1
+                while begun(stream) < fed and running.poll() is None and time.time() < deadline:
+                    time.sleep(0.005)
+                time.sleep(dice.uniform(0.0, 0.3))
+                victims = workers_of(running.pid)
+                if victims and done(stream) < fed:
+                    for victim in victims:
+                        os.kill(victim, signal.SIGKILL)
+                    killed += 1
+            time.sleep(0.01)
+        while done(stream) < fed and running.poll() is None and time.time() < deadline:
+            time.sleep(0.1)
+        assert running.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    assert killed == WORKER_KILLS
+    published = [record for number in range(fed) for record in events(number, 4_000)]
+    assert rows_of(stream, spark) == sorted(expected(base, published, 5))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1500)
+def test_a_stream_whose_driver_dies_while_subscriptions_change_equals_a_batch(spark: Any, tmp_path: Path) -> None:
+    """New subscriptions with new strings, updates and removals come in between; events stay alive for those who come later."""
+    dice = random.Random(7)
+    (tmp_path / "changes").mkdir()
+    lake, base = prepared(spark, tmp_path)
+    stream = MatchStream(lake, "killed")
+    fed = 0
+
+    def feed() -> None:
+        nonlocal fed
+        put(tmp_path / "in", f"{fed:03}.json", events(fed, 60, alive=True))
+        if fed % 2:
+            put(tmp_path / "changes", f"{fed:03}.json", changes(fed, 3, known=200))
+        fed += 1
+
+    for _ in range(DRIVER_KILLS):
+        running = driver(tmp_path, "steady", k=0)
+        wanted, deadline = done(stream) + 1, time.time() + 180
+        while done(stream) < wanted and running.poll() is None and time.time() < deadline:
+            feed()
+            time.sleep(1.0)
+        time.sleep(dice.uniform(0.0, 3.0))  # a micro-batch with changes runs several jobs: somewhere within
+        assert running.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+    feed()
+    finished(tmp_path, 0)
+    truth = replayed(base, files_of_batches(tmp_path / "checkpoint"))
+    assert len({event for event, _, _ in truth}) > 100
+    assert rows_of(stream, spark) == truth
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(1200)
 def test_a_stream_whose_driver_and_workers_are_killed_equals_a_batch(spark: Any, tmp_path: Path) -> None:
     dice = random.Random(5)
-    base = write_base(tmp_path / "base.jsonl", 200)
-    lake = Lake(tmp_path / "lake")
-    raw, form = ingest.read_raw(spark, tmp_path / "base.jsonl")
-    ingest_table(lake, raw, "subscriptions", form=form)
-    index_table(lake, spark)
     (tmp_path / "changes").mkdir()
-    (tmp_path / "in").mkdir()
+    lake, base = prepared(spark, tmp_path)
     stream = MatchStream(lake, "killed", k=5)
     killed = {"driver": 0, "worker": 0}
     fed = 0
