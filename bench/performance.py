@@ -142,7 +142,7 @@ class Page:
             if (one.is_missed or one.is_lost) and one.claim.why:
                 reasons.setdefault(one.claim.why, []).append(one.claim.what)
         for why, what in reasons.items():
-            yield from (f"Why not ({'; '.join(what)}): {why}", "")
+            yield from (f"*Missed or lost* ({'; '.join(what)}): {why}", "")
 
     def _judge(self, experiment: Experiment, claim: Claim) -> Judged:
         rival = claim.rival

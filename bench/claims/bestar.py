@@ -25,9 +25,8 @@ NAMES = {"uniform": "uniform", "zipf": "Zipf", "k-index": "k-index", "be-tree": 
 MILLION = 1_000_000
 SHARED = (
     "About 1,000 matches an event are verified and written whatever the index, and our BE-Tree and k-index share "
-    "leaf layout and verification "
-    "with the BE*-Tree, so they are stronger than the paper's; the counts below show what the clustering itself "
-    "saves."
+    "leaf layout and verification with the BE*-Tree, so they are stronger than the paper's; the counts below show "
+    "what the clustering itself saves."
 )
 
 
@@ -81,8 +80,8 @@ DISTRIBUTION = Section(
     ],
     grids=[of_size(law, head="µs an event by subscriptions", systems=TIMED) for _, law in LAWS],
     differs="Rows verified and buckets visited: against the BE-Tree the BE*-Tree saves {uniform} % (uniform) and "
-    "{zipf} % (Zipf) of the buckets. "
-    "The paper's DBLP sets are not public; *Papers* in the first chapter stands in for them.",
+    "{zipf} % (Zipf) of the buckets. The paper's DBLP sets are not public; *Papers* in the first chapter stands "
+    "in for them.",
     numbers={
         law: saved(
             at(f"size-{law}", BE, "buckets_visited_per_event", MILLION),
@@ -94,8 +93,8 @@ DISTRIBUTION = Section(
 
 CARDINALITY = Section(
     "BE*-Tree, Figure 6: cardinality of the dimensions",
-    "From 2,500 to 250M values the BE-Tree becomes 1.29 (uniform) and 1.36 (Zipf) times slower, the BE*-Tree hardly "
-    "at all.",
+    "From 2,500 to 250M values the BE-Tree becomes 1.29 (uniform) and 1.36 (Zipf) times slower, the BE*-Tree "
+    "hardly at all.",
     [
         *(
             Claim(
@@ -124,8 +123,8 @@ CARDINALITY = Section(
 CLUSTERS = Section(
     "BE*-Tree, Figure 7: clusters and their size",
     "On Zipf, k-index becomes 20.84 times slower from no clusters to two, and 17.44 times from clusters of 800 to "
-    "clusters of 25. BE*-Tree saves up "
-    "to 77 % against the BE-Tree where values are clustered, up to 65 % where they are not.",
+    "clusters of 25. BE*-Tree saves up to 77 % against the BE-Tree where values are clustered, up to 65 % where "
+    "they are not.",
     [
         Claim(
             "Zipf: k-index, from no clusters to two, becomes slower by",
@@ -164,14 +163,14 @@ CLUSTERS = Section(
         ("bestar-7-clusters.svg", "Time by number of clusters"),
         ("bestar-7-cluster-size.svg", "Time by size of clusters"),
     ],
-    differs="Our k-index cuts ranges into cells instead of enumerating values, so it depends less on clusters than "
-    "the paper's.",
+    differs="Our k-index cuts ranges into cells instead of enumerating values, so it depends less on clusters "
+    "than the paper's.",
 )
 
 TOP_K = Section(
     "BE*-Tree, Figure 8: top-k by size",
-    "Top-1 takes up to 23 % (uniform) and 77 % (Zipf) less time than match-all, k-index's own top-1 only 1.3 % and "
-    "6.2 %.",
+    "Top-1 takes up to 23 % (uniform) and 77 % (Zipf) less time than match-all, k-index's own top-1 only 1.3 % "
+    "and 6.2 %.",
     [
         *(
             Claim(
@@ -186,8 +185,7 @@ TOP_K = Section(
                     at(f"size-{law}", f"{OURS} top-{k}", n=MILLION),
                 ),
                 why="With a thousand matches an event most of match-all's time is in writing them, which top-1 "
-                "spares on either law; "
-                "Zipf leaves more buckets whose bounds are alike.",
+                "spares on either law; Zipf leaves more buckets whose bounds are alike.",
             )
             for (label, law), percent in zip(LAWS, (23, 77), strict=True)
             for k in (1, 5)
@@ -233,9 +231,8 @@ PROBABILITY = Section(
 
 TABLE_II = Section(
     "BE*-Tree, Table II: leaf capacity and construction",
-    "The best leaf capacity is 5, 20 and 160 for matching probabilities below 1 %, below 10 % and above. A million "
-    "subscriptions are built in "
-    "2.30 s (uniform) and 2.45 s (Zipf), one by one in under 5 s.",
+    "The best leaf capacity is 5, 20 and 160 for matching probabilities below 1 %, below 10 % and above. A "
+    "million subscriptions are built in 2.30 s (uniform) and 2.45 s (Zipf), one by one in under 5 s.",
     [
         *(
             Claim(
@@ -295,7 +292,7 @@ CHAPTER = Chapter(
     "bestar",
     "BE*-Tree",
     "`python -m bench bestar`. BEGen: 400 dimensions, 250M values each, 8 predicates, events of 15, 0.1 % match "
-    "unless a column says otherwise. "
-    "k-index and BE-Tree are our own, under the same protocol. [The index](indexes/be-star-tree.md).",
+    "unless a column says otherwise. k-index and BE-Tree are our own, under the same protocol. [The "
+    "index](indexes/be-star-tree.md).",
     [DISTRIBUTION, CARDINALITY, CLUSTERS, TOP_K, PROBABILITY, TABLE_II],
 )

@@ -38,9 +38,9 @@ def work(load: str, k: int, what: str) -> Figure:
 
 MODES_SECTION = Section(
     "Covering, Tables I and II, Figures 8 and 9: the reporting mode k",
-    "Time, nodes visited and points compared all grow with k, under heavy load (p = 5 %) and light load (p = 40 %): "
-    "from k = 1 to 6 the nodes by 1.85 "
-    "and 1.60 times, the points by 3.32 and 2.46 times. Unsubscribes ask less often from k = 2 on.",
+    "Time, nodes visited and points compared all grow with k, under heavy load (p = 5 %) and light load (p = 40 "
+    "%): from k = 1 to 6 the nodes by 1.85 and 1.60 times, the points by 3.32 and 2.46 times. Unsubscribes ask "
+    "less often from k = 2 on.",
     [
         *(
             Claim(
@@ -87,15 +87,13 @@ MODES_SECTION = Section(
     ],
     plots=[("covering-modes.png", "Run time and searches by reporting mode")],
     differs="Counts are not the paper's: our buckets are larger and compared 16 points at a time, so there are "
-    "fewer nodes and more, much cheaper, "
-    "comparisons.",
+    "fewer nodes and more, much cheaper, comparisons.",
 )
 
 INDEXES = Section(
     "Covering, Figures 10 to 12: the indexes",
     "In 16 dimensions the k-d tree is 10 times faster than the naive scan and about twice as fast as the space "
-    "filling curve; the naive scan is "
-    "relatively better in few dimensions.",
+    "filling curve; the naive scan is relatively better in few dimensions.",
     [
         Claim(
             "16 dimensions, 100,000 commands: times faster than a naive compiled scan",
@@ -232,15 +230,13 @@ NETWORKS = Section(
     ],
     plots=[("covering-networks.png", "Messages and table sizes of router networks")],
     differs="200 clients with ranges over two attributes around twelve topics, a fifth of whom leave again; every "
-    "client gets what flooding would "
-    "give it.",
+    "client gets what flooding would give it.",
 )
 
 CHAPTER = Chapter(
     "covering",
     "Covering",
-    "`python -m bench covering`. Random rectangles, subscribed and unsubscribed; processor time of one thread; what "
-    "is forwarded is compared between all "
-    "systems. [Covering](covering.md).",
+    "`python -m bench covering`. Random rectangles, subscribed and unsubscribed; processor time of one thread; "
+    "what is forwarded is compared between all systems. [Covering](covering.md).",
     [MODES_SECTION, INDEXES, GRAPHS, REDUCE, NETWORKS],
 )

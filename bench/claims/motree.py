@@ -53,8 +53,8 @@ EVENTS = Section(
             "µs",
             target=at_most(40),
             rival=Rival("Scan", at(K6, "scan", n=MILLION), at(K6, "mo-tree", n=MILLION)),
-            why="Some 270 matches and as many false candidates an event are verified in the row store, a cache miss "
-            "each.",
+            why="Some 270 matches and as many false candidates an event are verified in the row store, a cache "
+            "miss each.",
         ),
         Claim(
             "K_s = 6, 1M: times faster than Scan",
@@ -81,15 +81,14 @@ EVENTS = Section(
     ],
     grids=[by_system("K_s = 6, µs an event by subscriptions", [(f"{n:,}", K6, n) for n in SIZES], SYSTEMS)],
     plots=[("motree-4.png", "Event matching by number of subscriptions")],
-    differs="R*-tree needs milliseconds a row in twenty dimensions and is measured on fewer rows, MO-Tree beside it "
-    "on the same.",
+    differs="R*-tree needs milliseconds a row in twenty dimensions and is measured on fewer rows, MO-Tree beside "
+    "it on the same.",
 )
 
 PREDICATES = Section(
     "MO-Tree, Figure 5: event matching by predicates",
     "With 10 predicates a subscription the MO-Tree is 15.6, 47.2 and 57.3 times faster than TAMA, R*-tree and "
-    "OpIndex; more predicates make it "
-    "faster and the others slower.",
+    "OpIndex; more predicates make it faster and the others slower.",
     [
         Claim(
             "K_s = 10, 1M: one event",
@@ -109,8 +108,7 @@ PREDICATES = Section(
 LIVE = Section(
     "MO-Tree, Figures 6 and 7: subscription matching",
     "With 5M live events the MO-Tree is 3.9 times faster than the BEQ-Tree and 628 times faster than the R*-tree; "
-    "with 10 predicates 17.5 and 669 "
-    "times.",
+    "with 10 predicates 17.5 and 669 times.",
     [
         Claim(
             "K_s = 6, 1M live events: one subscription",
@@ -176,8 +174,8 @@ SKEWS = (("0.75", "0.75"), ("0.5", "0.5"), ("0.25", "0.25"), ("0", "0.0"))
 TABLE_5 = Section(
     "MO-Tree, Table 5: popularity of attributes",
     "From skew 1 to 0 event matching by the MO-Tree becomes 1.32 times slower (0.96 to 1.27 ms), subscription "
-    "matching 1.33 times (0.99 to 1.32 ms); at "
-    "skew 0 it is 8.1 and 26.3 times faster than TAMA and OpIndex, and 2.1 times faster than the BEQ-Tree.",
+    "matching 1.33 times (0.99 to 1.32 ms); at skew 0 it is 8.1 and 26.3 times faster than TAMA and OpIndex, and "
+    "2.1 times faster than the BEQ-Tree.",
     [
         Claim(
             "event matching, from skew 1 to 0, becomes slower by",
@@ -233,9 +231,8 @@ TABLE_5 = Section(
 
 CHANGES = Section(
     "MO-Tree, Figures 8 to 11: inserting and deleting",
-    "Events: inserting is 1,235 times faster than in the BEQ-Tree, deleting 497 times. Subscriptions: inserting is "
-    "22.9 and 0.98 times as fast as in TAMA "
-    "and OpIndex, deleting 2,238 and 2,701 times.",
+    "Events: inserting is 1,235 times faster than in the BEQ-Tree, deleting 497 times. Subscriptions: inserting "
+    "is 22.9 and 0.98 times as fast as in TAMA and OpIndex, deleting 2,238 and 2,701 times.",
     [
         *(
             Claim(
@@ -343,9 +340,8 @@ MEMORY = Section(
 CHAPTER = Chapter(
     "motree",
     "MO-Tree",
-    "`python -m bench motree`. Squares around real pick-ups (New York, where the data folder is there) with 4 to 10 "
-    "further predicates over 20 "
-    "attributes; events of 15 to 20 attributes at hot spots. [The index](indexes/mo-tree.md), [live "
-    "events](indexes/live-events.md).",
+    "`python -m bench motree`. Squares around real pick-ups (New York, where the data folder is there) with 4 to "
+    "10 further predicates over 20 attributes; events of 15 to 20 attributes at hot spots. [The "
+    "index](indexes/mo-tree.md), [live events](indexes/live-events.md).",
     [EVENTS, PREDICATES, LIVE, TABLE_5, CHANGES, MEMORY],
 )

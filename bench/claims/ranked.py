@@ -10,9 +10,8 @@ TOP_20 = "d1-getnext-k20"
 
 TABLE_2 = Section(
     "Ranked, Table 2: memory of one dimension",
-    "For 1M intervals: interval tree 8.3 MB, R-tree 12 MB, IR-tree 16.5 MB, segment tree 429 MB, which is 26 to 52 "
-    "times the others; everything is "
-    "built in under a minute.",
+    "For 1M intervals: interval tree 8.3 MB, R-tree 12 MB, IR-tree 16.5 MB, segment tree 429 MB, which is 26 to "
+    "52 times the others; everything is built in under a minute.",
     [
         *(
             Claim(
@@ -54,15 +53,13 @@ TABLE_2 = Section(
         ),
     ],
     plots=[("ranked-memory.svg", "Memory by number of intervals")],
-    differs="A paper that counts 8.3 bytes an interval cannot keep end points, score and id in it; ours are counted "
-    "with all of them.",
+    differs="8.3 bytes leave no room for two end points, a score and an id; ours are counted with all of them.",
 )
 
 GETNEXT = Section(
     "Ranked, Figure 6: one dimension, by calls of getnext",
-    "SOPT-R is always the fastest, up to twice as fast as the others; segment tree and IR-tree are about equal; the "
-    "interval tree is slowest; the "
-    "scored R-tree falls behind with more calls.",
+    "SOPT-R is always the fastest, up to twice as fast as the others; segment tree and IR-tree are about equal; "
+    "the interval tree is slowest; the scored R-tree falls behind with more calls.",
     [
         Claim(
             "SOPT-R, top-20, batched",
@@ -95,8 +92,8 @@ GETNEXT = Section(
             paper="above 1 x",
             target=at_least(1),
             why="Our cursor opens a list only when its best score comes to the top, which helps the interval tree "
-            "most; where many of the best "
-            "of a list are not stabbed (the third line below) it falls far behind, as the paper says.",
+            "most; where many of the best of a list are not stabbed (the third line of the table) it falls far "
+            "behind, as the paper says.",
         ),
         Claim(
             "scored R-tree, times the IR-tree's",
@@ -146,9 +143,8 @@ OTHERS = ("ir by weight", "segment by weight", "interval by weight", "r by weigh
 
 DIMENSIONS = Section(
     "Ranked, Figures 7 and 8: relaxed matching by dimensions",
-    "With 1 to 4 dimensions SOPT-R is 1.5 to 16 times faster than the others; at 8 all converge, since nearly every "
-    "stabbed interval has to be pulled. "
-    "The segment tree runs out of memory at 8.",
+    "With 1 to 4 dimensions SOPT-R is 1.5 to 16 times faster than the others; at 8 all converge, since nearly "
+    "every stabbed interval has to be pulled. The segment tree runs out of memory at 8.",
     [
         *(
             Claim(
@@ -158,8 +154,7 @@ DIMENSIONS = Section(
                 paper="1.5 to 16 x" if d < 8 else "about 1 x",
                 target=at_least(1) if d < 8 else None,
                 why="The Threshold Algorithm asks every stream for hundreds to thousands of hits and each is "
-                "verified in the row store: that "
-                "costs more than the trees differ by.",
+                "verified in the row store: that costs more than the trees differ by.",
             )
             for d in (1, 2, 3, 4, 8)
         ),
@@ -207,8 +202,7 @@ DIMENSIONS = Section(
         ("ranked-relative.svg", "The same, relative to SOPT-R by weight"),
     ],
     differs="Streams by totals (the row's best possible score) instead of by weights are ours: they bound what is "
-    "unseen so much better that they "
-    "are what makes relaxed matching pay.",
+    "unseen so much better that they are what makes relaxed matching pay.",
 )
 
 OVERLAP = Section(
@@ -231,9 +225,8 @@ OVERLAP = Section(
         )
     ],
     plots=[("ranked-overlap.svg", "Time by the skew of lengths")],
-    differs="Where times fall in the paper with less overlap, ours rise for every tree: shorter intervals have "
-    "higher and closer scores, more "
-    "of them must be pulled before the threshold drops, and pulling is what costs here.",
+    differs="Where ours are above 1 and the paper's below: shorter intervals have higher and closer scores, more "
+    "of them must be pulled before the threshold drops, and here pulling costs more than finding.",
 )
 
 CHANGES = Section(
@@ -249,7 +242,7 @@ CHANGES = Section(
 CHAPTER = Chapter(
     "ranked",
     "Ranked",
-    "`python -m bench ranked`. The paper's Table 1: 1M intervals, k = 20, branching 50, skew of lengths 0.75. [The "
-    "index](indexes/ranked.md).",
+    "`python -m bench ranked`. The paper's Table 1: 1M intervals, k = 20, branching 50, skew of lengths 0.75. "
+    "[The index](indexes/ranked.md).",
     [TABLE_2, GETNEXT, DIMENSIONS, OVERLAP, CHANGES],
 )

@@ -9,9 +9,8 @@ LAWS = (("BEGen, uniform", "BEGen uniform"), ("BEGen, Zipf", "BEGen zipf"), ("ci
 CHAPTER = Chapter(
     "scan",
     "Scan and the way in",
-    "`python -m bench scan`. A baseline is worth as much as the effort that went into it, so Scan is compared with "
-    "the same algorithm in C++ "
-    "(plain loops, `-O3 -march=native`), compiled on the spot. Wall time.",
+    "`python -m bench scan`. A baseline is worth as much as the effort that went into it, so Scan is compared "
+    "with the same algorithm in C++ (plain loops, `-O3 -march=native`), compiled on the spot. Wall time.",
     [
         Section(
             "Scan against C++",
@@ -68,8 +67,7 @@ CHAPTER = Chapter(
                 Claim("`Engine.unsubscribe`", at("single calls", "Engine.unsubscribe", "us_per_call"), "µs"),
             ],
             differs="Single calls are with an index so small that matching is nothing: this is what Python and "
-            "encoding cost. Batches "
-            "pay it once.",
+            "encoding cost. Batches pay it once.",
         ),
     ],
 )

@@ -31,8 +31,8 @@ def best_side(widest: int, metric: str) -> Figure:
 
 SIDE = Section(
     "VCR, Figure 6: the maximal side L",
-    "For rectangles of up to 20 cells a side the best L is 8 for storage and 16 for time, for up to 40 cells 16 for "
-    "both.",
+    "For rectangles of up to 20 cells a side the best L is 8 for storage and 16 for time, for up to 40 cells 16 "
+    "for both.",
     [
         Claim(f"W = {widest}: best L for {label}", best_side(widest, metric), "", paper=paper)
         for widest, metric, label, paper in (
@@ -57,15 +57,13 @@ SIDE = Section(
     ],
     plots=[("vcr-6.png", "Search time and storage against L")],
     differs="A list costs less here than in the paper and a hit is read once whatever L is, so smaller sides win. "
-    "(L = 1 with W = 40 is slow "
-    "because many rows exceed 1,024 pieces and are verified one by one.)",
+    "(L = 1 with W = 40 is slow because many rows exceed 1,024 pieces and are verified one by one.)",
 )
 
 R_TREE = Section(
     "VCR, Figure 7: against the R-tree",
     "With 32,000 rectangles VCR takes 280 µs where the R-tree takes 1,300 (90-10), and 60 against 304 (uniform); "
-    "the gap widens with n. Storage "
-    "grows moderately.",
+    "the gap widens with n. Storage grows moderately.",
     [
         Claim(
             "90-10, 32,000: times faster than the R-tree",
@@ -133,8 +131,7 @@ R_TREE = Section(
     ],
     plots=[("vcr-7.png", "Search time and storage against the number of rectangles")],
     differs="Batches of 100 events, each system right after an untimed call of its own, so with warm caches; cold "
-    "ones cost VCR about half as "
-    "much again.",
+    "ones cost VCR about half as much again.",
 )
 
 HASHING = Section(
@@ -177,9 +174,9 @@ OVERLAPPED = Section(
             "x",
             paper="well above 1 x",
             target=at_least(1),
-            why="Open addressing at half load does not suffer from more VCRs, the active bits keep empty ones from "
-            "being probed, and what "
-            "overlaps is read twice and must be told apart. The index uses simple decomposition unless asked.",
+            why="Open addressing at half load does not suffer from more VCRs, the active bits keep empty ones "
+            "from being probed, and what overlaps is read twice and must be told apart. The index uses simple "
+            "decomposition unless asked.",
         ),
     ],
     plots=[("vcr-9.png", "Simple and overlapped decomposition")],
@@ -207,8 +204,7 @@ CHANGES = Section(
 CHAPTER = Chapter(
     "vcr",
     "VCR",
-    "`python -m bench vcr`. Rectangles of up to 40 x 20 cells on 60,000 (Figures 6 and 7) or 3,000,000 cells; 90-10 "
-    "means that 90 % of them "
-    "begin in 10 % of the plane. [The index](indexes/vcr.md).",
+    "`python -m bench vcr`. Rectangles of up to 40 x 20 cells on 60,000 (Figures 6 and 7) or 3,000,000 cells; "
+    "90-10 means that 90 % of them begin in 10 % of the plane. [The index](indexes/vcr.md).",
     [SIDE, R_TREE, HASHING, OVERLAPPED, CHANGES],
 )
