@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from matchwood import __version__
-from matchwood.cli import demo, spark
+from matchwood.cli import demo, match, spark
 from matchwood.errors import MatchwoodError
 
-VERBS = (demo, spark)
+VERBS = (demo, match, spark)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
