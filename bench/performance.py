@@ -310,6 +310,7 @@ def main() -> None:
         text = page.text(CHAPTERS)
     except MissingFigureError as error:
         raise SystemExit(f"the page was not written, since figures are missing:\n{error}") from None
+    arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "performance.md"
     path.write_text(text, encoding="utf-8")
     print(f"written: {path}")
