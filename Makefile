@@ -15,7 +15,7 @@ JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_pr
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check bench report stress kafka docs clean
+.PHONY: help demo test bounds check bench report stress kafka docs clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
@@ -34,8 +34,18 @@ check: $(VENV)/.dev ## lint, format, types, layers: what CI runs before the test
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-stress: $(VENV)/.dev ## run the long random tests
+# The tests that between them run every kernel; seeds and examples are fewer there (tests/conftest.py).
+KERNEL_TESTS = tests/index/test_contract.py tests/index/test_comparison_systems.py tests/index/test_live_events.py \
+    tests/index/ranked tests/kernels/test_store.py tests/kernels/test_intrinsics.py tests/covering
+
+bounds: $(VENV)/.dev ## run every kernel with its array bounds checked
+	NUMBA_BOUNDSCHECK=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(KERNEL_TESTS)
+
+INPUTS ?= 1000000
+
+stress: $(VENV)/.dev ## run the long random tests, and a million damaged inputs (INPUTS=...)
 	$(BIN)/python -m pytest -n $(JOBS) -m stress
+	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --jobs $(JOBS)
 
 bench: $(VENV)/.bench ## measure against the baselines; PRESET=paper for the papers' sizes; goes on where it stopped
 	$(BIN)/python -m bench all --preset $(PRESET)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numba
 import numpy as np
 from hypothesis import strategies as st
 
@@ -38,6 +39,12 @@ from matchwood.lang.expression import (
 )
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Point, Range, Schema
+
+
+def examples(count: int) -> int:
+    """So many Hypothesis examples, or a few where kernels check their bounds: every kernel once is what that run is for."""
+    return min(count, 10) if numba.core.config.BOUNDSCHECK else count
+
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 TYPES = {

@@ -13,7 +13,7 @@ from matchwood.encode.arrays import INTERVAL, Rows, make_rows
 from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError, UnknownSubscriptionError
 from matchwood.lang.rows import Row
 from matchwood.workloads import BEGen, City, Covering
-from tests.worlds import World, a_world, seeded_dice, worlds
+from tests.worlds import World, a_world, examples, seeded_dice, worlds
 
 SHAPES = {
     "buckets of 4": {"overflow": 4, "underflow": 2},
@@ -64,7 +64,7 @@ def assert_agrees(index: CoverIndex, world: World, held: list[int]) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(world=worlds(subscriptions=14, events=0))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_finds_what_the_judge_finds_on_any_world(shape: str, world: World) -> None:
     index = CoverIndex(**SHAPES[shape])
     held = sorted(subscriptions(world))

@@ -28,7 +28,7 @@ from matchwood.index import INDEXES, Capability, Index, load_index, make_index
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
-from tests.worlds import World, a_subscription, a_world, an_event, listed, ranked, seeded_dice, worlds
+from tests.worlds import World, a_subscription, a_world, an_event, examples, listed, ranked, seeded_dice, worlds
 
 pytestmark = pytest.mark.parametrize("name", sorted(INDEXES))
 
@@ -68,7 +68,7 @@ def assert_agrees(index: Index, world: World) -> None:
 
 
 @given(world=worlds())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_agrees_with_the_oracle_on_any_world(name: str, world: World) -> None:
     index = make_index(name)
     world = fitted(world, name)

@@ -268,6 +268,28 @@ def test_bounds_checked_code_has_its_own_folder(tmp_path, monkeypatch):
     assert Path(plain).parent == Path(checked).parent == tmp_path / "matchwood"
 
 
+def test_bounds_checking_finds_an_index_past_the_end(installation):
+    program = """
+import numpy as np
+from matchwood.kernels._jit import helper, kernel
+
+@helper
+def item(values, at):
+    return values[at]
+
+@kernel
+def item_of(values, at):
+    return item(values, at)
+
+try:
+    item_of(np.arange(4.0), 7)
+    print(0.0, 0, 0, "-")
+except IndexError:
+    print(1.0, 0, 0, "-")
+"""
+    assert installation.run(program, NUMBA_BOUNDSCHECK="1")[0] == [1.0]
+
+
 def test_a_damaged_file_is_compiled_anew(installation):
     _, _, _, path = installation.run()
     for kept in Path(path).iterdir():
