@@ -112,6 +112,33 @@ def test_events_come_and_go_in_random_order() -> None:
     assert {(s, int(e)) for s in range(50) for e in found.of(s)[0]} == pairs
 
 
+@pytest.mark.parametrize("plain", [True, False])
+def test_events_of_hundreds_of_attributes_are_matched_as_scan_matches_them(plain: bool) -> None:
+    """Dimensions above 63 have no bit in an event's mask; such events stand among others in the same tree."""
+    rng = np.random.default_rng(6)
+    sizes = rng.integers(1, 30, 3_000)
+    dims = np.concatenate([np.sort(rng.permutation(60 if e % 3 else 300)[:n]) for e, n in enumerate(sizes)])
+    lo = rng.integers(0, 20, len(dims)).astype(float)
+    hi = lo if plain else lo + (rng.random(len(dims)) < 0.05)
+    events = make_events(np.concatenate([[0], np.cumsum(sizes)]), dims, lo, hi)
+    named = np.concatenate([np.sort(rng.permutation(300 if r % 2 else 60)[:2]) for r in range(300)])
+    begin = rng.integers(0, 15, 600).astype(float)
+    rows = make_rows(range(300), np.zeros(300), np.arange(301) * 2, named, np.zeros(600), begin, begin + 8, begin)
+    live = LiveEvents()
+    live.insert(events, np.arange(3_000), np.full(3_000, np.inf))
+    live.check()
+    turned = Scan.build(rows).match(events)
+    pairs = {(int(s), e) for e in range(3_000) for s in turned.of(e)[0]}
+    found = live.match(rows, 0.0)
+    assert {(s, int(e)) for s in range(300) for e in found.of(s)[0]} == pairs
+    assert listed(live.match(rows, 0.0, k=3)) == [hits[:3] for hits in ranked(found)]
+    live.delete(np.arange(0, 3_000, 2))
+    live.check()
+    assert {(s, int(e)) for s, hits in enumerate(ranked(live.match(rows, 0.0))) for e, _ in hits} == {
+        (s, e) for s, e in pairs if e % 2
+    }
+
+
 def test_ids_must_be_new_to_be_kept_and_known_to_be_removed() -> None:
     live = LiveEvents()
     one = make_events([0, 1], [0], [5.0], [5.0])

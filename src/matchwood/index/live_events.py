@@ -9,9 +9,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.errors import EventError, QueryError
 from matchwood.index import mo_tree_plan as plans
-from matchwood.index.growth import grown
-from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by
-from matchwood.index.protocol import new_values
+from matchwood.index.growth import grown, zeros
+from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by
+from matchwood.index.protocol import MOST_ROOM_GUESSED, new_values
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels import live_events_match as matching
@@ -33,8 +33,8 @@ ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memor
 class LiveEvents:
     """Events with an id and an `until` (exclusive), matched against rows that arrive later.
 
-    Layout and kernels: `kernels.live_events` (places), `kernels.live_events_match` (answers). An event costs 10 bytes a value,
-    32 for its record, 8 for its id and about 40 for its planes.
+    Layout and kernels: `kernels.live_events` (places), `kernels.live_events_match` (answers). An event costs 8 bytes a value,
+    44 for its record, 8 to be found by id and about 45 for its planes.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
     inserting: each event inserted looks at four others.
     One writer; matching writes too, since it removes what has expired.
@@ -47,8 +47,9 @@ class LiveEvents:
         counts = np.zeros(kernel.COUNTS, np.int64)
         counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(mo_tree.NONE), int(kernel.FREE)
         table = np.full(16, mo_tree.NONE, np.uint32)
-        self._live = Live(np.zeros(0, kernel.EVENT), np.zeros(0), np.zeros(0, np.uint16), table, counts)
+        self._live = _live(np.zeros(0, kernel.EVENT), np.zeros(0), table, counts)
         self._room: LiveScratch | None = None
+        self._hits_per_row = 0.0  # of the last batch: the first guess of room for the next
         self.candidates = np.zeros(1, np.int64)
 
     def __len__(self) -> int:
@@ -57,7 +58,8 @@ class LiveEvents:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._live) + self._tree.bits.nbytes + self._tree.nodes.nbytes
+        live = sum(array.nbytes for array in self._live) - self._live.words.nbytes  # which is the memory of the keys
+        return live + self._tree.bits.nbytes + self._tree.nodes.nbytes + self._tree.directory.nbytes
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """Keep events under new ids until their `until`, all or (if an id is kept already) none. O(entries) amortised."""
@@ -112,9 +114,11 @@ class LiveEvents:
         most = min(int(k), max(len(self), 1)) if k else 0
         scratch = self._scratch(store)
         ends = np.zeros(len(groups) - 1, np.int64)
-        ids: list[Int64s] = [np.zeros(0, np.int64)]
-        scores: list[Float64s] = [np.zeros(0)]
-        room, done, before = max(1024, 4 * len(ends), most), 0, 0
+        ids: list[Int64s] = []
+        scores: list[Float64s] = []
+        # A guess that is too small costs a copy of the answers.
+        expected = min(int(1.2 * self._hits_per_row * len(ends)), MOST_ROOM_GUESSED)
+        room, done, before = max(1024, 4 * len(ends), most, 0 if k else expected), 0, 0
         while done < len(ends):
             out = Out(np.empty(room, np.int64), np.empty(room))
             state = self._tree, self._live, store.state, slots, groups, done, scratch
@@ -129,19 +133,23 @@ class LiveEvents:
             scores.append(out.scores[:n])
             room = max(room, 2 * n)
         offsets = np.concatenate([np.zeros(1, np.int64), ends])
-        return Matches(offsets, np.concatenate(ids), np.concatenate(scores))
+        if not k and len(ends):
+            self._hits_per_row = before / len(ends)
+        if len(ids) == 1:
+            return Matches(offsets, ids[0], scores[0])
+        return Matches(offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores]))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The kept events without spare room, for saving. O(1)."""
         live, counts = self._live, self._live.counts
-        used = {"events": counts[kernel.SLOTS], "keys": counts[kernel.KEYS], "dims": counts[kernel.KEYS]}
-        return {name: array[: used.get(name, len(array))] for name, array in live._asdict().items()}
+        keys = live.keys[: counts[kernel.KEYS] + 1]
+        return {"events": live.events[: counts[kernel.SLOTS]], "keys": keys, "table": live.table, "counts": counts}
 
     @classmethod
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> LiveEvents:
         """The events that `arrays` gave, in a tree laid out anew. O(n)."""
         kept = cls()
-        kept._live = Live(*(np.array(saved[name]) for name in Live._fields))
+        kept._live = _live(*(np.array(saved[name]) for name in ("events", "keys", "table", "counts")))
         if len(kept):
             kept._insert(np.zeros(0, np.uint32))
         return kept
@@ -149,26 +157,32 @@ class LiveEvents:
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken. O(n), in Python: for tests."""
         live, tree = self._live, self._tree
-        kept = np.flatnonzero(live.events["id"][: live.counts[kernel.SLOTS]] != kernel.FREE)
+        kept = self._slots_in_use()
         assert len(kept) == len(self), "live events are miscounted"
-        assert self.knows(live.events["id"][kept]).all(), "an event cannot be found"
+        starts = live.events["start"][kept].astype(np.int64)
+        ids = live.words[starts + kernel.ID].astype(np.int64)
+        assert self.knows(ids).all(), "an event cannot be found"
+        assert (self._slots(ids) == kept).all(), "an event stands under another's id"
         assert int((live.table != mo_tree.NONE).sum()) == len(kept), "the table and the events differ"
         numbers = np.zeros(len(kept), np.uint32)
-        kernel.locate_events(tree, live, kept.astype(np.uint32), numbers)
-        for slot, number in zip(kept.tolist(), numbers.tolist(), strict=True):
+        kernel.locate_events(tree, live, kept, numbers)
+        for slot, id_, number in zip(kept.tolist(), ids.tolist(), numbers.tolist(), strict=True):
             event = live.events[slot]
             node = tree.nodes[int(event["node"])]
-            assert node["number"] == number, f"event {event['id']} stands in the wrong bucket"
+            assert node["number"] == number, f"event {id_} stands in the wrong bucket"
             start, words, at = int(node["start"]), int(node["words"]), int(event["position"])
-            assert tree.members[2 * start + at] == slot, f"event {event['id']} is misplaced"
+            assert tree.members[2 * start + at] == event["start"], f"event {id_} is misplaced"
             word = start + mo_tree.MEMBER_WORDS * words + at // 64
-            assert int(tree.bits[word]) >> (at % 64) & 1, f"event {event['id']} stands at a free position"
+            assert int(tree.bits[word]) >> (at % 64) & 1, f"event {id_} stands at a free position"
         assert int(tree.nodes["count"][tree.nodes["words"] > 0].sum()) == len(kept), "nodes and live events differ"
+
+    def _slots_in_use(self) -> np.ndarray:
+        used = self._live.events["node"][: self._live.counts[kernel.SLOTS]] != mo_tree.NONE
+        return np.flatnonzero(used).astype(np.uint32)
 
     def _insert(self, slots: np.ndarray) -> None:
         if not self._planned_for or len(self) > REPLAN * max(self._planned_for, SMALL):
-            slots = np.flatnonzero(self._live.events["id"][: self._live.counts[kernel.SLOTS]] != kernel.FREE)
-            slots = slots.astype(np.uint32)
+            slots = self._slots_in_use()
             self._tree = new_tree(plans.planned_events(self._live, slots, self._like() if self._like else ()))
             self._planned_for = len(slots)
             slots = self._reorder(slots)
@@ -190,21 +204,14 @@ class LiveEvents:
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self._live, slots, numbers)
         slots = slots[order_by(numbers, len(self._tree.directory))]
-        live = self._live
-        events = live.events[slots]
-        sizes = np.where(events["flags"] & kernel.LOOSE, 3, 1) * events["count"].astype(np.int64)
-        large = sizes > EXACT_CLASSES
-        sizes[large] = 1 << np.ceil(np.log2(sizes[large])).astype(np.int64)
-        ends = np.cumsum(sizes)
-        at = np.repeat(events["start"].astype(np.int64) - (ends - sizes), sizes) + np.arange(sizes.sum())
-        events["start"] = np.where(sizes > 0, ends - sizes, 0)
-        moved = np.zeros(int(live.counts[kernel.SLOTS]), np.uint32)
-        moved[slots] = np.arange(len(slots))
-        used = live.table != mo_tree.NONE
-        live.table[used] = moved[live.table[used]]
-        live.counts[kernel.SLOTS], live.counts[kernel.KEYS] = len(slots), len(at)
-        live.counts[kernel.FREE_SLOT], live.counts[kernel.REGIONS :] = int(mo_tree.NONE), int(kernel.FREE)
-        self._live = live._replace(events=events, keys=live.keys[at], dims=live.dims[at])
+        live, counts = self._live, self._live.counts
+        events, keys = zeros(len(slots), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + 1, WORD)
+        end = int(kernel.lay_out(live, slots, events, keys))
+        counts[kernel.SLOTS], counts[kernel.KEYS], counts[kernel.CURSOR] = len(slots), end, 0
+        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(mo_tree.NONE), int(kernel.FREE)
+        live.table[:] = mo_tree.NONE
+        self._live = _live(events, keys[: end + 1].view(np.float64), live.table, counts)
+        kernel.enter_all(self._live, live.table)
         self._room = None
         return np.arange(len(slots), dtype=np.uint32)
 
@@ -226,28 +233,30 @@ class LiveEvents:
         """Room for the rest of the events, and by a quarter at least."""
         live, counts = self._live, self._live.counts
         more = events.size - done
-        entries = 3 * int(events.offsets[-1] - events.offsets[done]) if _any_loose(events) else 0
-        entries = entries or int(events.offsets[-1] - events.offsets[done])
-        size = _enough(len(live.events), int(counts[kernel.SLOTS]) + more)
-        keys = _enough(len(live.keys), int(counts[kernel.KEYS]) + entries + 64)
+        slots = _enough(len(live.events), int(counts[kernel.SLOTS]) + more)
+        keys = _enough(len(live.keys), int(counts[kernel.KEYS]) + _space_needed(events, done) + 64)
         table = live.table
         wanted = 2 * (len(self) + more) + 2
         if wanted > len(table):
             table = np.full(1 << (wanted - 1).bit_length(), mo_tree.NONE, np.uint32)
-            kernel.rehash(live, table)
-        self._live = Live(grown(live.events, size), grown(live.keys, keys), grown(live.dims, keys), table, counts)
+            kernel.enter_all(live, table)
+        self._live = _live(grown(live.events, slots), grown(live.keys, keys), table, counts)
         self._room = None
 
     def _scratch(self, store: RowStore) -> LiveScratch:
         """Scratch for this store of rows; what does not depend on it is kept between calls."""
         tree, room = self._tree, self._room
         dims = max(store.dimensions, 1)
-        if room is None or len(room.values) < dims or len(room.seen) < len(self._live.events):
+        names = int(store.state.rows["count"].max(initial=1))
+        if room is None or len(room.values) < dims or len(room.lo) < names or len(room.seen) < len(self._live.events):
             axes, most = len(tree.axes), int(self._live.counts[kernel.MOST]) + 1
             begins, ends, runs, digits = (np.zeros(axes + 1, np.int64) for _ in range(4))
             self._room = room = LiveScratch(
                 new_values(dims),
                 np.zeros(dims, np.int64),
+                np.zeros(names),
+                np.zeros(names),
+                np.zeros(names, np.uint64),
                 np.zeros(len(self._live.events), np.uint32),
                 Parts(np.zeros(most), np.zeros(most)),
                 begins,
@@ -267,10 +276,21 @@ class LiveEvents:
         return room
 
 
-def _any_loose(events: Events) -> bool:
-    return bool(
+def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Live:
+    return Live(events, keys, keys.view(np.uint64), table, counts)
+
+
+def _space_needed(events: Events, done: int) -> int:
+    """An upper bound of the words that the regions of events[done:] take, rounding of large ones included."""
+    values = int(events.offsets[-1] - events.offsets[done])
+    loose = (
         (events.lo != events.hi).any() or (events.weight != 1.0).any() or (events.dims[1:] == events.dims[:-1]).any()
     )
+    listed = events.dims.max(initial=0) >= kernel.MASKED
+    runs = 4 if loose else 2 if listed else 1
+    most = kernel.HEAD + runs * int(np.diff(events.offsets[done:]).max(initial=0))
+    words = runs * values + kernel.HEAD * (events.size - done)
+    return words if most <= EXACT_CLASSES else 2 * words
 
 
 def _enough(size: int, wanted: int) -> int:

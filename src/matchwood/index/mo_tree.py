@@ -182,11 +182,11 @@ class MOTree(Index):
         region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
         bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
         assert bits[:, ~valid].all(), f"node {n}: a free position has zeros"
-        for a, reach in enumerate((int(node["reach_0"]), int(node["reach_1"]))):
-            axis = tree.axes[a] if a < min(len(tree.axes), int(tree.counts[kernel.SLICED])) else None
-            for j in range(int(axis["slices"]) + 1 if axis is not None else 0):
-                some = bits[int(axis["plane"]) + j, valid].any()
-                assert not some or reach >> j & 1, f"node {n}: a row holds where the node does not reach"
+        for a in range(min(2, int(tree.counts[kernel.SLICED]))):
+            plane, slices = int(tree.axes[a]["plane"]), int(tree.axes[a]["slices"])
+            held = bits[plane : plane + slices + 1][:, valid].any(axis=1)
+            reached = np.array([int(node[f"reach_{a}"]) >> j & 1 for j in range(slices + 1)])
+            assert (reached >= held).all(), f"node {n}: a row holds where the node does not reach"
         for position in np.flatnonzero(valid).tolist():
             slot = int(tree.members[2 * start + position])
             place = tree.places[slot]

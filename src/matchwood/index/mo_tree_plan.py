@@ -20,7 +20,7 @@ from matchwood.encode.arrays import Float64s
 from matchwood.index.mo_tree_width import cell_widths
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.live_events import Live
+from matchwood.kernels.live_events import ABOUT, Live, list_values
 from matchwood.kernels.store import ABSENT, CIRCLE
 
 TICKS = 1024  # of a layer
@@ -228,10 +228,11 @@ def planned_events(live: Live, slots: np.ndarray, like: Sequence[tuple[int, int,
     `like` says of that tree's axes their dimension, slices, and whether they are layers.
     As many cells as leave a node of 512 events mostly full; ten a layer, as in the paper, left 40 nodes a cell at 1M.
     """
-    events = live.events[slots[:: max(1, len(slots) // SAMPLE)]]
-    counts = events["count"].astype(np.int64)
-    at = np.repeat(events["start"].astype(np.int64) - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
-    dims, keys = live.dims[at], live.keys[at]
+    some = np.ascontiguousarray(slots[:: max(1, len(slots) // SAMPLE)])
+    starts = live.events["start"][some].astype(np.int64)
+    many = int(((live.words[starts + ABOUT] >> np.uint64(32)) & np.uint64(0xFFFF)).sum())
+    dims, keys = np.empty(many, np.uint16), np.empty(many)
+    list_values(live, some, dims, keys)
     found, popular = np.unique(dims, return_counts=True)
     ranked = [int(dim) for _, dim in sorted(zip(-popular, found, strict=True))]
     slices = {dim: max(EVENT_FEWEST, round(EVENT_SHARE * parts)) for dim, parts, _ in like if parts}

@@ -282,6 +282,7 @@ def filter_node(tree, scratch, v, visits, how, single):
     after = tree.nodes[np.int64(scratch.visit[min(v + 1, visits - 1)])]
     ahead_words = np.int64(after.words)
     ahead = np.int64(after.start) + np.int64(HEAD_WORDS) * ahead_words
+    prefetch(tree.bits, ahead - 2 * ahead_words)
     axes = tree.counts[SLICED]
     return and_planes(tree.bits, valid, base, words, scratch.planes, axes, ahead, ahead_words, scratch.line)
 

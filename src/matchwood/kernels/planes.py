@@ -2,6 +2,7 @@
 
     and_planes           64 bytes of several planes, anded in one vector register
     and_flipped_planes   the same, some of the planes complemented
+    count_ones           how many bits of a word are set
 
 They read memory without bounds checks; see what their callers must guarantee.
 """
@@ -74,6 +75,16 @@ def and_flipped_planes(typing_context, bits, valid, base, stride, planes, flips,
 
     i = types.int64
     return types.boolean(bits, i, i, i, planes, flips, i, i, i, out), generate
+
+
+@intrinsic
+def count_ones(typing_context, word):
+    """How many bits a uint64 has set. One instruction."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.uint64), generate
 
 
 def _line(builder, data, at):
