@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.claims.forms import Chapter, Claim, Rival, Section, at, at_least, at_most, more, scaled, times
 
-WORK = "6 intervals"
+WORK, ROUTED = "6 intervals", "6 intervals, small places"
 JOIN = "Spark's range join, from 1000 events"
 
 CHAPTER = Chapter(
@@ -43,6 +43,7 @@ CHAPTER = Chapter(
                     why="Both take less than a second, most of which is Spark's.",
                 ),
             ],
+            plots=[("spark_join.png", "Against Spark's own join")],
         ),
         Section(
             "Against the same index in one process",
@@ -66,9 +67,10 @@ CHAPTER = Chapter(
                     for master in ("local[1]", "local[2]", "local-cluster[2,1,2048]")
                 ),
             ],
+            plots=[("spark_throughput.png", "Throughput beside one process, and by cores")],
         ),
         Section(
-            "Index, first match, streaming",
+            "Index and memory",
             "",
             [
                 Claim(
@@ -79,17 +81,56 @@ CHAPTER = Chapter(
                 ),
                 Claim("a worker's first match", at(WORK, "a worker's first match", "s"), "s", target=at_most(2)),
                 Claim("size of the index", scaled(at(WORK, "mo-tree", "bytes"), 1e-6), "MB"),
+                Claim("a worker of two: its own memory", scaled(at(WORK, "worker of 2, private", "bytes"), 1e-6), "MB"),
+                Claim("a worker of two: shared memory", scaled(at(WORK, "worker of 2, shared", "bytes"), 1e-6), "MB"),
+            ],
+            differs="The index is mapped from disk once for all workers of a machine: it is among what they share.",
+        ),
+        Section(
+            "Streaming",
+            "",
+            [
                 Claim(
-                    "micro-batch of 1,000 events: more than one that only writes",
-                    more(
-                        at(WORK, "micro-batch of 1,000, bare: to Parquet", "ms"),
-                        at(WORK, "micro-batch of 1,000, matching", "ms"),
-                    ),
+                    f"micro-batch of 1,000 events{what}: more than one that only writes",
+                    more(at(WORK, f"{unit}, bare: to Parquet", "ms"), at(WORK, f"{unit}, matching", "ms")),
                     "%",
                     target=at_most(30),
-                    why="A micro-batch is a quarter of a second of Spark's own; what matching adds is two more "
-                    "small jobs.",
-                ),
+                    why="What matching adds is a fixed cost of small steps beside Spark's own.",
+                )
+                for unit, what in (
+                    ("micro-batch of 1,000", " of a table"),
+                    ("micro-batch of 1,000 lines", " as lines of JSON"),
+                )
+            ]
+            + [
+                Claim(f"micro-batch of 1,000 events{what}", at(WORK, f"{unit}, matching", "ms"), "ms")
+                for unit, what in (
+                    ("micro-batch of 1,000", " of a table"),
+                    ("micro-batch of 1,000 lines", " as lines of JSON"),
+                )
+            ],
+            plots=[("spark_stream.png", "Micro-batches with and without matching")],
+        ),
+        Section(
+            "Shards by place",
+            "",
+            [
+                Claim(
+                    f"{what}: {how}",
+                    at(ROUTED, f"17 shards, {system}, {metric}"),
+                    "µs an event",
+                    rival=Rival(
+                        "one shard",
+                        at(ROUTED, f"one shard, {metric}"),
+                        at(ROUTED, f"17 shards, {system}, {metric}"),
+                    ),
+                    why="Where one machine can hold the index, shards only add visits; they are for indexes that it cannot.",
+                )
+                for metric, what in (("all", "all matches"), ("top-10", "the 10 best"))
+                for system, how in (
+                    ("all in every task", "17 shards, every task visits those it needs"),
+                    ("events routed", "17 shards, events sent to their shards"),
+                )
             ],
         ),
     ],
