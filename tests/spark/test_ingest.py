@@ -19,7 +19,15 @@ from matchwood.schema import Schema
 from matchwood.spark import ingest
 from matchwood.spark.batches import read_events, read_subscriptions
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.ingest_worker import LINES, MOST_CONTENT, Encoding, Learning, encode_batches
+from matchwood.spark.ingest_worker import (
+    LINES,
+    MOST_CONTENT,
+    Encoding,
+    Learning,
+    encode_batches,
+    learn_expression,
+    learn_expressions,
+)
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table, match_table
 from tests.spark.tables import ranked
@@ -127,6 +135,30 @@ def test_partitions_learn_apart_and_their_schemas_are_put_together() -> None:
     assert plan.texts == ["a", "b"]
     assert schema.find("x").type == "number"  # the first to say so; the other will be rejected
     assert book.extended([]) is book
+
+
+def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -> None:
+    texts: list[object] = [
+        "price <= 99999999999999999999 AND item = 'size 5'",  # refused; the next one, of the same kind, teaches
+        "price <= 10 AND item = 'size 5'",
+        "price <= 11 AND item = 'size 6'",
+        "d1 > 3 AND d2 = 'x'",
+        "d1 > 4 AND d3 = 'x'",
+        """ "d 1" = 1 OR "d 2" = 'it''s 7' """,
+        """ "d 1" = 2 OR "d 2" = 'it''s 8' """,
+        "price >",
+        None,
+        '{"op": "=", "args": [{"property": "colour"}, "red 1"]}',
+        '{"op": "=", "args": [{"property": "colour"}, "red 2"]}',
+        "BBOX(place, 1, 2, 3, 4)",
+    ]
+    once, each = Schema(), Schema()
+    learn_expressions(texts, once)
+    for text in texts:
+        learn_expression(text, each)
+    assert once.to_json() == each.to_json()
+    assert once.find("item").symbols.texts == ["size 5", "size 6"]
+    assert once.find("d 2").symbols.texts == ["it's 7", "it's 8"]
 
 
 def test_from_raw_tables_to_the_engines_answer(spark: Any, lake: Lake) -> None:

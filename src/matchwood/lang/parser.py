@@ -80,6 +80,19 @@ def parse(text: str) -> Expression:
         raise plan.first_error(constants).within(text, pieces) from None
 
 
+def without_numbers(text: str) -> str:
+    """The text with 0 for each number. Texts that are equal then name the same attributes, types and strings.
+
+    O(length), a fifth of the cost of `parse`.
+
+    >>> without_numbers("price <= 12.5 ^0.4 AND item = 'size 5' AND d1 > -3")
+    "price <= 0 ^0 AND item = 'size 5' AND d1 > 0"
+    """
+    pieces = _CONSTANTS.split(text)
+    pieces[1::2] = [constant if constant[0] in "'\"" else "0" for constant in pieces[1::2]]
+    return "".join(pieces)
+
+
 @lru_cache(_CACHED_SHAPES)
 def _plan(shape: tuple[str, ...]) -> Plan:
     """The plan of a shape: the kinds of its constants, then the text between them. Errors are not cached."""
