@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench.__main__ import NAMES
 from bench.claims import CHAPTERS
 from bench.claims.forms import (
     Chapter,
@@ -232,3 +233,9 @@ def test_every_chapter_has_its_experiment_and_titles_and_plots_are_named_once() 
     assert len({section.title for section in sections}) == len(sections)
     plots = [name for section in sections for name, _ in section.plots]
     assert len(set(plots)) == len(plots)
+
+
+def test_the_published_page_is_what_the_kept_figures_give() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    made = Page(Results.load(docs / "figures", NAMES), docs / "figures", lenient=True).text(CHAPTERS)
+    assert made == (docs / "performance.md").read_text(encoding="utf-8"), "run `make report`"
