@@ -20,6 +20,7 @@ from matchwood.kernels import be_star_delete as deleting
 from matchwood.kernels import be_star_insert as inserting
 from matchwood.kernels import be_star_match as matching
 from matchwood.kernels import be_star_rewrite as rewriting
+from matchwood.kernels import be_star_single as single
 from matchwood.kernels import be_star_split as splitting
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_build import Work
@@ -90,24 +91,45 @@ class BEStarTree(Tallied):
         self._found = np.zeros(matching.FOUND + 1, np.uint32)
         self._heap = np.zeros(0, np.uint32), np.zeros(0)
         self._keys = new_keys(0)
+        self._slot = np.zeros(1, np.uint32)
         self._clear()
+
+    def insert(self, rows: Rows) -> None:
+        """Add the rows of new subscriptions, all or (if an id is known already) none. A single one in one call of a kernel."""
+        if len(rows.ids) != 1 or not self._settle(single.insert_one(self._tree, self.store.state, rows, self._slot)):
+            super().insert(rows)
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove subscriptions with all their rows, all or (if one is not known) none. A single one in one call of a kernel."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        if len(ids) != 1 or single.delete_one(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
+            super().delete(ids)
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
-        if rows.size != 1:
-            ids = np.unique(rows.ids)
-            heads = 1 + int((rows.ids[1:] != rows.ids[:-1]).sum())
-            if not rows.size or len(ids) != heads:
+        if len(rows.ids) == 1:
+            if not self._settle(single.update_one(self._tree, self.store.state, rows, self._slot)):
                 super().update(rows)
-                return
-            self.store.slots_of(ids)  # every id is known, or it says which is not
+            return
+        ids = np.unique(rows.ids)
+        heads = 1 + int((rows.ids[1:] != rows.ids[:-1]).sum())
+        if not rows.size or len(ids) != heads:
+            super().update(rows)
+            return
+        self.store.slots_of(ids)  # every id is known, or it says which is not
         kept = np.zeros(rows.size, np.bool_)
         rewriting.rewrite_many(self._tree, self.store.state, rows, kept)
-        if rows.size == 1 and not kept[0]:
-            super().update(rows)
-        elif not kept.all():
+        if not kept.all():
             moved = np.flatnonzero(~kept)
             super().update(concatenate_rows([rows.take(int(r), int(r) + 1) for r in moved]))
+
+    def _settle(self, outcome: int) -> bool:
+        """Finish what a change of one row left: a leaf that overflows. False if the row has to go the way of many."""
+        if outcome >= 0:
+            self._reserve(int(self._tree.counts[layout.LARGEST_LEAF]) + 1)
+            if not inserting.settle(self._tree, self.store.state, self._work, outcome):
+                self._finish_build()
+        return bool(outcome != single.SLOWLY)
 
     # what the protocol asks for
 
@@ -136,10 +158,9 @@ class BEStarTree(Tallied):
         while done < len(slots):
             first = done
             done, overflowed = inserting.insert_few(self._tree, self.store.state, slots, first)
-            if overflowed >= 0 or done == first:
+            if done == first:
                 self._reserve(int(self._tree.counts[layout.LARGEST_LEAF]) + 1)
-            if overflowed >= 0 and not inserting.settle(self._tree, self.store.state, self._work, overflowed):
-                self._finish_build()
+            self._settle(overflowed)
 
     def _delete(self, slots: Slots) -> None:
         deleting.delete_many(self._tree, self.store.state, slots)
@@ -178,8 +199,13 @@ class BEStarTree(Tallied):
         return int(self._tree.counts[layout.NODES])
 
     def _details(self) -> dict[str, float]:
-        visited = float(self._counters[1])
-        return {"p_nodes": float(self._tree.counts[layout.PNODES]), "buckets_visited": visited, **self._tests()}
+        reserved = self.store.nbytes + sum(pool.nbytes for pool in self._tree)
+        return {
+            "p_nodes": float(self._tree.counts[layout.PNODES]),
+            "bytes_reserved": float(reserved),  # with the room that pools have to grow
+            "buckets_visited": float(self._counters[1]),
+            **self._tests(),
+        }
 
     def reset_counters(self) -> None:
         super().reset_counters()

@@ -35,7 +35,7 @@ def delete_many(tree, store, slots):
         b = np.int64(tree.homes[slot].bucket)
         take_out(tree, slot)
         tree.buckets[b].stale += np.uint32(1)
-        best, sum_, top = weights_of(store, slot)
+        best, sum_, _ = weights_of(store, slot)
         while b != np.int64(NONE):
             bucket = tree.buckets[b]
             bucket.rows -= np.uint32(1)
@@ -47,7 +47,7 @@ def delete_many(tree, store, slots):
             if bucket.level > 0 and bucket.rows == 0:
                 replace_child(tree, b, np.int64(NONE))
                 free_bucket(tree, b)
-            elif touches(tree, store, b, slot, best, sum_, top) and (
+            elif touches(tree, store, b, slot, best, sum_) and (
                 bucket.leaf_size <= LARGE or 4 * bucket.stale >= bucket.leaf_size
             ):
                 rebuild(tree, store, b)
@@ -71,12 +71,14 @@ def take_out(tree, slot):
 
 
 @helper
-def touches(tree, store, b, slot, best, sum_, top):
-    """Might the bucket's boundary or a summary have come from this row?"""
+def touches(tree, store, b, slot, best, sum_):
+    """Might the bucket's boundary or a summary have come from this row?
+
+    The largest priority is not asked about: where all are alike, the usual case, every row would say yes. It stays high,
+    which costs a little pruning for events of weights below 1, until the bucket is summed up for another reason.
+    """
     bucket = tree.buckets[b]
-    if best >= bucket.best or sum_ >= bucket.sum or top >= bucket.top:
-        return True
-    if best >= bucket.leaf_best or sum_ >= bucket.leaf_sum or top >= bucket.leaf_top:
+    if best >= bucket.best or sum_ >= bucket.sum or best >= bucket.leaf_best or sum_ >= bucket.leaf_sum:
         return True
     boxes = np.int64(bucket.boxes)
     at = b

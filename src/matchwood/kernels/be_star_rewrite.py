@@ -85,11 +85,11 @@ def rewrite(tree, store, rows, r, slot):
     """Write the new row over the old one and bring boundaries and summaries of its path up to date."""
     row = store.rows[slot]
     b = np.int64(tree.homes[slot].bucket)
-    best, sum_, top = weights_of(store, slot)
+    best, sum_, _ = weights_of(store, slot)
     loose = np.uint64(0)  # bit i: the boundary of the i-th bucket of the path may have come from the old row
     step = np.uint64(0)
     while b != np.int64(NONE):
-        if step >= 63 or touches(tree, store, b, slot, best, sum_, top):
+        if step >= 63 or touches(tree, store, b, slot, best, sum_):
             loose |= np.uint64(1) << min(step, np.uint64(63))
         step += np.uint64(1)
         b = above(tree, b)
