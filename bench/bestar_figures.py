@@ -30,13 +30,15 @@ STYLES = {
     "scan": ("C7", "-", "x"),
     "be-star-tree top-1": ("C0", ":", "o"),
     "be-star-tree top-5": ("C0", "--", "o"),
+    "be-tree top-1": ("C1", ":", "s"),
+    "be-tree top-5": ("C1", "--", "s"),
     "k-index top-1": ("C2", ":", "^"),
     "k-index top-5": ("C2", "--", "^"),
 }
 
 
 def main() -> None:
-    """Draw what the file has figures for."""
+    """Draw what the file has figures for, or the shape of trees."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("folder", type=Path)
@@ -46,13 +48,21 @@ def main() -> None:
     if arguments.shape:
         draw_shape(arguments.folder / "bestar-shape.svg")
         return
-    rows = json.loads(arguments.file.read_text(encoding="utf-8"))["rows"]
+    draw(json.loads(arguments.file.read_text(encoding="utf-8"))["rows"], arguments.folder)
+
+
+def draw(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
+    """Draw what the rows have figures for; return where."""
     top = [s for s in STYLES if " top-" in s]
-    draw(rows, arguments.folder / "bestar-6-cardinality.svg", "cardinality", "dimension cardinality", ALL, log=True)
-    draw(rows, arguments.folder / "bestar-7-clusters.svg", "clusters", "clusters in each dimension", ALL)
-    draw(rows, arguments.folder / "bestar-7-cluster-size.svg", "cluster-size", "cluster size", ALL, log=True)
-    draw(rows, arguments.folder / "bestar-8-size.svg", "size", "subscriptions", [*ALL, "scan", *top], log=True)
-    draw(rows, arguments.folder / "bestar-9-match.svg", "match", "match probability", [*ALL, *top], log=True)
+    figures = [
+        sweep(rows, folder / "bestar-6-cardinality.svg", "cardinality", "dimension cardinality", ALL, log=True),
+        sweep(rows, folder / "bestar-7-clusters.svg", "clusters", "clusters in each dimension", ALL),
+        sweep(rows, folder / "bestar-7-cluster-size.svg", "cluster-size", "cluster size", ALL, log=True),
+        sweep(rows, folder / "bestar-8-size.svg", "size", "subscriptions", [*ALL, "scan", *top], log=True),
+        sweep(rows, folder / "bestar-9-match.svg", "match", "match probability", [*ALL, *top], log=True),
+        tests(rows, folder / "bestar-tests.svg"),
+    ]
+    return [path for path in figures if path is not None]
 
 
 def points(rows: list[dict[str, Any]], column: str, law: str, system: str) -> tuple[list[Any], list[float]]:
@@ -69,10 +79,12 @@ def points(rows: list[dict[str, Any]], column: str, law: str, system: str) -> tu
     return [x for x, _ in found], [y for _, y in found]
 
 
-def draw(
+def sweep(
     rows: list[dict[str, Any]], path: Path, column: str, label: str, systems: Iterable[str], *, log: bool = False
-) -> None:
-    """One figure: uniform on the left, Zipf on the right."""
+) -> Path | None:
+    """One figure: uniform on the left, Zipf on the right. None if there is nothing to draw."""
+    if not any(points(rows, column, law, "be-star-tree")[0] for law in LAWS):
+        return None
     figure, sides = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
     for axes, law in zip(sides, LAWS, strict=True):
         for system in systems:
@@ -88,9 +100,30 @@ def draw(
         if log:
             axes.set_xscale("log")
         axes.grid(alpha=0.3)
-    sides[0].set_ylabel("us an event")
-    sides[1].legend(fontsize=7)
-    save(figure, path)
+    sides[0].set_ylabel("µs an event")
+    sides[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return save(figure, path)
+
+
+def tests(rows: list[dict[str, Any]], path: Path) -> Path | None:
+    """What is counted, by number of subscriptions: predicates tested in vain, and nodes visited."""
+    figure, sides = plt.subplots(1, 2, figsize=(9, 3.4))
+    kinds = (("tests_in_vain_per_event", "predicates tested in vain"), ("nodes_per_event", "nodes visited"))
+    for axes, (metric, title) in zip(sides, kinds, strict=True):
+        for law, line in zip(LAWS, ("-", "--"), strict=True):
+            for system in (*ALL, "scan"):
+                mine = [r for r in rows if (r["workload"], r["system"], r["metric"]) == (f"size-{law}", system, metric)]
+                colour, _, marker = STYLES[system]
+                x, y = [r["n"] for r in mine], [r["value"] for r in mine]
+                if x:
+                    axes.plot(x, y, line, color=colour, marker=marker, markersize=4, label=f"{system}, {law}")
+        axes.set(title=f"{title}, an event", xlabel="subscriptions", xscale="log", yscale="log")
+        axes.grid(alpha=0.3)
+    sides[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if not sides[0].lines:
+        plt.close(figure)
+        return None
+    return save(figure, path)
 
 
 def draw_shape(path: Path) -> None:
@@ -120,10 +153,11 @@ def draw_shape(path: Path) -> None:
     save(figure, path)
 
 
-def save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> Path:
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+    return path
 
 
 if __name__ == "__main__":
