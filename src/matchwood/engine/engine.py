@@ -23,12 +23,13 @@ from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
     MatchwoodError,
+    QueryError,
     SchemaError,
     StorageError,
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from matchwood.index import Stats, load_index, make_index
+from matchwood.index import Index, Stats, load_index, make_index
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
@@ -38,9 +39,12 @@ from matchwood.lang.event import PLACE, Event, event_keys
 from matchwood.lang.expression import Expression
 from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS, Row
+from matchwood.planner import Plan, Planned
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
 
 MAX_ID = 2**63 - 1
+AUTO = "auto"
+"""The name that leaves the choice of the index to the planner."""
 
 
 class Match(NamedTuple):
@@ -63,7 +67,8 @@ class Engine:
     """Standing subscriptions that events are matched against, best first.
 
     `schema` is a `Schema`, a mapping name -> type, or None to learn types from the data. `index` names the structure behind the
-    engine. Calls may come from several threads: one lock is held for a call (for a batch, the whole batch).
+    engine; "auto" lets the engine choose by what it holds and what it is asked, and choose again when that changes (`plan`).
+    Calls may come from several threads: one lock is held for a call (for a batch, the whole batch).
 
     >>> engine = Engine()
     >>> adult = engine.subscribe("age >= 18 ^0.4 AND plan IN ('pro', 'trial') ^0.6")
@@ -82,14 +87,15 @@ class Engine:
         self,
         schema: Schema | Mapping[str, str] | None = None,
         *,
-        index: str = "scan",
+        index: str = AUTO,
         index_options: Mapping[str, Any] | None = None,
         scoring: str | Combine | None = None,
         clock: Clock = system_clock,
         max_rows: int = MAX_ROWS,
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        self._index = make_index(index, **(index_options or {}))
+        self._lock = RLock()
+        self._index: Index | Planned = self._made(index, index_options or {})
         self._scoring = make_scoring(scoring)
         self._clock = clock
         self._reader = Reader(self.schema, max_rows)
@@ -97,7 +103,6 @@ class Engine:
         self._expiry = Expiry()
         self._live = Live()
         self._next_id = 0
-        self._lock = RLock()
 
     # subscriptions
 
@@ -368,10 +373,35 @@ class Engine:
         with self._lock:
             return self._index.stats()
 
+    # the index
+
     @property
     def index(self) -> str:
-        """The name of the index."""
+        """The name of the index, of the one chosen if the engine chooses."""
         return self._index.name
+
+    def plan(self) -> str:
+        """Which structure is at work, why, and what else was tried: a line each.
+
+        >>> print(Engine(index="vcr").plan())
+        vcr, as the engine was told
+        """
+        with self._lock:
+            if isinstance(self._index, Planned):
+                return "\n".join(map(str, self._index.plan()))
+            return f"{self._index.name}, as the engine was told"
+
+    def replan(self) -> str:
+        """Choose the structure anew, now, from the subscriptions there are and the latest events; return the plan.
+
+        Other threads may match and change subscriptions meanwhile: the old structure serves until the new one is whole.
+        """
+        if not isinstance(self._index, Planned):
+            raise QueryError(
+                f"the engine was told to use {self._index.name!r}; make it with index='auto' to let it choose"
+            )
+        self._index.replan()
+        return self.plan()
 
     # saving
 
@@ -382,7 +412,9 @@ class Engine:
             folder = Path(path)
             ids, until = self._expiry.arrays()
             arrays = {"expiring_ids": ids, "expiring_until": until, **self._live.arrays()}
-            about = {"schema": self.schema.to_json(), "next_id": self._next_id}
+            about: dict[str, Any] = {"schema": self.schema.to_json(), "next_id": self._next_id}
+            if isinstance(self._index, Planned):
+                about["plan"] = self._index.to_json()
             write_folder(folder, "engine", about, arrays, also=lambda inside: self._index.save(inside / "index"))
 
     @classmethod
@@ -404,7 +436,8 @@ class Engine:
         try:
             engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)
             engine._next_id = int(about["next_id"])
-            engine._index = load_index(folder / "index", verify=verify)
+            index = load_index(folder / "index", verify=verify)
+            engine._index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
             if not engine._index.store.knows(arrays["expiring_ids"]).all():
                 raise ValueError("a subscription that is not there is to expire")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
@@ -415,6 +448,16 @@ class Engine:
         return engine
 
     # inside
+
+    def _made(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
+        if index != AUTO:
+            return make_index(index, **options)
+        if options:
+            raise QueryError(f"options go with the name of an index; with {AUTO!r} the engine chooses them")
+        return self._planned()
+
+    def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
+        return Planned(self._lock, index=index, plan=plan, named=lambda dim: self.schema.of_dimension(dim).name)
 
     def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
         if isinstance(events, Events):

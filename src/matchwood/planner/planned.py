@@ -1,0 +1,302 @@
+"""Planned: the index of an engine that chooses its structures itself, and changes them while it works.
+
+It stands where an `Index` would and answers the same calls. Inside, one structure for each mode of matching in use, often the
+same for both.
+A plan is made when many rows come at once, and again, in a thread of its own, when `watch` sees a reason. A new structure is
+built beside the old one from chunks of rows; what changes meanwhile is noted by id and brought over; the exchange happens under
+the engine's lock. So every answer comes from a structure that holds exactly the rows of that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows
+from matchwood.index import Capability, Index, Stats, make_index
+from matchwood.index.row_store import RowStore
+from matchwood.lang.evaluate import Mode, mode_of
+from matchwood.planner.plan import Plan, first_plan, make_plan
+from matchwood.planner.rules import RULES, Rules
+from matchwood.planner.sample import fewer_rows, made_up, some_rows
+from matchwood.planner.trial import Task
+from matchwood.planner.uses import Use
+from matchwood.planner.watch import Reason, Watch
+
+CHUNK = 1 << 16
+"""Subscriptions copied at a time for a new structure: the lock is held for some 30 ms."""
+LAST = 4096
+"""So many changed subscriptions are brought over under the lock, in the moment of the exchange."""
+ROUNDS = 8
+
+Planning = Callable[..., Plan]
+
+
+class Planned:
+    """See the module's text. All methods but `replan` are called with `lock` held."""
+
+    def __init__(
+        self,
+        lock: AbstractContextManager[Any],
+        *,
+        index: Index | None = None,
+        plan: Plan | None = None,
+        rules: Rules = RULES,
+        planning: Planning = make_plan,
+        named: Callable[[int], str] = str,
+    ) -> None:
+        self._lock = lock
+        self._rules, self._planning, self._named = rules, planning, named
+        self._parts: dict[Mode, Index] = {Mode.ALL: make_index("scan") if index is None else index}
+        self._plans: dict[Mode, Plan] = {Mode.ALL: plan or first_plan(Mode.ALL, 0, rules)}
+        self._watch = Watch(rules)
+        if index is not None:
+            self._watch.planned(len(index), from_real_events=False)
+        self._combine: object = None
+        self._touched: list[Int64s] | None = None  # ids changed since a new structure was begun
+        self._generation = 0
+        self._thread: Thread | None = None
+        self._problem: Exception | None = None
+
+    # as an index
+
+    @property
+    def store(self) -> RowStore:
+        return self._parts[Mode.ALL].store
+
+    @property
+    def name(self) -> str:
+        """The structure that matches now."""
+        return self._parts[Mode.ALL].name
+
+    def insert(self, rows: Rows) -> None:
+        """As `Index.insert`; a load of far more rows than there are is planned first."""
+        few = rows.size < self._rules.least_rows or rows.size <= self._rules.replan.growth * len(self.store)
+        if few or self._touched is not None:
+            self._each(lambda index: index.insert(rows), lambda index: index.delete(np.unique(rows.ids)))
+            self._note(rows.ids)
+        else:
+            self._load(rows)
+
+    def delete(self, ids: Int64s) -> None:
+        """As `Index.delete`."""
+        self._each(lambda index: index.delete(ids))
+        self._note(np.asarray(ids, np.int64))
+
+    def update(self, rows: Rows) -> None:
+        """As `Index.update`."""
+        self._each(lambda index: index.update(rows))
+        self._note(rows.ids)
+
+    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """As `Index.match`."""
+        asked = mode_of(mode)
+        found = self._for(asked).match(events, mode=asked, combine=combine)
+        self._saw(Use(asked, best=False), events, None, combine)
+        return found
+
+    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """As `Index.top_k`."""
+        asked = mode_of(mode)
+        found = self._for(asked).top_k(events, k, mode=asked, combine=combine)
+        self._saw(Use(asked, best=True), events, k, combine)
+        return found
+
+    def stats(self) -> Stats:
+        """As `Index.stats`; bytes of all structures."""
+        first, *others = (index.stats() for index in self._structures())
+        return replace(first, bytes=first.bytes + sum(other.bytes for other in others))
+
+    def check(self) -> None:
+        """As `Index.check`, of all structures; they hold the same subscriptions."""
+        ids = self.store.ids()
+        for index in self._structures():
+            index.check()
+            assert np.array_equal(index.store.ids(), ids), f"{index.name} and {self.name} hold other subscriptions"
+
+    def save(self, path: str | Path) -> None:
+        """As `Index.save`: the structure for matching wholly. One for relaxed matching is made again when it is asked for."""
+        self._parts[Mode.ALL].save(path)
+
+    # planning
+
+    def plan(self) -> list[Plan]:
+        """The plan of each mode in use."""
+        plans = [self._plans[mode] for mode in Mode if mode in self._plans]
+        if self._problem is not None:
+            plans = [plan.because(f"planning failed lately: {self._problem!r}") for plan in plans]
+        return plans
+
+    def replan(self) -> None:
+        """Plan now, wait for it, and raise what went wrong. The lock must not be held."""
+        self.wait()
+        with self._lock:
+            self._start(Reason("asked for"))
+        self.wait()
+        if self._problem is not None:
+            raise self._problem
+
+    def wait(self) -> None:
+        """Return when no plan is being made. The lock must not be held."""
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    # inside
+
+    def _structures(self) -> list[Index]:
+        return list({id(index): index for index in self._parts.values()}.values())
+
+    def _each(self, change: Callable[[Index], None], undo: Callable[[Index], None] | None = None) -> None:
+        """Change all structures, or none if the first refuses. They hold the same rows, so that what one takes all take."""
+        done: list[Index] = []
+        for index in self._structures():
+            try:
+                change(index)
+            except Exception:
+                if undo is not None:
+                    for changed in done:
+                        undo(changed)
+                raise
+            done.append(index)
+
+    def _for(self, mode: Mode) -> Index:
+        index = self._parts.get(mode)
+        if index is not None:
+            return index
+        whole = self._parts[Mode.ALL]
+        if Capability.ANY in whole.capabilities:
+            return whole
+        index = make_index("scan")
+        index.insert(whole.store.extract_all())
+        self._parts[mode] = index
+        self._plans[mode] = Plan("scan", mode, len(index), ("until a structure for this mode has been chosen",))
+        return index
+
+    def _saw(self, use: Use, events: Events, k: int | None, combine: object) -> None:
+        self._combine = combine
+        self._watch.matched(use, events, k)
+        self._look()
+
+    def _note(self, ids: Int64s) -> None:
+        if self._touched is not None:
+            self._touched.append(np.array(ids, np.int64))
+        self._watch.changed(len(ids))
+        self._look()
+
+    def _look(self) -> None:
+        stats = self._parts[Mode.ALL].stats() if self._watch.due() else None
+        reason = self._watch.reason(len(self.store), stats)
+        if reason is not None:
+            self._start(reason)
+
+    def _start(self, reason: Reason) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._work, args=(reason,), name="matchwood-planner", daemon=True)
+            self._thread.start()
+
+    def _load(self, rows: Rows) -> None:
+        """Plan for the rows that come, and build the structure from them."""
+        here = self.store.extract_all()
+        sample = fewer_rows(rows, self._rules.trial.sample_of(rows.size))
+        plan = self._planned(Mode.ALL, sample, len(here.ids) + rows.size, None)
+        index = make_index(plan.index)
+        index.insert(rows)
+        index.insert(here)
+        relaxed = self._parts.get(Mode.ANY)
+        if relaxed is not None:
+            relaxed.insert(rows)
+        self._parts[Mode.ALL], self._plans[Mode.ALL] = index, plan.because(f"made when {rows.size:,} rows came at once")
+        self._generation += 1
+        self._watch.planned(len(index), from_real_events=self._watch.events() is not None)
+
+    def _work(self, reason: Reason) -> None:
+        """The thread: plan each mode in use and build what is missing."""
+        try:
+            with self._lock:
+                modes, generation = self._watch.uses.modes(), self._generation
+                if Mode.ANY not in modes:
+                    self._parts.pop(Mode.ANY, None)
+                    self._plans.pop(Mode.ANY, None)
+            for mode in modes:
+                self._plan_mode(mode, reason, generation)
+            self._problem = None
+        except Exception as error:
+            self._problem = error
+        finally:
+            with self._lock:
+                self._touched = None
+                self._watch.planned(len(self.store), from_real_events=self._watch.events() is not None)
+
+    def _plan_mode(self, mode: Mode, reason: Reason, generation: int) -> None:
+        with self._lock:
+            total = len(self.store)
+            sample = some_rows(self.store, self._rules.trial.sample_of(total) if total >= self._rules.least_rows else 0)
+            standing = self._parts.get(mode, self._parts[Mode.ALL]).name
+        plan = self._planned(mode, sample, total, standing).because(f"looked at because: {reason.text}")
+        shared = mode is Mode.ANY and plan.index == self._parts[Mode.ALL].name
+        stands = plan.index == standing and not reason.stale and (mode is Mode.ALL or mode in self._parts)
+        built = None if shared or stands else self._rebuilt(plan.index, generation)
+        with self._lock:
+            if built is None and not shared and not stands:
+                return  # another load has overtaken this plan
+            if built is not None:
+                self._bring_over(built, self._take_touched())
+                self._parts[mode] = built
+                self._touched = None
+            elif shared:
+                self._parts.pop(mode, None)
+            self._plans[mode] = plan
+
+    def _planned(self, mode: Mode, sample: Rows, total: int, standing: str | None) -> Plan:
+        with self._lock:
+            uses, events = self._watch.uses, self._watch.events()
+            uses = replace(uses, events=dict(uses.events))
+        seen = events is not None
+        if events is None:
+            events = made_up(sample, self._rules.trial.events)
+        task = Task(sample, events, total, mode, uses, self._combine)
+        return self._planning(task, seen=seen, standing=standing, rules=self._rules, named=self._named)
+
+    def _rebuilt(self, name: str, generation: int) -> Index | None:
+        """A new structure with the rows of some moment since it was begun; those touched later are in `_touched`."""
+        with self._lock:
+            if self._generation != generation:
+                return None
+            self._touched = []
+            ids = self.store.ids()
+        parts = [self._rows_of(ids[start : start + CHUNK]) for start in range(0, len(ids), CHUNK)]
+        index = make_index(name)
+        index.insert(concatenate_rows(parts))
+        for _ in range(ROUNDS):
+            with self._lock:
+                if sum(map(len, self._touched or ())) <= LAST:
+                    break
+                touched = self._take_touched()
+            self._bring_over(index, touched)
+        return index
+
+    def _take_touched(self) -> Int64s:
+        """The ids noted so far, each once; noting starts afresh."""
+        touched, self._touched = self._touched or [], []
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *touched]))
+
+    def _rows_of(self, ids: Int64s) -> Rows:
+        with self._lock:
+            return self.store.extract(self.store.slots_of(ids[self.store.knows(ids)]))
+
+    def _bring_over(self, index: Index, ids: Int64s) -> None:
+        """Make these subscriptions in a new structure what they are in the standing one."""
+        rows = self._rows_of(ids)
+        index.delete(ids[index.store.knows(ids)])
+        index.insert(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan for matching wholly, for saving."""
+        return self._plans[Mode.ALL].to_json()

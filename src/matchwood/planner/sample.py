@@ -1,0 +1,80 @@
+"""Samples to try structures on: rows of whole subscriptions, and events made up from rows while none has been seen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.encode.arrays import INTERVAL, JOINED, Events, Int64s, Rows, make_events, make_rows
+from matchwood.index.row_store import RowStore
+
+SEED = 20_240_917
+
+
+def some_rows(store: RowStore, wanted: int) -> Rows:
+    """About that many rows, drawn evenly, those of a subscription together. O(slots)."""
+    slots = store.live_slots()
+    if wanted < len(slots):
+        rng = np.random.default_rng(SEED)
+        slots = slots[np.sort(rng.choice(len(slots), wanted, replace=False))]
+    return store.extract(store.slots_of(np.unique(store.state.rows["id"][slots])))
+
+
+def fewer_rows(rows: Rows, wanted: int) -> Rows:
+    """About that many of the rows, drawn evenly, those of a subscription together. O(rows)."""
+    if wanted >= rows.size:
+        return rows
+    begins = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
+    ends = np.append(begins[1:], rows.size)
+    rng = np.random.default_rng(SEED)
+    order = rng.permutation(len(begins))
+    chosen = np.sort(order[: max(1, int(np.searchsorted(np.cumsum((ends - begins)[order]), wanted, "right")))])
+    return taken(rows, ranges(begins[chosen], ends[chosen]))
+
+
+def taken(rows: Rows, chosen: Int64s) -> Rows:
+    """These rows, in this order. O(entries)."""
+    counts = np.diff(rows.offsets)[chosen]
+    entries = ranges(rows.offsets[chosen], rows.offsets[chosen] + counts)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+    return make_rows(rows.ids[chosen], rows.priority[chosen], offsets, *(column[entries] for column in rows[3:]))
+
+
+def ranges(begins: Int64s, ends: Int64s) -> Int64s:
+    """begin, begin + 1, ..., end - 1 of each pair, one after the other."""
+    counts = ends - begins
+    return np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+
+
+def made_up(rows: Rows, count: int) -> Events:
+    """Events like those that the rows wait for: what one row asks for, and other attributes as often as rows name them."""
+    if not rows.size:
+        return make_events([0] * (count + 1), [], [], [])
+    rng = np.random.default_rng(SEED)
+    owner = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
+    usable = (rows.kinds == INTERVAL) | (rows.kinds == JOINED)
+    owner, dims = owner[usable], rows.dims[usable].astype(np.int64)
+    keys = inside(rng, rows.lo[usable], rows.hi[usable])
+    order = np.argsort(dims, kind="stable")
+    found, starts, popular = np.unique(dims[order], return_index=True, return_counts=True)
+    values = np.full((count, len(found)), np.nan)
+    for j in range(len(found)):
+        there = rng.random(count) < popular[j] / rows.size
+        drawn = order[starts[j] + rng.integers(popular[j], size=count)]
+        values[there, j] = keys[drawn][there]
+    firsts = np.searchsorted(owner, np.arange(rows.size + 1))
+    for event, base in enumerate(rng.integers(rows.size, size=count)):
+        mine = slice(firsts[base], firsts[base + 1])
+        values[event, np.searchsorted(found, dims[mine])] = keys[mine]
+    owners, columns = np.nonzero(~np.isnan(values))
+    offsets = np.searchsorted(owners, np.arange(count + 1))
+    return make_events(offsets, found[columns], values[owners, columns], values[owners, columns])
+
+
+def inside(rng: np.random.Generator, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+    """A key in each interval: anywhere if it is bounded, its finite end if it has one, else what is nearest to 0."""
+    least, most = np.where(np.isfinite(lo), lo, hi), np.where(np.isfinite(hi), hi, lo)
+    bounded = np.isfinite(least) & np.isfinite(most)
+    share = rng.random(len(lo))[bounded]
+    keys = np.clip(0.0, lo, hi)
+    keys[bounded] = np.clip(least[bounded] * (1.0 - share) + most[bounded] * share, lo[bounded], hi[bounded])
+    return keys

@@ -1,0 +1,151 @@
+"""Trying structures: each contender is built on a sample of the rows and answers a sample of the events, timed.
+
+Time is that of the processor in this thread, the least of a few parts: other work on the machine then does not decide. A
+figure for all rows is carried over from two sizes of the sample along a straight line: matches, and the work for them, grow with
+the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Rows
+from matchwood.index import INDEXES, Capability, Index, make_index
+from matchwood.lang.evaluate import Mode
+from matchwood.planner.rules import Trial
+from matchwood.planner.sample import fewer_rows
+from matchwood.planner.uses import Use, Uses
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a structure is expected to take for all rows, in microseconds; bytes for all rows."""
+
+    index: str
+    event: float
+    change: float
+    bytes: int
+    hits: float
+    tried: int
+    """Rows of the largest sample that it was tried on."""
+
+    def cost(self, changes_per_event: float) -> float:
+        """An event, with the changes that come with it."""
+        return self.event + changes_per_event * self.change
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked of the contenders: sampled rows and events, uses of one mode, and how many rows there are in all."""
+
+    rows: Rows
+    events: Events
+    total: int
+    mode: Mode
+    uses: Uses
+    combine: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    rows: int
+    event: float
+    change: float
+    bytes: int
+    hits: float
+
+
+def capable(name: str, task: Task) -> bool:
+    """Can the structure do what the task asks, and take changes?"""
+    offers = INDEXES[name].capabilities
+    asked = {Capability.UPDATES, Capability.RANGE_EVENTS, Capability.ABSENCE, Capability.TOP_K}
+    if task.mode is Mode.ANY:
+        asked.add(Capability.ANY)
+    if task.combine is not None:
+        asked.add(Capability.SCORING)
+    return asked <= offers
+
+
+def try_all(names: Iterable[str], task: Task, rules: Trial) -> dict[str, Estimate]:
+    """The estimates of those that can do it, the hopeless ones on a quarter of the sample only."""
+    contenders = [name for name in names if capable(name, task)]
+    changes = task.uses.changes_per_event()
+    small = fewer_rows(task.rows, max(task.rows.size // 4, 1))
+    first = {name: _run(name, small, task, rules) for name in contenders}
+    least = min((run.event + changes * run.change for run in first.values()), default=0.0)
+    hopeful = [n for n, run in first.items() if run.event + changes * run.change <= rules.hopeless * least]
+    second = {name: _run(name, task.rows, task, rules) for name in hopeful} if small.size < task.rows.size else {}
+    return {name: _carried(name, task.total, run, second.get(name)) for name, run in first.items()}
+
+
+def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
+    index = make_index(name)
+    index.insert(rows)
+    seconds = hits = 0.0
+    for use, share in task.uses.shares(task.mode).items():
+        spent, found = _matched(index, task, use, rules)
+        seconds += share * spent
+        hits = max(hits, found)
+    change = _changed(index, rows, rules.changes) if task.uses.changed else 0.0
+    return _Run(rows.size, 1e6 * seconds, 1e6 * change, index.stats().bytes, hits)
+
+
+def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, float]:
+    """Seconds and hits an event.
+
+    The first part of the events loads the kernels and lets the structure see what comes; the others are timed, each once: an
+    event that comes a second time finds everything in the caches.
+    """
+    parts = max(min(rules.rounds + 1, task.events.size), 1)
+    edges = np.linspace(0, task.events.size, parts + 1).astype(int).tolist()
+    hits, least, spent = 0.0, np.inf, 0.0
+    for round_, (begin, end) in enumerate(pairwise(edges)):
+        events = task.events.take(begin, end)
+        start = time.thread_time()
+        if use.best:
+            found = index.top_k(events, task.uses.k, mode=use.mode, combine=task.combine)
+        else:
+            found = index.match(events, mode=use.mode, combine=task.combine)
+        took, size = time.thread_time() - start, max(end - begin, 1)
+        hits = max(hits, len(found.ids) / size)
+        if round_ or parts == 1:
+            least, spent = min(least, took / size), spent + took
+        if spent > rules.patience:
+            break
+    return float(least), hits
+
+
+def _changed(index: Index, rows: Rows, count: int) -> float:
+    """Seconds to delete a subscription and insert it again, one by one."""
+    few = fewer_rows(rows, min(count, rows.size))
+    starts = np.flatnonzero(np.concatenate([[True], few.ids[1:] != few.ids[:-1]]))
+    singles = [few.take(int(a), int(b)) for a, b in zip(starts, [*starts[1:], few.size], strict=True)]
+    least = np.inf
+    for single in singles:
+        start = time.thread_time()
+        index.delete(single.ids[:1])
+        index.insert(single)
+        least = min(least, time.thread_time() - start)
+    return float(least)
+
+
+def _carried(name: str, total: int, small: _Run, large: _Run | None) -> Estimate:
+    last = large or small
+    scale = total / max(last.rows, 1)
+    event = last.event * scale  # one size alone: as if everything grew with the rows
+    if large is not None:
+        slope = max(large.event - small.event, 0.0) / (large.rows - small.rows)
+        event = large.event + slope * (total - large.rows)
+    elif total <= last.rows:
+        event = last.event
+    return Estimate(name, event, last.change, int(last.bytes * scale), last.hits * scale, last.rows)
+
+
+def best_of(estimates: Mapping[str, Estimate], changes_per_event: float) -> Estimate:
+    """The cheapest."""
+    return min(estimates.values(), key=lambda estimate: (estimate.cost(changes_per_event), estimate.index))
