@@ -79,16 +79,43 @@ DISTRIBUTION = Section(
         margins("zipf", BE, 65),
     ],
     grids=[of_size(law, head="µs an event by subscriptions", systems=TIMED) for _, law in LAWS],
-    differs="Rows verified and buckets visited: against the BE-Tree the BE*-Tree saves {uniform} % (uniform) and "
-    "{zipf} % (Zipf) of the buckets. The paper's DBLP sets are not public; *Papers* in the first chapter stands "
-    "in for them.",
-    numbers={
-        law: saved(
-            at(f"size-{law}", BE, "buckets_visited_per_event", MILLION),
-            at(f"size-{law}", OURS, "buckets_visited_per_event", MILLION),
+    differs="The paper's DBLP sets are not public; *Papers* in the first chapter stands in for them.",
+)
+
+COUNTS = Section(
+    "BE*-Tree: what was counted",
+    "Matching cost is the number of predicates evaluated, above all for rows that do not match in the end: that is "
+    "what its ranking of attributes minimises.",
+    [
+        Claim(
+            f"{NAMES[law]}: {label} saved against {NAMES[over]}",
+            saved(at(f"size-{law}", over, metric, MILLION), at(f"size-{law}", OURS, metric, MILLION)),
+            "%",
+            target=None if bound is None else at_least(bound),
+            rival=Rival(
+                NAMES[over],
+                at(f"size-{law}", over, metric, MILLION),
+                at(f"size-{law}", OURS, metric, MILLION),
+                unit="an event",
+            ),
         )
+        for metric, label, bounds in (
+            ("tests_in_vain_per_event", "tests in vain", {BE: (35, 65), K: (60, 90)}),
+            ("buckets_visited_per_event", "buckets visited", {BE: (None, None)}),
+        )
+        for over, by_law in bounds.items()
+        for (_, law), bound in zip(LAWS, by_law, strict=True)
+    ],
+    grids=[
+        of_size(law, metric="predicates_tested_per_event", head="predicates tested an event", systems=TIMED)
         for _, law in LAWS
-    },
+    ],
+    plots=[("bestar-tests.svg", "Predicates tested")],
+    differs="In vain are the tests beyond the predicates of the rows that match, which no system can do without. "
+    "The targets are the "
+    "margins that the paper has in time: this is where the clustering shows, and time shows less of it because what "
+    "remains is the "
+    "same for all.",
 )
 
 CARDINALITY = Section(
@@ -265,23 +292,24 @@ TABLE_II = Section(
         ),
         *(
             Claim(
-                f"{label}: single {change} at 1M",
+                f"{label}: single {change.replace('_', ' ')} at 1M",
                 at(f"changes-{law}", "BE*", f"{change}_us"),
                 "µs",
                 target=at_most(20),
                 why="Most of it is the way through Python.",
             )
             for label, law in LAWS
-            for change in ("insert", "update", "delete")
+            for change in ("insert", "update", "update_moved", "delete")
         ),
         *(
             Claim(
-                f"{label}: bytes for each byte of the encoded arrays",
-                at(f"size-{law}", OURS, "bytes_per_encoded_byte", MILLION),
+                f"{label}: bytes {what} for each byte of the encoded arrays",
+                at(f"size-{law}", OURS, f"{metric}_per_encoded_byte", MILLION),
                 "",
                 target=at_most(2.5),
             )
             for label, law in LAWS
+            for metric, what in (("bytes", "stored"), ("reserved", "reserved after the first insertion"))
         ),
     ],
     differs="Contiguous leaves filtered by signatures bear more rows than linked ones, so one capacity does for "
@@ -294,5 +322,5 @@ CHAPTER = Chapter(
     "`python -m bench bestar`. BEGen: 400 dimensions, 250M values each, 8 predicates, events of 15, 0.1 % match "
     "unless a column says otherwise. k-index and BE-Tree are our own, under the same protocol. [The "
     "index](indexes/be-star-tree.md).",
-    [DISTRIBUTION, CARDINALITY, CLUSTERS, TOP_K, PROBABILITY, TABLE_II],
+    [DISTRIBUTION, COUNTS, CARDINALITY, CLUSTERS, TOP_K, PROBABILITY, TABLE_II],
 )
