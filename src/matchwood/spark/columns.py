@@ -97,6 +97,7 @@ LEARNT = _table(("partition", IntegerType(), False), ("schema", StringType(), Fa
 SHARDS = _table(
     ("shard", IntegerType(), False),
     ("folder", StringType(), False),
+    ("structure", StringType(), False),
     ("subscriptions", LongType(), False),
     ("rows", LongType(), False),
     ("bytes", LongType(), False),

@@ -22,8 +22,8 @@ import pyarrow as pa
 from pyspark.sql import functions as fn
 
 from matchwood.encode.arrays import concatenate_rows
-from matchwood.errors import QueryError, SchemaError
-from matchwood.index import INDEXES, make_index
+from matchwood.errors import QueryError, SchemaError, UnsupportedError
+from matchwood.index import INDEXES, Capability, make_index
 from matchwood.lang.event import PLACE
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
@@ -43,7 +43,10 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class IndexVersion:
-    """A whole version of an index: everything that matching needs to know, without a session."""
+    """A whole version of an index: everything that matching needs to know, without a session.
+
+    `index` is the name that was asked for, `structures` are those that were built.
+    """
 
     folder: str
     version: int
@@ -52,6 +55,13 @@ class IndexVersion:
     shards: Mapping[int, str]
     codebook: Codebook
     counts: Mapping[str, float]
+    structures: tuple[str, ...]
+
+    def demand(self, capability: Capability) -> None:
+        """Raise `UnsupportedError` unless every structure that the shards were built as offers this."""
+        for name in self.structures:
+            if capability not in INDEXES[name].capabilities:
+                raise UnsupportedError(f"index {name!r} does not offer {capability}; 'scan' does")
 
     @property
     def bytes(self) -> int:
@@ -84,7 +94,7 @@ def build_index(
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     codebook.check_subscriptions(subscriptions)
-    make_index(index, **(options or {}))  # a bad name or option is an error here, not in a worker
+    empty = make_index(index, **(options or {}))  # a bad name or option is an error here, not in a worker
     if covers is None:
         sharding = plan_sharding(subscriptions, codebook.schema(), shards=shards, by=by, place=place)
     else:
@@ -97,6 +107,7 @@ def build_index(
         totals = {key: float(sum(row[key] for row in report)) for key in ("subscriptions", "rows", "bytes", "seconds")}
         details = {
             "index": index,
+            "structures": sorted({str(row["structure"]) for row in report}) or [empty.name],
             "sharding": sharding.to_json(),
             "shards": {str(shard): name for shard, name in sorted(names.items())},
             "codebook": codebook.to_json(),
@@ -111,8 +122,10 @@ def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
     manifest = lake.manifest(NAME, version)
     details = manifest.details
     try:
-        if details["index"] not in INDEXES:
-            raise QueryError(f"version {manifest.version} holds an index {details['index']!r} that is not known here")
+        structures = tuple(str(name) for name in details["structures"])
+        for name in structures:
+            if name not in INDEXES:
+                raise QueryError(f"version {manifest.version} holds an index {name!r} that is not known here")
         return IndexVersion(
             str(lake.folder(NAME, manifest.version)),
             manifest.version,
@@ -121,6 +134,7 @@ def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
             {int(shard): str(name) for shard, name in details["shards"].items()},
             Codebook.from_json(details["codebook"]),
             manifest.counts,
+            structures,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise SchemaError(f"the manifest of index version {manifest.version} is of another schema: {error!r}") from None
@@ -209,8 +223,9 @@ class Building:
         name = f"shard-{shard:05}-{uuid.uuid4().hex[:8]}"
         path = Path(self.folder) / name
         save_shard(path, built, ids, until, {"shard": shard})
-        figures = (len(ids), rows.size, folder_bytes(path), time.perf_counter() - start)
-        arrays = [pa.array([value], field.type) for value, field in zip((shard, name, *figures), _REPORT, strict=True)]
+        seconds = time.perf_counter() - start
+        record = (shard, name, built.name, len(ids), rows.size, folder_bytes(path), seconds)
+        arrays = [pa.array([value], field.type) for value, field in zip(record, _REPORT, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPORT)
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from matchwood.errors import QueryError, UnsupportedError
-from matchwood.index import INDEXES, Capability, Index
+from matchwood.errors import QueryError
+from matchwood.index import Capability
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.schema import instant_key
 from matchwood.spark import columns
@@ -75,15 +75,9 @@ def planned(events: DataFrame, index: IndexVersion, k: int | None, mode: str, at
     index.codebook.check_events(events)
     if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
         raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
-    offers = INDEXES[index.index]
     if k is not None:
-        _demand(offers, Capability.TOP_K)
+        index.demand(Capability.TOP_K)
     if mode_of(mode) is Mode.ANY:
-        _demand(offers, Capability.ANY)
+        index.demand(Capability.ANY)
     instant = None if at is None else instant_key(at)
     return Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant)
-
-
-def _demand(index: type[Index], capability: Capability) -> None:
-    if capability not in index.capabilities:
-        raise UnsupportedError(f"index {index.name!r} does not offer {capability}; 'scan' does")

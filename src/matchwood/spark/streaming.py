@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from matchwood.errors import QueryError, SchemaError, UnsupportedError
-from matchwood.index import INDEXES, Capability
+from matchwood.errors import QueryError, SchemaError
+from matchwood.index import Capability
 from matchwood.schema import instant_key
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
@@ -96,8 +96,8 @@ class MatchStream:
 
         `trigger` is Spark's: `processingTime="1 second"`, `availableNow=True`.
         """
-        if changes is not None and Capability.UPDATES not in INDEXES[open_index(self.lake).index].capabilities:
-            raise UnsupportedError(f"index {open_index(self.lake).index!r} cannot be changed; 'scan' can")
+        if changes is not None:
+            open_index(self.lake).demand(Capability.UPDATES)
         self._with_changes = changes is not None
         lines = _lines(events, "event") if "value" in events.columns else _table(events)
         self._columns = lines.columns[1:]
