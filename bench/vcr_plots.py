@@ -89,7 +89,7 @@ def figure_7(figures: Figures, path: Path) -> None:
     left.set_ylim(bottom=0.2)  # room for the legend
     left.set_xlabel("rectangles, thousands")
     left.set_ylabel("µs an event")
-    left.legend(fontsize=7, loc="lower right", ncols=3)
+    left.legend(fontsize=7, loc="lower right", ncols=3, handlelength=3.5)
     left.grid(alpha=0.3)
     styles = [("rtree", "o-"), ("vcr", "s-"), ("vcr L=16x8", "s--")]
     figures.draw(right, "bytes", [("moderate 90-10", system, style) for system, style in styles])
