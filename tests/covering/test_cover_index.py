@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,14 @@ from hypothesis import given, settings
 
 from matchwood.covering import ALL, CoverIndex, covers
 from matchwood.encode.arrays import INTERVAL, Rows, make_rows
-from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError, UnknownSubscriptionError
+from matchwood.errors import (
+    DuplicateSubscriptionError,
+    QueryError,
+    StorageError,
+    SubscriptionError,
+    UnknownSubscriptionError,
+)
+from matchwood.index import load_index
 from matchwood.lang.rows import Row
 from matchwood.workloads import BEGen, City, Covering
 from tests.worlds import World, a_world, examples, seeded_dice, worlds
@@ -219,6 +227,43 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
         CoverIndex(overflow=8, underflow=7)
     index.check()
     assert len(index) == 10
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_a_saved_index_answers_the_same_and_can_go_on_changing(count: int, tmp_path: Path) -> None:
+    world = a_world(seeded_dice(11), 340, 0)
+    subs = subscriptions(world)
+    held = sorted(subs)[:count]
+    index = CoverIndex(overflow=16)
+    index.insert(world.rows(held))
+    index.save(tmp_path / "saved")
+    loaded = CoverIndex.load(tmp_path / "saved")
+    loaded.check()
+    assert (len(loaded), loaded.overflow, loaded.underflow) == (len(index), index.overflow, index.underflow)
+    assert loaded.reduce()[0].tolist() == index.reduce()[0].tolist()
+    new = sorted(subs)[count : count + 20]
+    for id_ in new:
+        loaded.insert(world.rows([id_]))
+    loaded.delete(np.array(held[::3], np.int64))
+    loaded.check()
+    left = sorted({*held, *new} - set(held[::3]))
+    for id_, found in zip(left, loaded.cover_of(world.rows(left)), strict=True):
+        assert found is not None
+        assert covers(subs[found], subs[id_])
+    assert len(CoverIndex.load(tmp_path / "saved")) == count
+
+
+def test_saved_covers_that_are_damaged_or_something_else_are_a_storage_error(tmp_path: Path) -> None:
+    index = CoverIndex()
+    index.insert(boxes(50, 2, 1))
+    index.save(tmp_path / "saved")
+    with pytest.raises(StorageError, match="expected a saved index, got a saved 'covers'"):
+        load_index(tmp_path / "saved")
+    victim = tmp_path / "saved" / "words.npy"
+    content = victim.read_bytes()
+    victim.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(StorageError, match="damaged"):
+        CoverIndex.load(tmp_path / "saved")
 
 
 @pytest.mark.stress

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Int64s, Rows
-from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
+from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.index.growth import grown
 from matchwood.index.row_store import RowStore, Slots
+from matchwood.index.storage import read_folder, write_folder
+from matchwood.kernels import covering_build, covering_signatures, covering_update
 from matchwood.kernels import covering_forest as forest_kernel
 from matchwood.kernels import covering_search as search_kernel
 from matchwood.kernels.covering_forest import Forest, Scratch
@@ -22,6 +25,10 @@ ALL = 1 << 62
 """As `k`: every cover."""
 ANY_ID = np.iinfo(np.int64).max
 """As `before`: equals count as covers whatever their id."""
+
+KIND = "covers"
+VIEWS = ("points", "corners")
+"""The pools of a forest that are `words` seen as another type."""
 
 Progress = Callable[[int, int], None]
 
@@ -113,7 +120,7 @@ class CoverIndex:
         done = 0
         while done < len(slots):
             first = done
-            done = int(forest_kernel.insert_many(self.index, self.store.state, slots, done, self.scratch))
+            done = int(covering_update.insert_many(self.index, self.store.state, slots, done, self.scratch))
             self.settle(grow=done == first)
 
     def delete(self, ids: Int64s) -> None:
@@ -128,7 +135,7 @@ class CoverIndex:
         """Take rows that are still in the store out of the trees."""
         done = 0
         while done < len(slots):
-            done = int(forest_kernel.delete_many(self.index, slots, done, self.scratch))
+            done = int(covering_update.delete_many(self.index, slots, done, self.scratch))
             self.settle(grow=False)
 
     def covers_of(self, rows: Rows, *, k: int = 1, before: int | Int64s = ANY_ID) -> Found:
@@ -216,6 +223,39 @@ class CoverIndex:
         self.store.check()
         check_forest(self.index, self.store)
 
+    def save(self, path: str | Path) -> None:
+        """Write the index to a new folder that `load` can map. O(bytes)."""
+        counts = self.index.counts
+        used = {
+            "groups": counts[forest_kernel.GROUPS],
+            "items": counts[forest_kernel.ITEMS],
+            "nodes": counts[forest_kernel.NODES],
+            "words": counts[forest_kernel.WORDS],
+            "places": self.store.slots,
+            "tries": counts[forest_kernel.TRIES],
+        }
+        own = {name: array[: used.get(name, len(array))] for name, array in self.index._asdict().items()}
+        arrays = {f"store_{name}": array for name, array in self.store.arrays().items()}
+        arrays |= {name: array for name, array in own.items() if name not in VIEWS}
+        write_folder(Path(path), KIND, {"overflow": self.overflow, "underflow": self.underflow}, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+        """The index saved at `path`, mapped into memory; changes stay in this process. `verify` as for `read_folder`."""
+        about, arrays = read_folder(Path(path), KIND, verify=verify)
+        try:
+            index = cls(overflow=about["overflow"], underflow=about["underflow"])
+            prefix = "store_"
+            index.store = RowStore.of_arrays(
+                {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            )
+            words = arrays["words"]
+            views = {"points": words.view(np.float64), "corners": words.view(np.float32)}
+            index.index = Forest(**{name: views[name] if name in VIEWS else arrays[name] for name in Forest._fields})
+        except (LookupError, TypeError, ValueError, MatchwoodError) as error:
+            raise StorageError(f"{path}: the saved covers are incomplete: {error!r}") from None
+        return index
+
     def settle(self, *, grow: bool) -> None:
         """Do what a kernel stopped for: a rebuild that asks for more scratch, or larger pools."""
         counts = self.index.counts
@@ -224,7 +264,7 @@ class CoverIndex:
             node = self.index.nodes[top]
             stride = int(self.index.groups[int(node["group"])]["stride"])
             self._reserve(int(node["count"]), stride)
-            assert forest_kernel.rebuild(self.index, top, self.scratch)
+            assert covering_build.rebuild(self.index, top, self.scratch)
             counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
         elif grow:
             self._grow_all()
@@ -245,14 +285,14 @@ class CoverIndex:
         groups = np.empty(len(slots), np.uint32)
         done = 0
         while done < len(slots):
-            done = int(forest_kernel.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups))
+            done = int(covering_build.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups))
             if done < len(slots):
                 self._grow_all()
         order = np.argsort(groups, kind="stable")
         slots, groups = slots[order], groups[order]
         done = 0
         while done < len(slots):
-            done = int(forest_kernel.build_groups(self.index, self.store.state, slots, groups, done, self.scratch))
+            done = int(covering_build.build_groups(self.index, self.store.state, slots, groups, done, self.scratch))
             if done < len(slots):
                 group = self.index.groups[groups[done]]
                 root = int(group["root"])
@@ -294,7 +334,7 @@ class CoverIndex:
         links = forest.links
         if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):
             links = _links(1 << (8 * (int(counts[forest_kernel.LINKS]) + spare)).bit_length() - 1)
-            forest_kernel.relink(forest.links, links)
+            covering_signatures.relink(forest.links, links)
         self.index = self.index._replace(links=links, **pools)
 
     def _set_words(self, size: int) -> None:

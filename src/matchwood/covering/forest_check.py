@@ -9,6 +9,7 @@ import numpy as np
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import covering_forest as kernel
 from matchwood.kernels.covering_forest import Forest
+from matchwood.kernels.covering_signatures import child_of
 from matchwood.kernels.store import ABSENT, CIRCLE, NONE
 
 _NONE = int(NONE)
@@ -118,7 +119,7 @@ def _check_trie(forest: Forest) -> None:
         items = forest.items[int(group["first"]) : int(group["first"]) + int(group["size"])]
         assert (np.diff(items.astype(np.int64)) > 0).all(), f"group {g}: its items do not ascend"
         for item in items:
-            t = int(kernel.child_of(forest, t, item))
+            t = int(child_of(forest, t, item))
             assert t >= 0, f"group {g} cannot be reached"
             live[t] += rows
         assert int(forest.tries[t]["group"]) == g, f"group {g} hangs elsewhere"

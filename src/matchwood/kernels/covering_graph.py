@@ -18,8 +18,10 @@ from numba import types
 from numba.extending import overload
 
 from matchwood.kernels._jit import OPTIONS, helper, kernel
-from matchwood.kernels.covering_forest import NO_WHERE, PENDING, Forest, delete_row, insert_row, rebuild
+from matchwood.kernels.covering_build import rebuild
+from matchwood.kernels.covering_forest import NO_WHERE, PENDING, Forest
 from matchwood.kernels.covering_search import covers_of
+from matchwood.kernels.covering_update import delete_row, insert_row
 from matchwood.kernels.covering_zcurve import Curve, covers_on_curve, delete_point, insert_point
 from matchwood.kernels.store import NONE, first_slot
 

@@ -25,9 +25,6 @@ from matchwood.kernels.covering_forest import (
     NO_WHERE,
     SLOT_MASK,
     STACK,
-    bloom_of,
-    child_of,
-    load_row,
     rounded_down,
 )
 from matchwood.kernels.covering_lanes import (
@@ -41,6 +38,7 @@ from matchwood.kernels.covering_lanes import (
     lowest_bit,
 )
 from matchwood.kernels.covering_rows import is_complex, row_covers, subscription_covers
+from matchwood.kernels.covering_signatures import bloom_of, child_of, load_row
 from matchwood.kernels.store import NONE, SIBLING, first_slot
 
 VISITED, COMPARED, SEARCHES = 0, 1, 2

@@ -23,9 +23,10 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.covering_forest import SLOT_MASK, load_row
+from matchwood.kernels.covering_forest import SLOT_MASK
 from matchwood.kernels.covering_lanes import LANES, at_least_32, lowest_bit
 from matchwood.kernels.covering_search import COMPARED, SEARCHES, VISITED, accept_cover, lanes
+from matchwood.kernels.covering_signatures import load_row
 from matchwood.kernels.store import NONE
 
 BLOCK = 64
