@@ -1,17 +1,20 @@
 """MO-Tree against Scan, TAMA, OpIndex, R*-tree and BEQ-Tree on the city workload (MO-Tree 6: Figures 4-12, Table 5).
 
-    match         Figures 4 and 5: event matching by number of subscriptions and by predicates
-    live          Figures 6 and 7: subscription matching by number of live events and by predicates
-    popularity    Table 5: both, by the skew of the attributes' popularity
-    maintenance   Figures 8 to 11: inserting, deleting and updating, in bulk and one by one
-    memory        Figure 12
+    subscriptions   Figures 4, 10, 11, 12: matching events, inserting, deleting and memory by the number of subscriptions
+    predicates      Figures 5 and 7: both kinds of matching by K_s
+    live events     Figures 6, 8, 9, 12: matching subscriptions, keeping and removing events by the number of live events
+    skew            Table 5: both kinds of matching by the skew of the attributes' popularity
+    updates         moving subscribers, in bulk and one by one
+    R*-tree         on fewer rows (`n` says how many): one costs milliseconds in twenty dimensions
 
-Competitors that need milliseconds an event are measured on fewer events, R*-tree on fewer rows too (`n` says it).
+Competitors that need milliseconds an event are measured on fewer events. Answers are compared with Scan's (ids and scores), those
+of live events with the BEQ-Tree's (ids), and once more after all changes have been made and undone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,24 +27,33 @@ from matchwood.index.beq_tree import BEQTree
 from matchwood.index.live_events import LiveEvents
 from matchwood.workloads.city import City
 
-SIZES = {"quick": [100_000], "paper": [1_000_000, 2_000_000, 5_000_000]}
-BASE = {"quick": 100_000, "paper": 1_000_000}
-R_STAR_ROWS = {"quick": 2_000, "paper": 20_000}
+SIZES = {"quick": [50_000], "paper": [1_000_000, 3_000_000, 5_000_000]}
+PREDICATES = {"quick": ["k10"], "paper": ["k4", "k8", "k10"]}
+SKEWS = {"quick": [], "paper": [0.0, 0.25, 0.5, 0.75]}
+R_STAR_ROWS = {"quick": 1_000, "paper": 10_000}
+FEW = 100  # events that every system is compared on
+CHANGES = {"mo-tree": 10_000, "tama": 50, "op-index": 50, "beq-tree": 1_000, "r-star-tree": 200}
+"""How many changes one by one: the paper's ten thousand, fewer where one costs a tenth of a millisecond or more."""
+
+Answers = list[tuple[np.ndarray, np.ndarray]]
 
 
 def run(preset: str, report: Report) -> None:
-    """All experiments of the family."""
+    """All experiments of the family, part by part."""
     _warm()
-    for predicates in ("k6", "k10") if preset == "quick" else ("k4", "k6", "k8", "k10"):
-        sizes = SIZES[preset] if predicates == "k6" else [BASE[preset]]
-        for n in sizes:
-            _match(report, preset, City.preset(predicates, size=n), f"city-{predicates}")
-        for n in sizes:
-            _live(report, preset, City.preset(predicates, size=n), f"city-{predicates}")
-    for skew in () if preset == "quick" else (0.0, 0.25, 0.5, 0.75):
-        _match(report, preset, City.preset(f"skew-{skew}", size=BASE[preset]), f"city-skew-{skew}")
-        _live(report, preset, City.preset(f"skew-{skew}", size=BASE[preset]), f"city-skew-{skew}")
-    _maintenance(report, preset)
+    base = SIZES[preset][0]
+    for n in SIZES[preset]:
+        city = City.preset("k6", size=n)
+        report.part(f"subscriptions {n:,}", partial(_events, report, city, "city-k6", changes=True))
+        report.part(f"live events {n:,}", partial(_live, report, city, "city-k6", changes=True))
+    for predicates in PREDICATES[preset]:
+        city = City.preset(predicates, size=base)
+        report.part(f"predicates {predicates}", partial(_both, report, city, f"city-{predicates}"))
+    for skew in SKEWS[preset]:
+        city = City.preset(f"skew-{skew}", size=base)
+        report.part(f"skew {skew}", partial(_both, report, city, f"city-skew-{skew}"))
+    report.part("updates", partial(_updates, report, City.preset("k6", size=base)))
+    report.part("R*-tree", partial(_r_star, report, City.preset("k6", size=R_STAR_ROWS[preset])))
 
 
 def _warm() -> None:
@@ -57,135 +69,198 @@ def _warm() -> None:
     ):
         index.match(events)
         index.top_k(events, 10)
-        index.delete(rows.ids[:100])
-        index.delete(rows.ids[100:101])
-        index.insert(rows.take(0, 100))
-        index.insert(rows.take(100, 101))
+        for ids in (rows.ids[:100], rows.ids[100:101]):
+            index.delete(ids)
+            index.insert(_picked(rows, ids))
     tree = MOTree.build(rows)
-    tree.update(rows)
+    for part in (rows, _moved(rows), rows.take(5, 6)):
+        tree.update(part)
     _keep(tree.live, city.events(3_000))
     tree.live.match(rows.take(0, 10), 0.0)
     tree.live.match(rows.take(0, 10), 0.0, k=10)
     tree.live.delete(np.arange(10))
-    BEQTree(events, np.arange(20), np.full(20, np.inf)).match(rows.take(0, 2), 0.0)
+    tree.live.sweep(0.0)
+    beq = BEQTree(events.take(0, 10), np.arange(10), np.full(10, np.inf))
+    beq.insert(events.take(10, 20), np.arange(10, 20), np.full(10, np.inf))
+    beq.match(rows.take(0, 2), 0.0)
+    beq.delete(np.arange(10))
+
+
+def _both(report: Report, city: City, name: str) -> None:
+    _events(report, city, name, changes=False)
+    _live(report, city, name, changes=False)
+
+
+def _events(report: Report, city: City, name: str, *, changes: bool) -> None:
+    """Event matching, and with `changes` what inserting and deleting costs."""
+    report.workload(f"{name}-{city.size}", **city.parameters())
+    rows, events = city.subscriptions(), city.events(2_000, batch=1)
+    few = events.take(0, FEW)
+    scan = Scan.build(rows)
+    truth = _answers(scan.match(few))
+    base = median_time(partial(scan.match, few), 3) / FEW * 1e6
+    common: dict[str, Any] = {"workload": name, "n": city.size, "verified": True}
+    report.row(system="scan", metric="us_per_event", value=base, **common)
+    report.row(system="scan", metric="bytes", value=scan.stats().bytes, **common)
+    del scan
+    systems: list[tuple[str, Callable[[], Index], int]] = [
+        ("mo-tree", partial(MOTree.build, rows), 2_000),
+        ("tama", partial(Tama.build, rows), 20),
+    ]
+    if city.size <= 1_000_000:  # milliseconds an event, and linear
+        systems.append(("mo-tree-paper", partial(MOTree.build, rows, plan="paper"), 50))
+        systems.append(("op-index", partial(OpIndex.build, rows), 5))
+    for system, build, count in systems:
+        index = build()
+        _compare(truth, index, few.take(0, min(FEW, count)))
+        index.reset_counters()
+        some = events.take(0, count)
+        time = median_time(partial(index.match, some), 5) / count * 1e6
+        stats = index.stats()
+        mine = {**common, "system": system}
+        report.row(metric="us_per_event", value=time, baseline="scan", ratio=base / time, **mine)
+        report.row(metric="candidates_per_event", value=stats.candidates_per_event, **mine)
+        report.row(metric="bytes", value=stats.bytes, **mine)
+        if system == "mo-tree":
+            top = median_time(partial(index.top_k, some, 10), 5) / count * 1e6
+            report.row(metric="us_per_event_top_10", value=top, baseline="match", ratio=time / top, **mine)
+        if changes and system in CHANGES:
+            _changes(report, index, rows, few.take(0, min(FEW, count)), truth, **mine)
+
+
+def _changes(report: Report, index: Index, rows: Rows, events: Events, truth: Answers, **common: Any) -> None:
+    """Delete and insert again: one by one, and for the MO-Tree a fifth of all at once. The answers must be those of before."""
+    chosen = np.sort(np.random.default_rng(7).permutation(rows.size)[: CHANGES[index.name]])
+    ones = [rows.take(int(i), int(i) + 1) for i in chosen]
+    costs = {
+        "us_per_delete": _cost(partial(_each, index.delete, [one.ids for one in ones]), len(ones)),
+        "us_per_insert": _cost(partial(_each, index.insert, ones), len(ones)),
+    }
+    if isinstance(index, MOTree):
+        ids = np.sort(np.random.default_rng(8).permutation(rows.size)[: rows.size // 5])
+        back = _picked(rows, ids)
+        costs["us_per_delete_bulk"] = _cost(partial(index.delete, ids), len(ids))
+        costs["us_per_insert_bulk"] = _cost(partial(index.insert, back), len(ids))
+    _compare(truth, index, events)
+    for metric, value in costs.items():
+        report.row(metric=metric, value=value, **common)
+
+
+def _live(report: Report, city: City, name: str, *, changes: bool) -> None:
+    """Subscription matching against `size` live events, and with `changes` what keeping and removing them costs."""
+    report.workload(f"{name}-{city.size}", **city.parameters())
+    subscriptions = replace(city, size=min(city.size, 200_000)).subscriptions()
+    rows, few = subscriptions.take(0, 2_000), subscriptions.take(0, 50)
+    events, tree = city.events(city.size, batch=3), MOTree.build(subscriptions)
+    live = tree.live
+    _keep(live, events)
+    beq = BEQTree(events, np.arange(events.size), np.full(events.size, np.inf))
+    truth = beq.match(few, 0.0)
+    _compare_live(truth, live, few)
+    base = median_time(partial(beq.match, few, 0.0), 3) / few.size * 1e6
+    time = median_time(partial(live.match, rows, 0.0), 5) / rows.size * 1e6
+    top = median_time(partial(live.match, rows, 0.0, k=10), 5) / rows.size * 1e6
+    common: dict[str, Any] = {"workload": name, "n": city.size, "verified": True}
+    mine, theirs = {**common, "system": "mo-tree"}, {**common, "system": "beq-tree"}
+    report.row(metric="us_per_subscription", value=base, **theirs)
+    report.row(metric="us_per_subscription", value=time, baseline="beq-tree", ratio=base / time, **mine)
+    report.row(metric="us_per_subscription_top_10", value=top, baseline="match", ratio=time / top, **mine)
+    report.row(metric="live_bytes", value=live.nbytes, **mine)
+    report.row(metric="live_bytes", value=beq.nbytes, **theirs)
+    if changes:
+        _live_changes(report, live, events, few, truth, **mine)
+        _beq_changes(report, beq, events, few, truth, **theirs)
+
+
+def _live_changes(
+    report: Report, live: LiveEvents, events: Events, rows: Rows, truth: list[np.ndarray], **common: Any
+) -> None:
+    chosen = np.sort(np.random.default_rng(7).permutation(events.size)[: CHANGES["mo-tree"]])
+    ones = [(events.take(int(i), int(i) + 1), np.array([i]), np.array([np.inf])) for i in chosen]
+    costs = {
+        "us_per_event_delete": _cost(partial(_each, live.delete, [ids for _, ids, _ in ones]), len(ones)),
+        "us_per_event_insert": _cost(partial(_each, lambda one: live.insert(*one), ones), len(ones)),
+    }
+    part = events.take(0, events.size // 5)
+    until = np.full(part.size, np.inf)
+    costs["us_per_event_delete_bulk"] = _cost(partial(live.delete, np.arange(part.size)), part.size)
+    costs["us_per_event_insert_bulk"] = _cost(partial(live.insert, part, np.arange(part.size), until), part.size)
+    _compare_live(truth, live, rows)
+    costs["us_per_event_swept"] = _cost(partial(live.sweep, 0.0, events.size), events.size)
+    for metric, value in costs.items():
+        report.row(metric=metric, value=value, **common)
+
+
+def _beq_changes(
+    report: Report, beq: BEQTree, events: Events, rows: Rows, truth: list[np.ndarray], **common: Any
+) -> None:
+    chosen = np.sort(np.random.default_rng(7).permutation(events.size)[: CHANGES["beq-tree"]])
+    ones = [(events.take(int(i), int(i) + 1), np.array([i]), np.array([np.inf])) for i in chosen]
+    beq.delete(np.array([chosen[0]]))  # the first change makes the table of ids
+    beq.insert(*ones[0])
+    delete = _cost(partial(_each, beq.delete, [ids for _, ids, _ in ones]), len(ones))
+    insert = _cost(partial(_each, lambda one: beq.insert(*one), ones), len(ones))
+    if any(not np.array_equal(a, b) for a, b in zip(truth, beq.match(rows, 0.0), strict=True)):
+        raise AssertionError("the BEQ-Tree's answers differ after changes")
+    report.row(metric="us_per_event_delete", value=delete, **common)
+    report.row(metric="us_per_event_insert", value=insert, **common)
+
+
+def _updates(report: Report, city: City) -> None:
+    """Subscribers who move some twenty metres, and back: in bulk, and one by one through the API."""
+    rows, events = city.subscriptions(), city.events(FEW, batch=1)
+    tree = MOTree.build(rows)
+    truth = _answers(Scan.build(rows).match(events))
+    _compare(truth, tree, events)
+    ids = np.sort(np.random.default_rng(7).permutation(rows.size)[: rows.size // 5])
+    back, near = _picked(rows, ids), _moved(_picked(rows, ids))
+    far = near._replace(ids=np.roll(near.ids, len(ids) // 2))
+    steps = {"near": near, "back": back, "far": far, "home": back}
+    bulk = {step: _cost(partial(tree.update, to), len(ids)) for step, to in steps.items()}
+    single = {}
+    for step, to in steps.items():
+        ones = [to.take(i, i + 1) for i in range(min(CHANGES["mo-tree"], len(ids)))]
+        single[step] = _cost(partial(_each, tree.update, ones), len(ones))
+    tree.update(back)
+    _compare(truth, tree, events)
+    common: dict[str, Any] = {"workload": "city-k6", "system": "mo-tree", "n": rows.size, "verified": True}
+    for step in ("near", "far"):
+        report.row(metric=f"us_per_update_{step}_bulk", value=bulk[step], **common)
+        report.row(metric=f"us_per_update_{step}", value=single[step], **common)
+
+
+def _r_star(report: Report, city: City) -> None:
+    """R*-tree of libspatialindex on fewer rows, MO-Tree on the same."""
+    try:
+        from matchwood.index.r_star_tree import RStarTree
+    except ImportError:
+        return
+    rows, events = city.subscriptions(), city.events(50, batch=1)
+    truth = _answers(Scan.build(rows).match(events))
+    common: dict[str, Any] = {"workload": "city-k6", "n": rows.size, "verified": True}
+    times = {}
+    for system, kind in (("r-star-tree", RStarTree), ("mo-tree", MOTree)):
+        index = kind.build(rows)
+        _compare(truth, index, events)
+        times[system] = median_time(partial(index.match, events), 3) / events.size * 1e6
+        ones = [rows.take(i, i + 1) for i in range(CHANGES["r-star-tree"])]
+        delete = _cost(partial(_each, index.delete, [one.ids for one in ones]), len(ones))
+        insert = _cost(partial(_each, index.insert, ones), len(ones))
+        _compare(truth, index, events)
+        ratio = times["r-star-tree"] / times[system]
+        mine = {**common, "system": system}
+        report.row(metric="us_per_event", value=times[system], baseline="r-star-tree", ratio=ratio, **mine)
+        report.row(metric="us_per_delete", value=delete, **mine)
+        report.row(metric="us_per_insert", value=insert, **mine)
 
 
 def _keep(live: LiveEvents, events: Events) -> None:
     live.insert(events, np.arange(events.size), np.full(events.size, np.inf))
 
 
-def _match(report: Report, preset: str, city: City, name: str) -> None:
-    """Event matching. Every system's answer is compared with Scan's on the events it is timed on."""
-    report.workload(f"{name}-{city.size}", **city.parameters())
-    rows, events = city.subscriptions(), city.events(2_000, batch=1)
-    few = 100
-    scan = Scan.build(rows)
-    scan.match(city.events(300, batch=2))
-    truth = _sorted(scan.match(events.take(0, few)))
-    base = median_time(lambda: scan.match(events.take(0, few)), 3) / few * 1e6
-    report.row(workload=name, system="scan", n=city.size, metric="us_per_event", value=base, verified=True)
-    systems: list[tuple[str, Callable[[], Index], int]] = [
-        ("mo-tree", lambda: MOTree.build(rows), 2_000),
-        ("mo-tree-paper", lambda: MOTree.build(rows, plan="paper"), few),
-        ("tama", lambda: Tama.build(rows), 20),
-        ("op-index", lambda: OpIndex.build(rows), 5),
-    ]
-    for system, build, count in systems:
-        if system == "op-index" and preset == "paper" and city.size > 1_000_000:
-            continue  # 60 ms an event at 1M, and linear
-        index = build()
-        verified = _same(truth, _sorted(index.match(events.take(0, min(few, count)))), min(few, count))
-        index.reset_counters()
-        time = median_time(partial(index.match, events.take(0, count)), 5) / count * 1e6
-        common = {"workload": name, "system": system, "n": city.size, "verified": verified}
-        report.row(metric="us_per_event", value=time, baseline="scan", ratio=base / time, **common)
-        if system == "mo-tree":
-            top = median_time(partial(index.top_k, events.take(0, count), 10), 5) / count * 1e6
-            report.row(metric="us_per_event_top_10", value=top, baseline="match", ratio=time / top, **common)
-        stats = index.stats()
-        report.row(metric="candidates_per_event", value=stats.candidates_per_event, **common)
-        report.row(metric="bytes", value=stats.bytes, **common)
-    _r_star(report, preset, rows, events, name)
-
-
-def _r_star(report: Report, preset: str, rows: Rows, events: Events, name: str) -> None:
-    """R*-tree of libspatialindex on fewer rows, MO-Tree on the same: rows cost it milliseconds in twenty dimensions."""
-    try:
-        from matchwood.index.r_star_tree import RStarTree
-
-        some = rows.take(0, min(rows.size, R_STAR_ROWS[preset]))
-        theirs = RStarTree.build(some)
-    except ImportError:
-        return
-    ours = MOTree.build(some)
-    few = events.take(0, 50)
-    verified = _same(_sorted(ours.match(few)), _sorted(theirs.match(few)), 50)
-    mine, other = (median_time(partial(index.match, few), 3) / 50 * 1e6 for index in (ours, theirs))
-    common = {"workload": name, "n": some.size, "metric": "us_per_event", "verified": verified}
-    report.row(system="r-star-tree", value=other, **common)
-    report.row(system="mo-tree", value=mine, baseline="r-star-tree", ratio=other / mine, **common)
-
-
-def _live(report: Report, preset: str, city: City, name: str) -> None:
-    """Subscription matching: a city's subscriptions of the future against `size` live events."""
-    rows = city.subscriptions().take(0, 2_000)
-    events = city.events(city.size, batch=3)
-    tree = MOTree.build(city.subscriptions().take(0, min(city.size, 200_000)))
-    _keep(tree.live, events)
-    live = tree.live
-    beq = BEQTree(events, np.arange(events.size), np.full(events.size, np.inf))
-    few = rows.take(0, 50)
-    found = live.match(few, 0.0)
-    verified = all(np.array_equal(np.sort(found.of(s)[0]), ids) for s, ids in enumerate(beq.match(few, 0.0)))
-    base = median_time(lambda: beq.match(few, 0.0), 3) / 50 * 1e6
-    time = median_time(lambda: live.match(rows, 0.0), 5) / rows.size * 1e6
-    top = median_time(lambda: live.match(rows, 0.0, k=10), 5) / rows.size * 1e6
-    common = {"workload": name, "n": city.size, "verified": verified}
-    report.row(system="beq-tree", metric="us_per_subscription", value=base, **common)
-    report.row(
-        system="mo-tree", metric="us_per_subscription", value=time, baseline="beq-tree", ratio=base / time, **common
-    )
-    report.row(
-        system="mo-tree", metric="us_per_subscription_top_10", value=top, baseline="match", ratio=time / top, **common
-    )
-    report.row(system="mo-tree", metric="live_bytes", value=live.nbytes, **common)
-    report.row(system="beq-tree", metric="live_bytes", value=beq.nbytes, **common)
-
-
-def _maintenance(report: Report, preset: str) -> None:
-    """Insert, delete and update: in bulk, one by one through the API, and a subscriber who moves a few metres."""
-    city = City.preset("k6", size=BASE[preset])
-    rows = city.subscriptions()
-    many = np.sort(np.random.default_rng(7).permutation(rows.size)[: rows.size // 5])
-    for system, kind in (("mo-tree", MOTree), ("tama", Tama), ("op-index", OpIndex)):
-        index = kind.build(rows)
-        ids = many if system == "mo-tree" else many[:: len(many) // 50][:50]
-        back = _picked(rows, ids)
-        common: dict[str, Any] = {"workload": "city-k6", "system": system, "n": rows.size}
-        _cost(report, "us_per_delete_bulk", partial(index.delete, ids), len(ids), **common)
-        _cost(report, "us_per_insert_bulk", partial(index.insert, back), len(ids), **common)
-        if system != "mo-tree":
-            continue
-        _cost(report, "us_per_update_near", partial(index.update, _moved(back)), len(ids), **common)
-        _cost(report, "us_per_update_back", partial(index.update, back), len(ids), **common)
-        ones = [back.take(i, i + 1) for i in range(1_000)]
-        _cost(report, "us_per_delete_single", partial(_each, index.delete, [one.ids for one in ones]), 1_000, **common)
-        _cost(report, "us_per_insert_single", partial(_each, index.insert, ones), 1_000, **common)
-        _cost(report, "us_per_update_single", partial(_each, index.update, ones), 1_000, **common)
-        _live_maintenance(report, index.live, city, many, **common)
-
-
-def _live_maintenance(report: Report, live: LiveEvents, city: City, many: np.ndarray, **common: Any) -> None:
-    _keep(live, city.events(city.size, batch=4))
-    extra, ids, until = city.events(len(many), batch=5), city.size + np.arange(len(many)), np.full(len(many), 5.0)
-    _cost(report, "us_per_event_delete_bulk", partial(live.delete, many), len(many), **common)
-    _cost(report, "us_per_event_insert_bulk", partial(live.insert, extra, ids, until), len(many), **common)
-    _cost(report, "us_per_event_swept", partial(live.sweep, 6.0, city.size), city.size, **common)
-
-
-def _cost(report: Report, metric: str, call: Callable[[], object], count: int, **common: Any) -> None:
-    """Report what one of `count` changes costs; each call is made once, since it changes the index."""
-    report.row(metric=metric, value=median_time(call, 1) / count * 1e6, **common)
+def _cost(call: Callable[[], object], count: int) -> float:
+    """Microseconds that one of `count` changes takes; the call is made once, since it changes the index."""
+    return median_time(call, 1) / count * 1e6
 
 
 def _each(change: Callable[[Any], None], items: list[Any]) -> None:
@@ -206,7 +281,7 @@ def _moved(rows: Rows) -> Rows:
     return rows._replace(lo=rows.lo + shift, hi=rows.hi + shift)
 
 
-def _sorted(matches: Matches) -> list[tuple[np.ndarray, np.ndarray]]:
+def _answers(matches: Matches) -> Answers:
     """Ids and scores of each event, by id."""
     answers = []
     for e in range(len(matches.offsets) - 1):
@@ -216,8 +291,14 @@ def _sorted(matches: Matches) -> list[tuple[np.ndarray, np.ndarray]]:
     return answers
 
 
-def _same(truth: list[tuple[np.ndarray, np.ndarray]], found: list[tuple[np.ndarray, np.ndarray]], count: int) -> bool:
-    for (ids, scores), (other, others) in zip(truth[:count], found[:count], strict=True):
+def _compare(truth: Answers, index: Index, events: Events) -> None:
+    found = _answers(index.match(events))
+    for (ids, scores), (other, others) in zip(truth[: len(found)], found, strict=True):
         if not (np.array_equal(ids, other) and np.array_equal(scores, others)):
-            raise AssertionError("a system's answer differs from Scan's")
-    return True
+            raise AssertionError(f"the answer of {index.name!r} differs from Scan's")
+
+
+def _compare_live(truth: list[np.ndarray], live: LiveEvents, rows: Rows) -> None:
+    found = live.match(rows, 0.0)
+    if any(not np.array_equal(np.sort(found.of(s)[0]), ids) for s, ids in enumerate(truth)):
+        raise AssertionError("the live events found differ from the BEQ-Tree's")

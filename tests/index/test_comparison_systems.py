@@ -41,6 +41,35 @@ def test_a_beq_tree_finds_the_live_events_of_subscriptions() -> None:
             assert ids.tolist() == sorted(found.of(s)[0].tolist())
 
 
+def test_a_beq_tree_keeps_its_lists_sorted_through_changes() -> None:
+    city = City.preset("k6", size=100, source="synthetic")
+    rows, events = city.subscriptions(), city.events(3_000)
+    until, rng = np.full(3_000, np.inf), np.random.default_rng(8)
+    beq = BEQTree(events.take(0, 400), np.arange(400), until[:400], leaf_events=64)
+    beq.insert(events.take(400, 3_000), np.arange(400, 3_000), until[400:])
+    inside = np.ones(3_000, bool)
+    for _ in range(4):
+        beq.check()
+        gone = rng.permutation(np.flatnonzero(inside))[:700]
+        back = np.flatnonzero(~inside)
+        beq.delete(gone)
+        for e in back:
+            beq.insert(events.take(int(e), int(e) + 1), np.array([e]), until[:1])
+        inside[gone], inside[back] = False, True
+    beq.check()
+    assert len(beq) == inside.sum()
+    tree = MOTree()
+    tree.live.insert(events, np.arange(3_000), until)
+    tree.live.delete(np.flatnonzero(~inside))
+    found = tree.live.match(rows, 0.0)
+    for s, ids in enumerate(beq.match(rows, 0.0)):
+        assert ids.tolist() == sorted(found.of(s)[0].tolist())
+    with pytest.raises(EventError, match="is there already"):
+        beq.insert(events.take(0, 1), np.flatnonzero(inside)[:1], until[:1])
+    with pytest.raises(EventError, match="is not there"):
+        beq.delete(np.array([9_999]))
+
+
 def test_a_beq_tree_says_what_it_cannot_keep() -> None:
     with pytest.raises(EventError, match="place"):
         BEQTree(make_events([0, 1], [5], [1.0], [1.0]), np.array([1]), np.array([1.0]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -137,6 +139,24 @@ def test_events_of_hundreds_of_attributes_are_matched_as_scan_matches_them(plain
     assert {(s, int(e)) for s, hits in enumerate(ranked(live.match(rows, 0.0))) for e, _ in hits} == {
         (s, e) for s, e in pairs if e % 2
     }
+
+
+def test_a_tree_is_saved_with_its_live_events_and_goes_on(tmp_path: Path) -> None:
+    city = City.preset("k6", size=3_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(4_000)
+    tree = MOTree.build(rows)
+    tree.live.insert(events.take(0, 3_000), np.arange(3_000), np.arange(3_000.0))
+    tree.save(tmp_path / "tree")
+    again = MOTree.load(tmp_path / "tree")
+    again.live.check()
+    some = rows.take(0, 200)
+    assert ranked(again.live.match(some, 1_000.0)) == ranked(tree.live.match(some, 1_000.0))
+    for each in (tree, again):
+        each.live.delete(np.arange(2_500, 2_600))
+        each.live.insert(events.take(3_000, 4_000), np.arange(3_000, 4_000), np.full(1_000, np.inf), now=1_000.0)
+        each.live.check()
+    assert ranked(again.live.match(some, 1_200.0)) == ranked(tree.live.match(some, 1_200.0))
+    assert ranked(again.match(events)) == ranked(tree.match(events))
 
 
 def test_ids_must_be_new_to_be_kept_and_known_to_be_removed() -> None:

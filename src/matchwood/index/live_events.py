@@ -10,7 +10,7 @@ from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.errors import EventError, QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.growth import grown, zeros
-from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by
+from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by, restored_tree, saved_tree
 from matchwood.index.protocol import MOST_ROOM_GUESSED, new_values
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events as kernel
@@ -140,18 +140,22 @@ class LiveEvents:
         return Matches(offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores]))
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The kept events without spare room, for saving. O(1)."""
+        """The kept events and their tree without spare room, for saving. O(1)."""
         live, counts = self._live, self._live.counts
         keys = live.keys[: counts[kernel.KEYS] + 1]
-        return {"events": live.events[: counts[kernel.SLOTS]], "keys": keys, "table": live.table, "counts": counts}
+        saved = {"events": live.events[: counts[kernel.SLOTS]], "keys": keys, "table": live.table, "counts": counts}
+        tree = {f"tree_{name}": array for name, array in saved_tree(self._tree).items()}
+        return {**saved, **tree, "planned_for": np.array([self._planned_for])}
 
     @classmethod
-    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> LiveEvents:
-        """The events that `arrays` gave, in a tree laid out anew. O(n)."""
-        kept = cls()
-        kept._live = _live(*(np.array(saved[name]) for name in ("events", "keys", "table", "counts")))
-        if len(kept):
-            kept._insert(np.zeros(0, np.uint32))
+    def of_arrays(
+        cls, saved: Mapping[str, np.ndarray], *, like: Callable[[], Sequence[tuple[int, int, bool]]] | None = None
+    ) -> LiveEvents:
+        """The events that `arrays` gave, as they were. O(1)."""
+        kept = cls(like=like)
+        kept._live = _live(*(saved[name] for name in ("events", "keys", "table", "counts")))
+        kept._tree = restored_tree({n.removeprefix("tree_"): a for n, a in saved.items() if n.startswith("tree_")})
+        kept._planned_for = int(saved["planned_for"][0])
         return kept
 
     def check(self) -> None:

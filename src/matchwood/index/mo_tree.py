@@ -11,13 +11,12 @@ from matchwood.encode.arrays import Events, Int64s, Rows, make_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by
+from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree
 from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_update as updating
-from matchwood.kernels.mo_tree import Tree
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.results import Out
@@ -50,7 +49,9 @@ class MOTree(Index):
         self._tree = new_tree(plans.Plan((), 0))
         self._room: Scratch | None = None
         self.live = LiveEvents(like=self._axes)
-        """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes."""
+        """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
+
+        It is saved with the tree and counted in its `stats().bytes`."""
         self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single row
 
     def _insert(self, slots: Slots) -> None:
@@ -103,30 +104,36 @@ class MOTree(Index):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if rows.size != 1 or len(rows.dims) > FEW_ENTRIES or len(self) >= REPLAN * self._planned_for:
+        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES or len(self) >= REPLAN * self._planned_for:
             return super().insert(rows)
         code = int(updating.insert_one(self._tree, self.store.state, rows, *self._one))
-        if code == updating.UNPLACED:
-            return self._insert(self._one[0].copy())
-        return None if code == updating.DONE else super().insert(rows)
+        if code == updating.DONE:
+            return None
+        return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
-        if len(ids) != 1 or isinstance(ids, list) or ids.dtype != np.int64:
+        if isinstance(ids, list) or ids.dtype != np.int64 or not len(ids):
             return super().delete(ids)
-        code = int(updating.delete_one(self._tree, self.store.state, ids, self._one[0]))
-        return None if code == updating.DONE else super().delete(ids)
+        if len(ids) == 1:
+            code = int(updating.delete_one(self._tree, self.store.state, ids, self._one[0]))
+            return None if code == updating.DONE else super().delete(ids)
+        slots = np.empty(len(ids), np.uint32)
+        if updating.slots_once(self.store.state, ids, slots) < len(ids):
+            return super().delete(ids)
+        self._delete(slots)
+        self.store.remove(ids)
+        return None
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
-        ids = rows.ids
-        if rows.size == 1 and len(rows.dims) <= FEW_ENTRIES:
+        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
             code = int(updating.update_one(self._tree, self.store.state, rows, *self._one))
-            if code == updating.UNPLACED:
-                return self._insert(self._one[0].copy())
-            return None if code == updating.DONE else super().update(rows)
-        slots = self.store.slots_of(ids)
-        if not rows.size or len(slots) != len(ids) or (len(ids) > 1 and len(np.unique(ids)) != len(ids)):
+            if code == updating.DONE:
+                return None
+            return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
+        slots = np.empty(len(rows.ids), np.uint32)
+        if updating.slots_once(self.store.state, rows.ids, slots) < len(slots) or not len(slots):
             return super().update(rows)
         order = order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
         pending, odd = np.empty(rows.size, np.uint32), np.empty(rows.size, np.int64)
@@ -229,16 +236,19 @@ class MOTree(Index):
         return inside * int(axis["slices"]) // int(cell["width"])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        tree, counts = self._tree, self._tree.counts
-        saved = {name: getattr(tree, name) for name in Tree._fields if name != "members"}
-        saved["bits"] = tree.bits[: counts[kernel.WORDS] + 8]
-        saved["nodes"] = tree.nodes[: counts[kernel.NODES]]
-        return {**saved, "planned_for": np.array([self._planned_for])}
+        live = self.live.arrays() if len(self.live) else {}
+        return {
+            **saved_tree(self._tree),
+            "planned_for": np.array([self._planned_for]),
+            **{f"live_{name}": array for name, array in live.items()},
+        }
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
-        bits = saved["bits"]
-        self._tree = Tree(**{n: saved[n] for n in Tree._fields if n != "members"}, members=bits.view(np.uint32))
+        self._tree = restored_tree(saved)
+        live = {name.removeprefix("live_"): array for name, array in saved.items() if name.startswith("live_")}
+        if live:
+            self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
 
     def _parameters(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Axis:
 
     def steps(self) -> Float64s:
         """Every 32nd cut, where there are many: a search looks at these first."""
-        return self.cuts[:: kernel.STEP] if len(self.cuts) > 2 * kernel.STEP else np.zeros(0)
+        return self.cuts[:: kernel.STEP] if len(self.cuts) > kernel.STEP else np.zeros(0)
 
     def cells(self) -> np.ndarray:
         """First tick and width of every cell of a layer, level by level, or disjoint, spanning and null cells."""
@@ -111,9 +111,8 @@ class Plan:
         for record, axis in zip(axes, self.axes, strict=True):
             record["dim"], record["slices"], record["plane"] = axis.dim, axis.slices, plane
             record["first_cut"], record["cuts"] = cuts, len(axis.cuts)
-            steps = axis.steps()
-            record["steps"] = len(steps)
-            cuts += len(axis.cuts) + len(steps)
+            record["steps"] = len(axis.steps())
+            cuts += len(_filled(axis.cuts)) + len(_filled(axis.steps()))
             plane += axis.slices + 1 if axis.slices else 0
             if not axis.size:
                 continue
@@ -135,8 +134,14 @@ class Plan:
         counts[kernel.FREE_NODE] = int(kernel.NONE)
         counts[kernel.SLICED] = len(axes) if plane else 0  # all axes have slices, or none
         counts[[kernel.LAYERS, kernel.AXES, kernel.PLANES, kernel.WHOLE]] = self.layers, len(axes), plane, whole
-        all_cuts = np.concatenate([np.zeros(0), *(part for axis in self.axes for part in (axis.cuts, axis.steps()))])
+        parts = (_filled(part) for axis in self.axes for part in (axis.cuts, axis.steps()))
+        all_cuts = np.concatenate([np.full(0, np.nan), *parts, np.full(kernel.STEP, np.nan)])
         return axes, axis_of, all_cuts, np.array(levels, kernel.LEVEL), np.concatenate(cells), counts
+
+
+def _filled(cuts: Float64s) -> Float64s:
+    """The cuts, and NaN up to a whole number of steps: a search looks at a step at once."""
+    return np.concatenate([cuts, np.full(-len(cuts) % kernel.STEP, np.nan)])
 
 
 @dataclass(frozen=True, slots=True)

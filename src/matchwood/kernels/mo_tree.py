@@ -33,6 +33,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.planes import count_at_most
 from matchwood.kernels.store import ABSENT, CIRCLE, SET
 
 AXIS = np.dtype(
@@ -40,7 +41,7 @@ AXIS = np.dtype(
         ("dim", "u4"),
         ("first_cut", "u4"),
         ("cuts", "u4"),
-        ("steps", "u4"),  # how many of them, every 32nd, stand once more behind the last; 0 where there are few
+        ("steps", "u4"),  # how many of them, every 32nd, stand once more behind the last; 0 where there are at most 32
         ("slices", "u4"),
         ("plane", "u4"),  # its first plane; the null plane is plane + slices
         ("first_level", "u4"),
@@ -86,7 +87,7 @@ MEMBER_WORDS = 32
 HEAD_WORDS = MEMBER_WORDS + 2
 LINE = 8  # words of a full node
 LINE_ROWS = 512
-STEP = 32
+STEP = 32  # cuts that a search compares at once
 AHEAD = 8  # rows between a prefetch and its use
 
 
@@ -123,26 +124,14 @@ def region_words(tree, words):
 
 
 @helper
-def count_below(cuts, first, size, key):
-    """How many of cuts[first : first + size] are at or below the key. Vectorises: 7 ns for 31, a binary search takes 28."""
-    part = cuts[first : first + size]
-    count = np.int64(0)
-    for i in range(part.size):
-        count += np.int64(part[i] <= key)
-    return count
-
-
-@helper
 def tick_of(tree, axis, key):
-    """How many cuts of the axis are at or below the key. O(cuts), by way of every 32nd where there are many."""
+    """How many cuts of the axis are at or below the key, by way of every 32nd where there are more. O(1)."""
     first = np.int64(axis.first_cut)
-    size = np.int64(axis.cuts)
     before = np.int64(0)
     if axis.steps > 0:
-        step = count_below(tree.cuts, first + size, np.int64(axis.steps), key)
-        before = STEP * max(step - 1, np.int64(0))
-        size = min(size - before, np.int64(STEP))
-    return before + count_below(tree.cuts, first + before, size, key)
+        steps = first + ((np.int64(axis.cuts) + STEP - 1) & -STEP)
+        before = STEP * max(count_at_most(tree.cuts, steps, key) - 1, np.int64(0))
+    return before + count_at_most(tree.cuts, first + before, key)
 
 
 @helper
@@ -226,24 +215,26 @@ def slices_between(tree, axis, first, width, lo, hi):
 
 
 @helper
+def cell_span(tree, axis, number):
+    """First tick and width of the layer's cell of a bucket; of no use to an axis that is no layer."""
+    if axis.cells == 0:
+        return np.int64(0), np.int64(1)
+    cell = cell_of(tree, axis, number)
+    return np.int64(cell.first), np.int64(cell.width)
+
+
+@helper
 def slices_of_entry(tree, store, start, at, axis, number):
     """A bit for each slice in which the entry may hold, and the null bit above them."""
     entry = store.entries[start + at]
     if entry.kind == ABSENT:
         return ONE << np.uint64(axis.slices)
-    first = np.int64(0)
-    width = np.int64(1)
-    if axis.cells > 0:
-        cell = cell_of(tree, axis, number)
-        first = np.int64(cell.first)
-        width = np.int64(cell.width)
-    part = start + at
-    parts = np.int64(1)
-    if entry.kind & SET:
-        part = start + np.int64(entry.more)
-        parts = np.int64(store.entries[part].more)
+    first, width = cell_span(tree, axis, number)
+    if not entry.kind & SET:
+        return slices_between(tree, axis, first, width, entry.lo, entry.hi)
+    part = start + np.int64(entry.more)
     touched = np.uint64(0)
-    for p in range(part, part + parts):
+    for p in range(part, part + np.int64(store.entries[part].more)):
         touched |= slices_between(tree, axis, first, width, store.entries[p].lo, store.entries[p].hi)
     return touched
 
@@ -268,9 +259,9 @@ def write_row(tree, store, slot, node, position, clear):
             continue
         axis = tree.axes[a]
         plane = word + np.int64(axis.plane) * words
-        slices = np.int64(axis.slices)
+        end = plane + (np.int64(axis.slices) + 1) * words
         if not clear:
-            for _ in range(slices + 1):
+            while plane < end:
                 tree.bits[plane] |= bit
                 plane += words
             continue
@@ -279,7 +270,9 @@ def write_row(tree, store, slot, node, position, clear):
             reach_0 = possible
         elif a == 1:
             reach_1 = possible
-        for _ in range(slices + 1):
+        while (
+            plane < end
+        ):  # as many steps for every row: stopping at its slices would be a branch that nobody can foresee
             tree.bits[plane] &= ~bit | (np.uint64(0) - (possible & ONE))
             possible >>= ONE
             plane += words

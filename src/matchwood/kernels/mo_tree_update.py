@@ -22,7 +22,7 @@ from matchwood.kernels.mo_tree import (
     axis_number,
     bucket_number,
     cell_for,
-    cell_of,
+    cell_span,
     give_back,
     place_rows,
     prefetch_row,
@@ -31,8 +31,9 @@ from matchwood.kernels.mo_tree import (
     tick_of,
     write_row,
 )
-from matchwood.kernels.store import ABSENT, add_rows, first_slot, remove_ids, shape_of, write_entries
+from matchwood.kernels.store import ABSENT, add_rows, first_slot, home, remove_ids, shape_of, write_entries
 
+MARK = np.uint16(0x8000)  # of a row, while `slots_once` runs
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
 _ABSENT = arrays.ABSENT
 
@@ -75,11 +76,7 @@ def shift(tree, store, rows, r, row, node, position):
         a = axis_number(tree, np.int64(entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != rows.lo[begin + i] or entry.hi != rows.hi[begin + i]):
             axis = tree.axes[a]
-            first = np.int64(0)
-            width = np.int64(1)
-            if axis.cells > 0:
-                cell = cell_of(tree, axis, number)
-                first, width = np.int64(cell.first), np.int64(cell.width)
+            first, width = cell_span(tree, axis, number)
             touched = slices_between(tree, axis, first, width, rows.lo[begin + i], rows.hi[begin + i])
             if a == 0:
                 node.reach_0 |= touched
@@ -115,6 +112,27 @@ def rewrite(tree, store, rows, r, slot):
         return DONE
     give_back(tree, n, position)
     return UNPLACED
+
+
+@kernel
+def slots_once(store, ids, slots):
+    """slots[i] = where the one row of subscription ids[i] is; return how many were found before one that is unknown, named twice
+    or of several rows. O(ids).
+
+    Rows are marked to see an id again: 0.07 us an id, where sorting them costs 0.25.
+    """
+    n = ids.size
+    for i in range(ids.size):
+        prefetch(store.table, home(store.table, ids[min(i + AHEAD, ids.size - 1)]))
+        slot = first_slot(store, ids[i])
+        if slot < 0 or store.rows[slot].next != NONE or store.rows[slot].flags & MARK:
+            n = i
+            break
+        store.rows[slot].flags |= MARK
+        slots[i] = np.uint32(slot)
+    for i in range(n):
+        store.rows[np.int64(slots[i])].flags &= ~MARK
+    return n
 
 
 @kernel

