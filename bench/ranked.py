@@ -1,7 +1,7 @@
 """Ranked's experiments: memory (Table 2), calls of getnext (Figure 6), dimensions (7 and 8), overlap (9); peers, updates, ranges.
 
 Times are CPU times of the calling thread: kernels run in one, and on a shared machine wall times of microseconds measure the
-scheduler. Plots: `python -m bench.ranked_figures FILE FOLDER`, from the JSON that `--out FILE` writes.
+scheduler. Plots: `python -m bench.plots`, or `python -m bench.ranked_figures FILE FOLDER` from one file of figures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,22 @@ def run(preset: str, report: Report) -> None:
     """Sizes: `quick` 50,000 intervals and up to 4 dimensions, `paper` 1,000,000 and 8."""
     paper = preset == "paper"
     size = 1_000_000 if paper else 50_000
-    memory(report, [100_000, 200_000, 500_000, 1_000_000] if paper else [size])
-    one_dimension(report, Ranked(size=size), calls=(1, 5, 10, 20, 50, 100, 200, 500, 1000) if paper else (1, 20, 200))
-    scores_at_random(report, size)
-    one_centre(report, size)
-    peers(report, size)
-    ranges(report, Ranked(size=size))
-    updates(report, Ranked(size=size), 2_000)
+    calls = (1, 5, 10, 20, 50, 100, 200, 500, 1000) if paper else (1, 20, 200)
+    report.part("memory", partial(memory, report, [100_000, 200_000, 500_000, 1_000_000] if paper else [size]))
+    report.part("getnext", partial(one_dimension, report, Ranked(size=size), calls=calls))
+    report.part("scores at random", partial(scores_at_random, report, size))
+    report.part("one centre", partial(one_centre, report, size))
+    report.part("peers", partial(peers, report, size))
+    report.part("ranges", partial(ranges, report, Ranked(size=size)))
+    report.part("updates", partial(updates, report, Ranked(size=size), 2_000))
     for d in (1, 2, 3, 4, 8) if paper else (1, 2, 4):
-        dimensions(report, f"d{d}", Ranked(size=size, dimensions=d), 40 if d < 4 else 10 if d < 8 else 3)
+        workload, events = Ranked(size=size, dimensions=d), 40 if d < 4 else 10 if d < 8 else 3
+        report.part(f"dimensions {d}", partial(dimensions, report, f"d{d}", workload, events))
     for skew in (0.0, 0.25, 0.5, 0.75, 1.0) if paper else (0.0, 1.0):
-        workload = Ranked(size=size // 4, dimensions=4, skew_length=skew)
-        dimensions(report, f"overlap-{skew}", workload, 8, scored=("sopt",), scan=False)
-    exact(report, Ranked(size=size, dimensions=4, matching="exact"))
+        workload = Ranked(size=size, dimensions=4, skew_length=skew)
+        call = partial(dimensions, report, f"overlap-{skew}", workload, 5, scored=("sopt",), scan=False)
+        report.part(f"overlap {skew}", call)
+    report.part("exact", partial(exact, report, Ranked(size=size, dimensions=4, matching="exact")))
 
 
 def memory(report: Report, sizes: list[int]) -> None:
@@ -56,6 +60,11 @@ def memory(report: Report, sizes: list[int]) -> None:
             common = {"workload": "table-2", "system": name, "n": size}
             report.row(**common, metric="build_s", value=time.thread_time() - start)
             report.row(**common, metric="bytes_per_interval", value=tree.nbytes / size)
+            if name == "segment":
+                # Were copies whole intervals (ends, score, id), as in the paper, and not ranks of four bytes:
+                copies = len(tree.state.spans)
+                report.row(**common, metric="bytes_per_interval_as_published", value=32 * copies / size)
+                report.row(**common, metric="copies_per_interval", value=copies / size)
 
 
 def one_dimension(report: Report, workload: Ranked, *, calls: tuple[int, ...]) -> None:

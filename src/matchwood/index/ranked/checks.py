@@ -69,6 +69,8 @@ def _check_node(state: Forest, node: int, kind: int, branching: int, low: float,
     elif size:
         places = block_entries(state, int(record["list"]), branching)
         assert len(places) == size, f"node {node} counts {size} intervals and has {len(places)}"
+        head = state.blocks[int(record["head"])]
+        assert (head["level"], head["start"]) == (0, places[0]), f"node {node} does not know the head of its list"
     alive = [p for p in places if not np.isnan(state.lo[p])]
     lo, hi = state.lo[alive], state.hi[alive]
     if not bucket:

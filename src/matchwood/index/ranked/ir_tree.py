@@ -250,7 +250,8 @@ class IRTree(ScoredIntervals):
         for child in ("left", "right"):
             # The part's root takes the old node's place, so the others move up by one.
             fresh[child][fresh[child] != NONE] += np.uint32(first_node - 1)
-        fresh["list"][fresh["list"] != NONE] += np.uint32(first_block)
+        for block in ("list", "head"):
+            fresh[block][fresh[block] != NONE] += np.uint32(first_block)
         state.nodes[node] = fresh[0]
         state.nodes[first_node : first_node + len(fresh) - 1] = fresh[1:]
         self._counts[kernel.ENTRIES] += part.entries.size
@@ -294,7 +295,7 @@ def _bucket() -> np.ndarray:
     """An empty node."""
     node = np.zeros(1, NODE)
     node["centre"], node["best"], node["own"], node["lo"], node["hi"] = np.nan, -np.inf, -np.inf, np.inf, -np.inf
-    node["left"] = node["right"] = node["list"] = NONE
+    node["left"] = node["right"] = node["list"] = node["head"] = NONE
     return node
 
 

@@ -134,8 +134,10 @@ def _interval_tree(kind: int, ranked: Entries, branching: int, bucket: int) -> P
     owners = owners[np.argsort(nodes["list"][owners])]
     starts, sizes = nodes["list"][owners].astype(np.int64), nodes["size"][owners].astype(np.int64)
     blocks, packed, roots = pack(entries, starts, sizes, branching)
-    nodes["list"] = NONE
+    nodes["list"] = nodes["head"] = NONE
     nodes["list"][owners] = roots
+    leaves = -(-sizes // branching)  # leaf blocks come first, run by run
+    nodes["head"][owners] = np.cumsum(leaves) - leaves
     return Part(BLOCKS, 0, n, packed, blocks, nodes)
 
 

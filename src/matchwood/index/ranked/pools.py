@@ -98,6 +98,7 @@ class Pools:
         nodes[:] = part.nodes
         for child in ("left", "right"):
             nodes[child][nodes[child] != NONE] += np.uint32(at["nodes"])
+        nodes["head"][nodes["list"] != NONE] += np.uint32(at["blocks"])
         nodes["list"][nodes["list"] != NONE] += np.uint32(at["entries"] if part.kind == LISTS else at["blocks"])
         state.keys[at["keys"] : at["keys"] + sizes[3]] = part.keys
         state.spans[at["spans"] : at["spans"] + sizes[4]] = part.spans

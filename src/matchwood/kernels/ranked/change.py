@@ -255,6 +255,9 @@ def refresh(forest, path, depth, change):
         block = forest.blocks[np.int64(node.list)]
         start = np.int64(block.start)
         node.own = forest.score[start]
+        node.head = node.list
+        while forest.blocks[np.int64(node.head)].level > 0:
+            node.head = np.uint32(forest.link[np.int64(forest.blocks[np.int64(node.head)].start)])
         for e in range(start, start + np.int64(block.count)):
             node.lo, node.hi = min(node.lo, forest.lo[e]), max(node.hi, forest.hi[e])
     for i in range(depth - 1, -1, -1):
@@ -299,7 +302,7 @@ def take_node(forest, counts):
         counts[NODES] += 1
     record = forest.nodes[node]
     record.centre, record.best, record.own, record.lo, record.hi = np.nan, -np.inf, -np.inf, np.inf, -np.inf
-    record.left = record.right = record.list = NONE
+    record.left = record.right = record.list = record.head = NONE
     record.size = record.weight = np.uint32(0)
     return node
 

@@ -40,7 +40,7 @@ NODE = np.dtype(
         ("list", "u4"),  # lists: first entry; blocks: root block
         ("size", "u4"),  # of the list
         ("weight", "u4"),  # intervals of the subtree
-        ("pad", "u4"),
+        ("head", "u4"),  # blocks: the leaf with the best of the list
     ]
 )
 TREE = np.dtype(
