@@ -1,9 +1,10 @@
 """Does the engine choose well? Every index on every workload, and `Engine(index="auto")` beside them.
 
 All through `Engine`, told to use an index or left to choose. `auto` is given the subscriptions at once and sees a few hundred
-events, as a user's engine would; then it is timed on other events. Metrics, all of an event in microseconds: `us_per_event` (all matches), `us_per_event_top_10`, and for Ranked's workloads, whose
-matching is relaxed, `us_per_event_any_top_20`. Processor time of one thread, rounds in turn; answers are compared with Scan's
-first (ids and scores). Which structure was chosen, and why, stands with the workload.
+events, as a user's engine would; then it is timed on other events. Metrics, all of an event in microseconds: `us_per_event` (all
+matches), `us_per_event_top_10`, and for Ranked's workloads, whose matching is relaxed, `us_per_event_any_top_20`. Processor time
+of one thread, rounds in turn; answers are compared with Scan's first (ids and scores). Which structure was chosen, and why,
+stands with the workload.
 
 Two sources of workloads: the papers', and the tables of the data folder, which are left out where that is not there.
 """
