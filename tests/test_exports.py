@@ -37,6 +37,43 @@ def test_importing_matchwood_does_not_import(module: str) -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
+def test_importing_matchwood_is_quick_and_compiles_nothing() -> None:
+    """A second is promised, and is what a quiet machine takes at most; here the bound is on CPU time, and generous."""
+    script = (
+        "import time; start = time.process_time(); import matchwood; took = time.process_time() - start\n"
+        "from numba.core.dispatcher import Dispatcher\n"
+        "import gc; compiled = [d for d in gc.get_objects() if isinstance(d, Dispatcher) and d.overloads]\n"
+        "ours = [d.py_func.__name__ for d in compiled if d.py_func.__module__.startswith('matchwood')]\n"
+        "print(took, *ours)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    took, *compiled = done.stdout.split()
+    assert compiled == []
+    assert float(took) < 3.0
+
+
+def test_the_first_match_of_a_fresh_process_compiles_nothing_that_another_has_compiled() -> None:
+    script = (
+        "import time; start = time.process_time()\n"
+        "from matchwood import Engine\n"
+        "engine = Engine(); engine.subscribe('age > 3 AND plan = \\'pro\\'')\n"
+        "assert len(engine.match({'age': 5, 'plan': 'pro'})) == len(engine.top_k({'age': 5, 'plan': 'pro'}, 1)) == 1\n"
+        "took = time.process_time() - start\n"
+        "from numba.core.dispatcher import Dispatcher\n"
+        "import gc; ours = [d for d in gc.get_objects() if isinstance(d, Dispatcher)]\n"
+        "ours = [d for d in ours if d.py_func.__module__.startswith('matchwood')]\n"
+        "print(took, sum(sum(d.stats.cache_misses.values()) for d in ours), sum(len(d.overloads) for d in ours))"
+    )
+    runs = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+        took, missed, used = done.stdout.split()
+        runs.append((float(took), int(missed), int(used)))
+    took, missed, used = runs[1]
+    assert missed == 0 < used
+    assert took < 6.0  # of CPU time; two seconds are promised, on a quiet machine
+
+
 def test_every_error_is_a_matchwood_error_and_drawn_in_the_tree() -> None:
     from matchwood import errors
 

@@ -20,9 +20,9 @@ from matchwood.lang.event import Event
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
 from matchwood.schema import Schema
-from tests.fuzz.__main__ import Part, parts_of, run_part
 from tests.fuzz.folders import Saved, assert_told_or_same, saved_engine, saved_index
 from tests.fuzz.mutation import FRAGMENTS, ODD_OBJECTS
+from tests.fuzz.runs import Part, parts_of, run_part
 from tests.fuzz.targets import TARGETS
 from tests.strategies import expressions, names, scalars
 from tests.worlds import TYPES
@@ -40,7 +40,7 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", list(TARGETS))
 def test_damaged_inputs_are_refused_or_answered_rightly(name: str) -> None:
     run_part(Part(name, seed=3, first=0, inputs=FEWER.get(name, 5_000)))
 
