@@ -69,7 +69,7 @@ for name in stages:
 spark.stop()
 """
 
-SHORT = ("ingest", "index", "match", "stream")
+SHORT = ("ingest", "index", "match")
 ALL = (
     "ingest", "profile", "weigh", "cover", "index", "match", "route", "match_subscriptions", "evaluate", "stream",
     "stream with changes", "compact",
