@@ -1,75 +1,135 @@
-"""`python -m bench.motree_plots FILE [FOLDER]`: the figures of the MO-Tree experiment, from its JSON."""
+"""Figures 4 to 12 and Table 5 of MO-Tree, from the rows of `python -m bench motree --preset paper`."""
 
 from __future__ import annotations
 
-import json
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SYSTEMS = ("mo-tree", "mo-tree-paper", "scan", "tama", "op-index", "beq-tree", "r-star-tree")
+import matplotlib as mpl
+
+mpl.use("agg")
+
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+from bench.results import series
+
+Rows = list[dict[str, Any]]
+
+STYLES = {  # the same system looks the same in every figure
+    "mo-tree": ("MO-Tree", "C0o-"),
+    "mo-tree-paper": ("MO-Tree, the paper's plan", "C1s-"),
+    "scan": ("Scan", "C2^-"),
+    "tama": ("TAMA", "C3v-"),
+    "op-index": ("OpIndex", "C4D-"),
+    "beq-tree": ("BEQ-Tree", "C5P-"),
+    "r-star-tree": ("R*-tree, few rows", "C6X-"),
+}
+EVENTS, SUBSCRIPTIONS = "us_per_event", "us_per_subscription"
+CHANGES = {  # number of the figure: metric, title
+    8: ("us_per_event_insert", "Inserting a live event"),
+    9: ("us_per_event_delete", "Deleting a live event"),
+    10: ("us_per_insert", "Inserting a subscription"),
+    11: ("us_per_delete", "Deleting a subscription"),
+}
 
 
-def main() -> None:
-    """Read a report and draw what it holds: bars a system, logarithmic, one group a workload."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    source = Path(sys.argv[1])
-    folder = Path(sys.argv[2] if len(sys.argv) > 2 else "docs/figures")
-    rows = json.loads(source.read_text(encoding="utf-8"))["rows"]
-    most = max(row["n"] for row in rows)
-    _bars(rows, "us_per_event", most, "Event matching (Figures 4, 5)", "µs an event", folder / "motree-events.png")
-    _bars(rows, "us_per_subscription", most, "Subscription matching (6, 7)", "µs", folder / "motree-live.png")
-    _by_size(rows, folder / "motree-sizes.png")
-
-
-def _bars(rows: list[dict[str, Any]], metric: str, n: int, title: str, label: str, target: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    chosen = [row for row in rows if row["metric"] == metric and row["n"] == n]
-    workloads = sorted({row["workload"] for row in chosen}, key=lambda name: (len(name), name))
-    systems = [system for system in SYSTEMS if any(row["system"] == system for row in chosen)]
-    figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    for i, system in enumerate(systems):
-        values = {row["workload"]: row["value"] for row in chosen if row["system"] == system}
-        places = [at + (i - (len(systems) - 1) / 2) * 0.8 / len(systems) for at in range(len(workloads))]
-        bars = axes.bar(places, [values.get(name, 0) for name in workloads], 0.8 / len(systems), label=system)
-        axes.bar_label(bars, fmt=lambda value: f"{value:,.0f}" if value else "", fontsize=7)
-    axes.set_yscale("log")
-    axes.set_ylim(top=20 * max(row["value"] for row in chosen))  # room for the legend
-    axes.set_xticks(range(len(workloads)), workloads)
-    axes.set_ylabel(label)
-    axes.set_title(f"{title}, n = {n:,}", fontsize=10)
-    axes.legend(fontsize=7, ncols=3)
-    figure.savefig(target, dpi=110)
-    plt.close(figure)
+def draw(rows: Rows, folder: Path) -> list[Path]:
+    """Draw every figure that the rows hold; return their paths."""
+    base = min(row["n"] for row in rows if row["system"] == "scan")
+    sized = [row for row in rows if row["n"] >= base]  # without the R*-tree and those beside it
+    events, live = "subscriptions, millions", "live events, millions"
+    paths = [
+        _by_size(sized, EVENTS, events, "Figure 4: event matching, K_s = 6", folder / "motree-4.png"),
+        _by_kind(sized, EVENTS, base, "k", "K_s", "Figure 5: event matching", folder / "motree-5.png"),
+        _by_size(sized, SUBSCRIPTIONS, live, "Figure 6: subscription matching, K_s = 6", folder / "motree-6.png"),
+        _by_kind(sized, SUBSCRIPTIONS, base, "k", "K_s", "Figure 7: subscription matching", folder / "motree-7.png"),
+    ]
+    for number, (metric, title) in CHANGES.items():
+        label = live if "event" in metric else events
+        paths.append(_by_size(rows, metric, label, f"Figure {number}: {title}", folder / f"motree-{number}.png"))
+    paths.append(_memory(sized, "Figure 12: memory of subscriptions and as many live events", folder / "motree-12.png"))
+    if any("skew" in row["workload"] for row in rows):
+        paths.append(_skew(sized, base, folder / "motree-table-5.png"))
+    return paths
 
 
-def _by_size(rows: list[dict[str, Any]], target: Path) -> None:
-    """Time by the number of subscriptions or live events, where a report has several."""
-    import matplotlib.pyplot as plt
+def _by_size(rows: Rows, metric: str, label: str, title: str, path: Path) -> Path:
+    """One curve a system, by n; and for changes one more, of the MO-Tree in bulk."""
+    figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    for system, (name, style) in STYLES.items():
+        n, values = series(rows, "city-k6", system, metric)
+        if n:
+            axes.plot([size / 1e6 for size in n], values, style, label=name)
+    n, values = series(rows, "city-k6", "mo-tree", f"{metric}_bulk")
+    if n:
+        axes.plot([size / 1e6 for size in n], values, "C0o--", label="MO-Tree, in bulk")
+    _finish(axes, label, title)
+    return _saved(figure, path)
 
-    figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    drawn = False
-    for system in SYSTEMS:
-        for metric, style in (("us_per_event", "o-"), ("us_per_subscription", "s--")):
-            points = sorted(
-                (row["n"], row["value"])
-                for row in rows
-                if row["workload"] == "city-k6" and row["system"] == system and row["metric"] == metric
-            )
-            if len(points) > 2:
-                axes.plot(*zip(*points, strict=True), style, label=f"{system}, {metric[7:]}")
-                drawn = True
-    if drawn:
+
+def _by_kind(rows: Rows, metric: str, n: int, prefix: str, label: str, title: str, path: Path) -> Path:
+    """One curve a system, by the number at the end of the workload's name."""
+    figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    _curves(axes, rows, metric, n, [(k, f"city-{prefix}{k}") for k in (4, 6, 8, 10)])
+    _finish(axes, label, f"{title}, n = {n:,}")
+    return _saved(figure, path)
+
+
+def _curves(axes: Axes, rows: Rows, metric: str, n: int, kinds: Sequence[tuple[float, str]]) -> None:
+    for system, (name, style) in STYLES.items():
+        found = {
+            row["workload"]: row["value"]
+            for row in rows
+            if (row["system"], row["metric"], row["n"]) == (system, metric, n)
+        }
+        points = [(at, found[workload]) for at, workload in kinds if workload in found]
+        if points:
+            axes.plot(*zip(*points, strict=True), style, label=name)
+
+
+def _skew(rows: Rows, n: int, path: Path) -> Path:
+    """Both kinds of matching by the exponent of Zipf's law."""
+    figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.4), layout="constrained")
+    kinds = [*((skew, f"city-skew-{skew}") for skew in (0.0, 0.25, 0.5, 0.75)), (1.0, "city-k6")]
+    for axes, metric, title in zip(
+        panels, (EVENTS, SUBSCRIPTIONS), ("event matching", "subscription matching"), strict=True
+    ):
+        _curves(axes, rows, metric, n, kinds)
+        _finish(axes, "skew of popularity (exponent)", f"Table 5: {title}, n = {n:,}")
+    return _saved(figure, path)
+
+
+def _memory(rows: Rows, title: str, path: Path) -> Path:
+    """An index of subscriptions and one of live events, together."""
+    figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    for system, events in (("mo-tree", "mo-tree"), ("tama", "beq-tree"), ("op-index", "beq-tree")):
+        ours, theirs = (
+            dict(zip(*series(rows, "city-k6", name, metric), strict=True))
+            for name, metric in ((system, "bytes"), (events, "live_bytes"))
+        )
+        both = sorted(ours.keys() & theirs.keys())
+        name, style = STYLES[system]
+        name = name if system == events else f"{name} and BEQ-Tree"
+        axes.plot([n / 1e6 for n in both], [(ours[n] + theirs[n]) / 1e6 for n in both], style, label=name)
+    _finish(axes, "subscriptions and live events, millions of each", title, unit="MB", log=False)
+    return _saved(figure, path)
+
+
+def _finish(axes: Axes, label: str, title: str, *, unit: str = "µs", log: bool = True) -> None:
+    if log:
         axes.set_yscale("log")
-        axes.set_xlabel("subscriptions, or live events")
-        axes.set_ylabel("µs")
-        axes.legend(fontsize=7)
-        figure.savefig(target, dpi=110)
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel(unit)
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2))  # below: curves may be anywhere
+
+
+def _saved(figure: Any, path: Path) -> Path:
+    figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-if __name__ == "__main__":
-    main()
+    return path

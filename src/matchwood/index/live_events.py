@@ -49,6 +49,7 @@ class LiveEvents:
         table = np.full(16, mo_tree.NONE, np.uint32)
         self._live = _live(np.zeros(0, kernel.EVENT), np.zeros(0), table, counts)
         self._room: LiveScratch | None = None
+        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single event
         self._hits_per_row = 0.0  # of the last batch: the first guess of room for the next
         self.candidates = np.zeros(1, np.int64)
 
@@ -70,23 +71,40 @@ class LiveEvents:
             )
         if not events.size:
             return
+        if len(ids) > 1 or not self._keep_one(events, ids, until):
+            self._keep(events, ids, until)
+        if now > -np.inf:
+            self.sweep(now, ALWAYS_SWEPT * len(ids))
+
+    def _keep_one(self, events: Events, ids: Int64s, until: Float64s) -> bool:
+        """Keep one event in one call of a kernel; False (and nothing done) if there is no room, or something is wrong."""
+        if not self._planned_for or len(self) >= REPLAN * self._planned_for:
+            return False
+        code = int(kernel.keep_one(self._tree, self._live, events, ids, until, *self._one))
+        if code == kernel.UNPLACED:
+            self._insert(self._one[0].copy())
+        return code in (kernel.DONE, kernel.UNPLACED)
+
+    def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
         self._check_new(ids)
         slots = np.empty(len(ids), np.uint32)
         done = 0
         while (done := int(kernel.keep_events(self._live, events, ids, until, done, slots))) < len(ids):
             self._grow(events, done)
         self._insert(slots)
-        if now > -np.inf:
-            self.sweep(now, ALWAYS_SWEPT * len(ids))
 
     def delete(self, ids: Int64s) -> None:
         """Remove events by id, all or (if one is not kept) none."""
         ids = np.ascontiguousarray(ids, np.int64)
+        if len(ids) == 1 and kernel.remove_one(self._tree, self._live, ids[0]) == kernel.DONE:
+            return
         slots = self._slots(ids)
         if (slots == mo_tree.NONE).any():
             raise EventError(f"event {ids[slots == mo_tree.NONE][0]} is not there")
-        if len(np.unique(ids)) != len(ids):
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
             raise EventError("an event is named twice in one delete")
+        if len(slots) >= SORTED_FROM:  # neighbours in a node are written one after the other
+            slots = slots[order_by(self._live.events["node"][slots], int(self._tree.counts[mo_tree.NODES]))]
         kernel.remove_events(self._tree, self._live, slots)
 
     def knows(self, ids: Int64s) -> np.ndarray:
@@ -227,7 +245,7 @@ class LiveEvents:
     def _check_new(self, ids: Int64s) -> None:
         if ids.min() < 0:
             raise EventError(f"expected event ids that are not negative, got {ids.min()}")
-        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
             raise EventError("an event id is given twice")
         there = self.knows(ids)
         if there.any():

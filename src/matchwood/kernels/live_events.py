@@ -51,6 +51,8 @@ ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED = 64  # dimensions that a mask can name
 LISTED, LOOSE = np.uint64(1), np.uint64(2)
 
+KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
+
 # places in `counts`
 SLOTS, LIVE, FREE_SLOT, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
 REGIONS = 8
@@ -426,6 +428,27 @@ def remove_events(tree, live, slots):
     """Remove events by slot, each named once. O(slices) each."""
     for i in range(slots.size):
         remove_event(tree, live, np.int64(slots[i]))
+
+
+@kernel
+def keep_one(tree, live, events, ids, until, slots, numbers):
+    """Keep and place one event. KNOWN or FULL: nothing was done; UNPLACED: it is kept, at slots[0], and not placed."""
+    if ids[0] < 0 or live.table[find(live, ids[0])] != NONE:
+        return KNOWN
+    if keep_events(live, events, ids, until, 0, slots) == 0:
+        return FULL
+    numbers[0] = np.uint32(event_bucket(tree, live, np.int64(slots[0])))
+    return DONE if place_events(tree, live, slots, numbers, 0) == 1 else UNPLACED
+
+
+@kernel
+def remove_one(tree, live, id_):
+    """Remove one event by id; KNOWN if it is not known."""
+    start = live.table[find(live, id_)]
+    if start == NONE:
+        return KNOWN
+    remove_event(tree, live, slot_at(live, np.int64(start)))
+    return DONE
 
 
 @kernel
