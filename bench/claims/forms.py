@@ -190,12 +190,45 @@ def everything(prefix: str) -> Callable[[Experiment], list[Grid]]:
     return grids
 
 
+def over_best(head: str, system: str, prefix: str) -> Callable[[Experiment], list[Grid]]:
+    """How many times the best of the others a system takes: a line a workload, a column a metric with that prefix."""
+
+    def grids(experiment: Experiment) -> list[Grid]:
+        rows = [row for row in experiment.rows if row["metric"].startswith(prefix)]
+        metrics = list(dict.fromkeys(row["metric"] for row in rows))
+        lines = [
+            (f"{workload}, {n:,}", [_over_best(system, workload, n, metric) for metric in metrics])
+            for workload, n in dict.fromkeys((row["workload"], row["n"]) for row in rows)
+        ]
+        columns = [_spoken(metric).removeprefix("µs an event").strip() or "all matches" for metric in metrics]
+        return [Grid(head, columns, lines, bold=False)]
+
+    return grids
+
+
+def _over_best(system: str, workload: str, n: int, metric: str) -> Figure:
+    def ratio(experiment: Experiment) -> float:
+        mine = float(experiment.find(workload, system, metric, n)["value"])
+        return mine / min(
+            float(row["value"])
+            for row in experiment.rows
+            if (row["workload"], row["n"], row["metric"]) == (workload, n, metric) and row["system"] != system
+        )
+
+    return ratio
+
+
+def _spoken(metric: str) -> str:
+    return metric.replace("us_per_event", "µs an event").replace("_", " ")
+
+
 def _table(metric: str, rows: list[dict[str, Any]]) -> Grid:
     mine = [row for row in rows if row["metric"] == metric]
     systems = [(system, f"`{system}`") for system in dict.fromkeys(row["system"] for row in mine)]
     lines = dict.fromkeys((row["workload"], row["n"]) for row in mine)
-    head = metric.replace("us_per_event", "µs an event").replace("_", " ")
-    return by_system(head, [(f"{workload}, {n:,}", workload, n) for workload, n in lines], systems, metric=metric)
+    return by_system(
+        _spoken(metric), [(f"{workload}, {n:,}", workload, n) for workload, n in lines], systems, metric=metric
+    )
 
 
 @dataclass(frozen=True)

@@ -229,6 +229,7 @@ TABLE_5 = Section(
             metric=SUBSCRIPTION,
         ),
     ],
+    plots=[("motree-table-5.png", "Both kinds of matching by skew")],
 )
 
 ROW = "Checking ids and writing the exact row into the store costs about that much alone, in memory far larger than the caches."
@@ -287,6 +288,7 @@ SUBSCRIPTIONS_CHANGE = Section(
             )
         ),
     ],
+    plots=[("motree-10.png", "Inserting subscriptions"), ("motree-11.png", "Deleting subscriptions")],
     differs="An update is near if the subscriber moves some twenty metres, far if to another place in the city.",
 )
 
@@ -315,6 +317,7 @@ EVENTS_CHANGE = Section(
         cheaper("event_insert", "beq-tree", "BEQ-Tree", "1,235"),
         cheaper("event_delete", "beq-tree", "BEQ-Tree", "497"),
     ],
+    plots=[("motree-8.png", "Inserting events"), ("motree-9.png", "Deleting events")],
 )
 
 BOTH = scaled(total(at(K6, "mo-tree", "bytes", MILLION), at(K6, "mo-tree", "live_bytes", MILLION)), 1e-6)

@@ -22,6 +22,7 @@ from bench.claims.forms import (
     by_system,
     choice,
     everything,
+    over_best,
     saved,
     times,
     worst_over,
@@ -190,6 +191,13 @@ def test_the_planner_is_judged_by_every_way_of_asking() -> None:
         row("w", "scan", 4.0, metric="us_per_event_any"),
     )
     assert worst_over_best("auto")(rows) == 1.5
+
+
+def test_the_planner_is_shown_beside_the_best_of_every_workload() -> None:
+    rows = (row("w", "auto", 3.0), row("w", "vcr", 2.0), row("w", "auto", 4.0, metric="us_per_event_any"))
+    rows = (*rows, row("w", "scan", 4.0, metric="us_per_event_any"), row("v", "auto", 1.0), row("v", "scan", 2.0))
+    text = page(Section("Table 1", "", grids=[over_best("`auto`", "auto", "us_per_event")]), *rows)
+    assert "| `auto` | all matches | any |\n|---|---|---|\n| w, 10 | 1.50 | 1 |\n| v, 10 | 0.50 |  |" in text
 
 
 def test_the_winners_of_each_workload_are_named_with_the_next_and_what_auto_makes_of_it() -> None:
