@@ -130,7 +130,12 @@ class Bench:
 
         if self._session is None or self._session[0] != master:
             self.end_session()
-            options = {"spark.local.dir": str(self.folder / "local"), "spark.executor.memory": "1g"}
+            options = {
+                "spark.local.dir": str(self.folder / "local"),
+                "spark.executor.memory": "1g",
+                # Workers of a cluster start elsewhere and would not find the checksums of `bench.spark_world`.
+                "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parent.parent),
+            }
             start = time.perf_counter()
             spark = local_session(master=master, memory="3g", partitions=4, options=options)
             spark.range(1).count()
