@@ -120,8 +120,8 @@ def test_a_large_tree_is_right_and_shallow_in_any_order_of_insertion(order: str)
 
 
 def depth(index: CoverIndex) -> int:
-    nodes, deepest = index.index.nodes, 0
-    stack = [(int(index.index.groups[0]["root"]), 1)]
+    nodes, deepest = index.state.nodes, 0
+    stack = [(int(index.state.groups[0]["root"]), 1)]
     while stack:
         n, level = stack.pop()
         deepest = max(deepest, level)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,7 +21,7 @@ from matchwood.lang.event import Event
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
 from matchwood.schema import Schema
-from tests.fuzz.folders import Saved, assert_told_or_same, saved_engine, saved_index
+from tests.fuzz.folders import Saved, assert_told_or_same, saved_covers, saved_engine, saved_index
 from tests.fuzz.mutation import FRAGMENTS, ODD_OBJECTS
 from tests.fuzz.runs import Part, parts_of, run_part
 from tests.fuzz.targets import TARGETS
@@ -120,7 +121,7 @@ def flipped_and_cut(kept: Saved, path: Path, positions: range) -> tuple[int, int
 
 
 def test_bytes_of_a_saved_index_and_engine_cannot_change_unnoticed() -> None:
-    for kept in (saved_index("scan"), saved_engine()):
+    for kept in (saved_index("scan"), saved_engine(), saved_covers()):
         damages = refused = 0
         for path, content in kept.files.items():
             tried, told = flipped_and_cut(kept, path, range(0, len(content), max(1, len(content) // 12)))
@@ -130,8 +131,8 @@ def test_bytes_of_a_saved_index_and_engine_cannot_change_unnoticed() -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", [*sorted(INDEXES), "engine"])
+@pytest.mark.parametrize("name", [*sorted(INDEXES), "engine", "covers"])
 def test_no_byte_of_a_saved_folder_can_change_unnoticed(name: str) -> None:
-    kept = saved_engine() if name == "engine" else saved_index(name)
+    kept = {"engine": saved_engine, "covers": saved_covers}.get(name, partial(saved_index, name))()
     for path, content in kept.files.items():
         flipped_and_cut(kept, path, range(min(len(content), 4_000)))

@@ -83,7 +83,7 @@ class CoverIndex:
         counts[forest_kernel.UNDERFLOW] = 0 if overflow is None else underflow
         counts[forest_kernel.TRIES] = 1
         words = np.zeros(1024, np.int64)
-        self.index = Forest(
+        self.state = Forest(
             np.zeros(8, forest_kernel.GROUP),
             np.zeros(64, np.uint32),
             np.zeros(128, forest_kernel.NODE),
@@ -95,7 +95,7 @@ class CoverIndex:
             _links(64),
             counts,
         )
-        self.index.tries[0]["group"] = NONE
+        self.state.tries[0]["group"] = NONE
         self.scratch = new_scratch(256, 4096)
         self.counters = np.zeros(3, np.int64)
 
@@ -114,13 +114,13 @@ class CoverIndex:
     def plant(self, slots: Slots) -> None:
         """Enter rows that are in the store into the trees."""
         self.reserve_places()
-        if len(slots) > 256 + int(self.index.counts[forest_kernel.ROWS]) // 4:
+        if len(slots) > 256 + int(self.state.counts[forest_kernel.ROWS]) // 4:
             self._build(slots)
             return
         done = 0
         while done < len(slots):
             first = done
-            done = int(covering_update.insert_many(self.index, self.store.state, slots, done, self.scratch))
+            done = int(covering_update.insert_many(self.state, self.store.state, slots, done, self.scratch))
             self.settle(grow=done == first)
 
     def delete(self, ids: Int64s) -> None:
@@ -135,7 +135,7 @@ class CoverIndex:
         """Take rows that are still in the store out of the trees."""
         done = 0
         while done < len(slots):
-            done = int(covering_update.delete_many(self.index, slots, done, self.scratch))
+            done = int(covering_update.delete_many(self.state, slots, done, self.scratch))
             self.settle(grow=False)
 
     def covers_of(self, rows: Rows, *, k: int = 1, before: int | Int64s = ANY_ID) -> Found:
@@ -163,7 +163,7 @@ class CoverIndex:
         heads = slots[_first_of_each(rows.ids)]
 
         def run(first: int, out: Int64s, ends: Int64s) -> int:
-            state = self.index, self.store.state, other.state
+            state = self.state, self.store.state, other.state
             return int(search_kernel.covered_many(*state, heads, first, self.scratch, out, ends, self.counters))
 
         return _collected(len(heads), 1024, run)
@@ -209,11 +209,11 @@ class CoverIndex:
     @property
     def signatures(self) -> int:
         """How many different attribute signatures there are or have been."""
-        return int(self.index.counts[forest_kernel.GROUPS])
+        return int(self.state.counts[forest_kernel.GROUPS])
 
     @property
     def nbytes(self) -> int:
-        pools: dict[str, int] = {name: array.nbytes for name, array in self.index._asdict().items()}
+        pools: dict[str, int] = {name: array.nbytes for name, array in self.state._asdict().items()}
         return self.store.nbytes + sum(int(size) for name, size in pools.items() if name not in ("points", "corners"))
 
     def check(self) -> None:
@@ -221,11 +221,11 @@ class CoverIndex:
         from matchwood.covering.forest_check import check_forest
 
         self.store.check()
-        check_forest(self.index, self.store)
+        check_forest(self.state, self.store)
 
     def save(self, path: str | Path) -> None:
         """Write the index to a new folder that `load` can map. O(bytes)."""
-        counts = self.index.counts
+        counts = self.state.counts
         used = {
             "groups": counts[forest_kernel.GROUPS],
             "items": counts[forest_kernel.ITEMS],
@@ -234,7 +234,7 @@ class CoverIndex:
             "places": self.store.slots,
             "tries": counts[forest_kernel.TRIES],
         }
-        own = {name: array[: used.get(name, len(array))] for name, array in self.index._asdict().items()}
+        own = {name: array[: used.get(name, len(array))] for name, array in self.state._asdict().items()}
         arrays = {f"store_{name}": array for name, array in self.store.arrays().items()}
         arrays |= {name: array for name, array in own.items() if name not in VIEWS}
         write_folder(Path(path), KIND, {"overflow": self.overflow, "underflow": self.underflow}, arrays)
@@ -250,28 +250,28 @@ class CoverIndex:
                 {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             )
             words = arrays["words"]
-            views = {"points": words.view(np.float64), "corners": words.view(np.float32)}
-            index.index = Forest(**{name: views[name] if name in VIEWS else arrays[name] for name in Forest._fields})
+            pools = {**arrays, "points": words.view(np.float64), "corners": words.view(np.float32)}
+            index.state = Forest(*(pools[name] for name in Forest._fields))
         except (LookupError, TypeError, ValueError, MatchwoodError) as error:
             raise StorageError(f"{path}: the saved covers are incomplete: {error!r}") from None
         return index
 
     def settle(self, *, grow: bool) -> None:
         """Do what a kernel stopped for: a rebuild that asks for more scratch, or larger pools."""
-        counts = self.index.counts
+        counts = self.state.counts
         top = int(counts[forest_kernel.PENDING])
         if top != forest_kernel.NO_WHERE:
-            node = self.index.nodes[top]
-            stride = int(self.index.groups[int(node["group"])]["stride"])
+            node = self.state.nodes[top]
+            stride = int(self.state.groups[int(node["group"])]["stride"])
             self._reserve(int(node["count"]), stride)
-            assert covering_build.rebuild(self.index, top, self.scratch)
+            assert covering_build.rebuild(self.state, top, self.scratch)
             counts[forest_kernel.PENDING] = forest_kernel.NO_WHERE
         elif grow:
             self._grow_all()
 
     def _covers(self, other: RowStore, heads: Slots, before: Int64s, k: int) -> Found:
         def run(first: int, out: Int64s, ends: Int64s) -> int:
-            state = self.index, self.store.state, other.state
+            state = self.state, self.store.state, other.state
             done = search_kernel.cover_many(*state, heads, before, k, first, self.scratch, out, ends, self.counters)
             return int(done)
 
@@ -285,18 +285,18 @@ class CoverIndex:
         groups = np.empty(len(slots), np.uint32)
         done = 0
         while done < len(slots):
-            done = int(covering_build.assign_groups(self.index, self.store.state, slots, done, self.scratch, groups))
+            done = int(covering_build.assign_groups(self.state, self.store.state, slots, done, self.scratch, groups))
             if done < len(slots):
                 self._grow_all()
         order = np.argsort(groups, kind="stable")
         slots, groups = slots[order], groups[order]
         done = 0
         while done < len(slots):
-            done = int(covering_build.build_groups(self.index, self.store.state, slots, groups, done, self.scratch))
+            done = int(covering_build.build_groups(self.state, self.store.state, slots, groups, done, self.scratch))
             if done < len(slots):
-                group = self.index.groups[groups[done]]
+                group = self.state.groups[groups[done]]
                 root = int(group["root"])
-                there = 0 if root == int(NONE) else int(self.index.nodes[root]["count"])
+                there = 0 if root == int(NONE) else int(self.state.nodes[root]["count"])
                 end = int(np.searchsorted(groups, groups[done], side="right"))
                 self._reserve(there + end - done, int(group["stride"]))
 
@@ -307,19 +307,19 @@ class CoverIndex:
                 max(records * 5 // 4, len(self.scratch.members)),
                 max(records * stride * 5 // 4, len(self.scratch.records)),
             )
-        counts, forest = self.index.counts, self.index
+        counts, forest = self.state.counts, self.state
         words = 5 * (records + 64) * (stride + 2) // 2 + 64
         if counts[forest_kernel.WORDS] + words > len(forest.words):
             self._set_words(max(len(forest.words) * 3 // 2, int(counts[forest_kernel.WORDS]) + words))
         nodes = int(counts[forest_kernel.NODES]) + 2 * records + 16
         if nodes > len(forest.nodes):
-            self.index = self.index._replace(nodes=grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
+            self.state = self.state._replace(nodes=grown(forest.nodes, max(nodes, len(forest.nodes) * 3 // 2)))
 
     def _grow_all(self) -> None:
         """Half as many words again, twice the other pools, and room for any one row."""
-        forest, counts = self.index, self.index.counts
+        forest, counts = self.state, self.state.counts
         self._reserve(64, 2 * forest_kernel.MAX_ITEMS)
-        forest = self.index
+        forest = self.state
         spare = 2 * forest_kernel.MAX_ITEMS
         self._set_words(len(forest.words) * 3 // 2)
         sizes = {
@@ -335,18 +335,18 @@ class CoverIndex:
         if 4 * (int(counts[forest_kernel.LINKS]) + spare) > len(links):
             links = _links(1 << (8 * (int(counts[forest_kernel.LINKS]) + spare)).bit_length() - 1)
             covering_signatures.relink(forest.links, links)
-        self.index = self.index._replace(links=links, **pools)
+        self.state = self.state._replace(links=links, **pools)
 
     def _set_words(self, size: int) -> None:
-        words = grown(self.index.words, size)
-        self.index = self.index._replace(words=words, points=words.view(np.float64), corners=words.view(np.float32))
+        words = grown(self.state.words, size)
+        self.state = self.state._replace(words=words, points=words.view(np.float64), corners=words.view(np.float32))
 
     def reserve_places(self) -> None:
         """A place for every slot of the store."""
         slots = self.store.slots
-        if slots > len(self.index.places):
-            self.index = self.index._replace(
-                places=grown(self.index.places, max(slots, len(self.index.places) * 3 // 2))
+        if slots > len(self.state.places):
+            self.state = self.state._replace(
+                places=grown(self.state.places, max(slots, len(self.state.places) * 3 // 2))
             )
 
 

@@ -163,7 +163,7 @@ class RelationGraph:
         while done < len(heads):
             first = done
             arguments = self._graph, self.k, subscribe, heads, done, owner.scratch, room, self._counters
-            done, n = kernel.run_commands(owner.index, owner.store.state, *arguments)
+            done, n = kernel.run_commands(owner.state, owner.store.state, *arguments)
             parts.append(room[:n].copy())
             if done == first and n == 0 and len(room) < 2 * owner.store.slots:
                 room = np.empty(2 * len(room), np.int64)

@@ -42,7 +42,7 @@ class ZCurve:
         counts[kernel.FREE_BLOCK] = int(NONE)
         counts[kernel.WIDTH], counts[kernel.BITS] = width, bits
         empty = np.zeros(0, np.uint64)
-        self.index = Curve(
+        self.state = Curve(
             empty,
             empty,
             np.zeros(0, np.int64),
@@ -58,7 +58,7 @@ class ZCurve:
         self.settle(grow=True)
 
     def __len__(self) -> int:
-        return int(self.index.counts[kernel.POINTS])
+        return int(self.state.counts[kernel.POINTS])
 
     def insert(self, rows: Rows) -> None:
         """Add rows of new subscriptions."""
@@ -68,7 +68,7 @@ class ZCurve:
     def plant(self, slots: Slots) -> None:
         """Enter rows that are in the store."""
         for slot in slots.tolist():
-            while not kernel.insert_point(self.index, self.store.state, slot, self.scratch):
+            while not kernel.insert_point(self.state, self.store.state, slot, self.scratch):
                 self.settle(grow=True)
 
     def delete(self, ids: Int64s) -> None:
@@ -77,7 +77,7 @@ class ZCurve:
         if len(np.unique(ids)) != len(ids):
             raise SubscriptionError("a subscription is named twice in one delete")
         for slot in self.store.slots_of(ids).tolist():
-            kernel.delete_point(self.index, self.store.state, slot, self.scratch)
+            kernel.delete_point(self.state, self.store.state, slot, self.scratch)
         self.store.remove(ids)
 
     def covers_of(self, rows: Rows, *, k: int = 1, before: int = ANY_ID) -> Found:
@@ -87,7 +87,7 @@ class ZCurve:
         parts: list[Int64s] = []
         out = np.empty(min(k, max(len(self), 1)), np.int64)
         for slot in other.add(rows).tolist():
-            states = self.index, self.store.state, other.state
+            states = self.state, self.store.state, other.state
             n = kernel.covers_on_curve(*states, slot, before, len(out), self.scratch, out, 0, self.counters)
             parts.append(out[:n].copy())
         ends = np.cumsum([0, *(len(part) for part in parts)])
@@ -103,16 +103,16 @@ class ZCurve:
         """Make room for more blocks when a kernel asks for it."""
         if not grow:
             return
-        blocks = max(16, len(self.index.sizes) * 3 // 2)
-        width = int(self.index.counts[kernel.WIDTH])
+        blocks = max(16, len(self.state.sizes) * 3 // 2)
+        width = int(self.state.counts[kernel.WIDTH])
         lengths = blocks * BLOCK, blocks * BLOCK, blocks * BLOCK, (blocks + 1) * BLOCK * width, blocks, blocks
-        pools = dict(zip(Curve._fields, zip(self.index, lengths, strict=False), strict=False))
+        pools = dict(zip(Curve._fields, zip(self.state, lengths, strict=False), strict=False))
         grown = {name: np.concatenate([a, np.zeros(n - len(a), a.dtype)]) for name, (a, n) in pools.items()}
-        self.index = self.index._replace(**grown)
+        self.state = self.state._replace(**grown)
 
     def check(self) -> None:
         """Keys ascend along the directory and are those of their points; every row stands once. O(n), in Python."""
-        curve, counts = self.index, self.index.counts
+        curve, counts = self.state, self.state.counts
         width = int(counts[kernel.WIDTH])
         keys, members = [], []
         for block in curve.directory[: counts[kernel.LISTED]].tolist():
