@@ -55,8 +55,7 @@ EVENTS = Section(
             "µs",
             target=at_most(40),
             rival=Rival("Scan", at(K6, "scan", n=MILLION), at(K6, "mo-tree", n=MILLION)),
-            why="Some 270 matches and as many false candidates an event are verified in the row store, a cache "
-            "miss each.",
+            why="The rows that match, and about as many more, are verified in the row store, a cache miss each.",
         ),
         Claim(
             "K_s = 6, 1M: times faster than Scan",
