@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import make_events
-from matchwood.index import INDEXES, Stats
+from matchwood.index import INDEXES, Scan, Stats
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, trial
-from matchwood.planner.plan import Plan, first_plan, make_plan
+from matchwood.planner.plan import Plan, first_plan, make_plan, planned_index
 from matchwood.planner.trial import Task, capable, try_all
 from matchwood.planner.uses import MATCH, Use, Uses
 from matchwood.planner.watch import Watch
 from matchwood.workloads import City
+from tests.worlds import ranked
 
 CITY = City.preset("quick", size=8_000)
 ROWS, EVENTS = CITY.subscriptions(), CITY.events(16)
@@ -117,6 +118,15 @@ def test_what_is_tried_for_real_is_measured() -> None:
     found = try_all(["scan", "mo-tree"], task(Uses({MATCH: 5, BEST: 5}, changed=3)), replace(RULES.trial, rounds=1))
     assert all(estimate.event > 0 and estimate.change > 0 and estimate.bytes > 100_000 for estimate in found.values())
     assert found["scan"].tried in (2_000, 8_000)
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_an_index_made_by_plan_holds_the_rows_and_serves_the_mode(mode: Mode) -> None:
+    index, plan = planned_index(ROWS, mode=mode)
+    assert index.name == plan.index
+    truth = Scan.build(ROWS).match(EVENTS, mode=mode)
+    assert ranked(index.match(EVENTS, mode=mode)) == ranked(truth)
+    assert planned_index(ROWS.take(0, 5), EVENTS)[0].name == "scan"
 
 
 # watching

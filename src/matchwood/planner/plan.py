@@ -10,10 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from matchwood.lang.evaluate import Mode
+from matchwood.encode.arrays import Events, Rows
+from matchwood.index import Index, make_index
+from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.rules import RULES, Rules
+from matchwood.planner.sample import fewer_rows, made_up
 from matchwood.planner.statistics import Statistics
 from matchwood.planner.trial import Estimate, Task, best_of, try_all
+from matchwood.planner.uses import Uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,18 @@ def make_plan(
     if kept is not None and kept.index != best.index:
         reasons.append(f"it stays, since {kept.index} would not win {rules.replan.gain - 1:.0%}")
     return Plan(best.index, task.mode, task.total, tuple(reasons), tuple(ranked))
+
+
+def planned_index(
+    rows: Rows, events: Events | None = None, *, mode: Mode | str = Mode.ALL, rules: Rules = RULES
+) -> tuple[Index, Plan]:
+    """A new index of these rows, of the structure that serves the mode best, and the plan. Without events they are made up."""
+    sample = fewer_rows(rows, rules.trial.sample_of(rows.size))
+    met = made_up(sample, rules.trial.events) if events is None else events
+    plan = make_plan(Task(sample, met, rows.size, mode_of(mode), Uses()), seen=events is not None, rules=rules)
+    index = make_index(plan.index)
+    index.insert(rows)
+    return index, plan
 
 
 def _figure(estimate: Estimate, changes: float) -> str:
