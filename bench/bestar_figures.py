@@ -101,7 +101,7 @@ def sweep(
             axes.set_xscale("log")
             ticks = sorted({x for line in axes.lines for x in line.get_xdata()})
             axes.set_xticks(ticks, [f"{tick:g}" if tick < 1000 else f"{tick:,.0f}" for tick in ticks], fontsize=7)
-            axes.minorticks_off()
+            axes.set_xticks([], minor=True)
         axes.grid(alpha=0.3)
     sides[0].set_ylabel("µs an event")
     sides[1].legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))

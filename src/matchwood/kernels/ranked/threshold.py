@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.candidates import ask_for_row
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.ranked.bounds import BY_SCORE, largest_gain, mark_optional, raised, unseen_bound
 from matchwood.kernels.ranked.stab import FULL, next_hit, open_cursor
@@ -146,9 +147,7 @@ def fetch_rows(store, waiting, size):
     """Have the entries of these rows on their way before the first is needed: rows are scattered, and a miss costs more than a
     verification. 3 times faster than one row after the other, relaxed, four dimensions, 1M rows."""
     for i in range(size):
-        start = np.int64(store.rows[np.int64(waiting[i])].start)
-        prefetch(store.entries, start)
-        prefetch(store.entries, start + 2)
+        ask_for_row(store, np.int64(waiting[i]))
 
 
 @kernel
