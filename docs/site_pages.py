@@ -19,9 +19,11 @@ LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
 
 
 def on_config(config: Any) -> Any:
-    """List all decisions: people add them in parallel, and nobody should have to name them twice."""
+    """List all examples and decisions: people add them in parallel, and nobody should have to name them twice."""
     pages = sorted(path.name for path in (Path(config.docs_dir) / "decisions").glob("*.md"))
     for item in config.nav:
+        if "Examples" in item:
+            item["Examples"] = [f"examples/{path.stem}.md" for path in examples(config)]
         if "Decisions" in item:
             item["Decisions"] = [f"decisions/{name}" for name in sorted(pages, key=lambda name: name != "README.md")]
     return config
@@ -32,7 +34,16 @@ def on_files(files: Files, config: Any) -> Files:
     root = Path(config.config_file_path).parent
     for name in BESIDE:
         files.append(File.generated(config, name, abs_src_path=str(root / name)))
+    for path in examples(config):
+        title = path.stem.replace("_", " ").capitalize()
+        text = f"# {title}\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=text))
     return files
+
+
+def examples(config: Any) -> list[Path]:
+    """The examples, which become pages that show their source."""
+    return sorted((Path(config.config_file_path).parent / "examples").glob("*.py"))
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
@@ -46,4 +57,6 @@ def followed(link: str, place: str, path: str) -> str:
     """A link that stands at `place` in the repository, as it must stand on the page `path` of the site."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link))
     target = target.removeprefix("docs/")
+    if target.startswith("examples/"):
+        target = target.removesuffix(".py") + ".md"
     return posixpath.relpath(target, posixpath.dirname(path) or ".")
