@@ -288,8 +288,8 @@ it is typed in by hand, but for those of the papers and the targets.
 How to read it:
 
 - *The paper* is what the source claims, on its machine. *Ours* is measured here, in the same terms.
-- A *target* is a figure the project was asked for, or the paper's own. A few were added with the page, after first measurements: the
-  choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), tests in vain, and live events one by one and in bulk.
+- A *target* is a figure the project was asked for, or the paper's own. A few were added with the page, after first measurements:
+  the choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), tests in vain, and changes of live events.
   One that is missed says so, here and in the list below.
 - The reason given for a miss is our reading of it. Unless a count stands beside it, it has not been measured by itself.
 - The *strongest competitor* is the best other system that ran on the same data in the same run; the number in brackets is how
