@@ -8,9 +8,12 @@ import pytest
 
 from matchwood.engine import Engine
 from matchwood.errors import QueryError, SchemaError
+from matchwood.index import VCR
+from matchwood.spark import index_stage
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.match import match
+from matchwood.workloads import City
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import World, a_world, seeded_dice
 
@@ -62,6 +65,21 @@ def test_subscriptions_are_gone_from_their_until_on(spark: Any, lake: Lake, worl
         found = ranked(match(events, index, k=3, at=f"1970-01-01T00:00:0{second}Z"))
         assert found == expected(alive, k=3)
     assert ranked(match(events, index, k=3)) == expected(world, k=3)
+
+
+def test_a_structure_is_chosen_for_each_shard_and_named_in_the_version(
+    spark: Any, lake: Lake, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook, index="auto", shards=2, by="hash")
+    assert index.index == "auto"
+    assert index.structures == ("scan",)  # few rows: nothing is tried
+    assert ranked(match(events, index, k=3)) == expected(world, k=3)
+    with pytest.raises(QueryError, match="has one option, 'mode'"):
+        build_index(subscriptions, lake, codebook, options={"depth": 3})
+    rows = City.preset("quick", size=6_000).subscriptions()
+    monkeypatch.setattr(index_stage, "planned_index", lambda rows, mode="all": (VCR.build(rows), mode))
+    assert index_stage.made_index(rows, "auto", {"mode": "any"}).name == "vcr"
 
 
 def test_an_empty_table_of_subscriptions_matches_nothing(spark: Any, lake: Lake, world: World) -> None:

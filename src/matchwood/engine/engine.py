@@ -39,12 +39,10 @@ from matchwood.lang.event import PLACE, Event, event_keys
 from matchwood.lang.expression import Expression
 from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS, Row
-from matchwood.planner import Plan, Planned
+from matchwood.planner import AUTO, Plan, Planned
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
 
 MAX_ID = 2**63 - 1
-AUTO = "auto"
-"""The name that leaves the choice of the index to the planner."""
 
 
 class Match(NamedTuple):

@@ -51,7 +51,8 @@ from matchwood.kernels.results import best_first, sift_down, sift_up, worse
 from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
-NODES_AHEAD = 3  # between asking for the planes of a node and reading them: eight lines a node keep memory busy only together
+NODES_AHEAD = 3
+"""Nodes between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
 
 
 class Parts(NamedTuple):

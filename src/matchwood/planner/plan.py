@@ -19,6 +19,9 @@ from matchwood.planner.statistics import Statistics
 from matchwood.planner.trial import Estimate, Task, best_of, try_all
 from matchwood.planner.uses import Uses
 
+AUTO = "auto"
+"""The name that leaves the choice of the index to the planner."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

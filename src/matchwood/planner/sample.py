@@ -75,6 +75,6 @@ def inside(rng: np.random.Generator, lo: np.ndarray, hi: np.ndarray) -> np.ndarr
     least, most = np.where(np.isfinite(lo), lo, hi), np.where(np.isfinite(hi), hi, lo)
     bounded = np.isfinite(least) & np.isfinite(most)
     share = rng.random(len(lo))[bounded]
-    keys = np.clip(0.0, lo, hi)
+    keys = np.clip(np.zeros(len(lo)), lo, hi)
     keys[bounded] = np.clip(least[bounded] * (1.0 - share) + most[bounded] * share, lo[bounded], hi[bounded])
     return keys

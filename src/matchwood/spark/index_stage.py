@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
-from matchwood.encode.arrays import concatenate_rows
+from matchwood.encode.arrays import Rows, concatenate_rows
 from matchwood.errors import QueryError, SchemaError, UnsupportedError
-from matchwood.index import INDEXES, Capability, make_index
+from matchwood.index import INDEXES, Capability, Index, make_index
 from matchwood.lang.event import PLACE
+from matchwood.planner import AUTO, planned_index
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
 from matchwood.spark.batches import CENTRES, SHARDED_SUBSCRIPTIONS, SubscriptionBatch, read_subscriptions, with_shard
@@ -78,7 +79,7 @@ def build_index(
     lake: Lake,
     codebook: Codebook,
     *,
-    index: str = "scan",
+    index: str = AUTO,
     options: Mapping[str, Any] | None = None,
     shards: int = 1,
     by: str = "auto",
@@ -88,13 +89,16 @@ def build_index(
 ) -> IndexVersion:
     """Build and publish a new version. Runs one job (two for `space`); what comes to the driver is one record a shard.
 
-    `by` is "hash", "space" (cells of equally many subscriptions around the point attribute `place`), or "auto": space where
-    the codebook knows `place`, hash otherwise. With one shard there is nothing to choose. `covers` (of `cover`) makes two shards
-    instead, one of those that none covers: an event that hits none of them need not look at the others.
+    `index` names the structure; "auto" tries, for each shard, which serves its subscriptions best (for relaxed matching with
+    `options={"mode": "any"}`). `by` is "hash", "space" (cells of equally many subscriptions around the point attribute `place`),
+    or "auto": space where the codebook knows `place`, hash otherwise. With one shard there is nothing to choose. `covers` (of
+    `cover`) makes two shards instead, one of those that none covers: an event that hits none of them need not look at the others.
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     codebook.check_subscriptions(subscriptions)
-    empty = make_index(index, **(options or {}))  # a bad name or option is an error here, not in a worker
+    empty = made_index(
+        concatenate_rows([]), index, options or {}
+    )  # a bad name or option is an error here, not in a worker
     if covers is None:
         sharding = plan_sharding(subscriptions, codebook.schema(), shards=shards, by=by, place=place)
     else:
@@ -168,6 +172,17 @@ def plan_sharding(
     return spatial(dims, lon, lat, max(shards - 1, 1))
 
 
+def made_index(rows: Rows, index: str, options: Mapping[str, Any]) -> Index:
+    """An index of the rows, of that structure or, for "auto", of the one that serves them best."""
+    if index != AUTO:
+        made = make_index(index, **options)
+        made.insert(rows)
+        return made
+    if set(options) - {"mode"}:
+        raise QueryError(f"index {AUTO!r} has one option, 'mode', got {', '.join(sorted(options))}")
+    return planned_index(rows, **options)[0]
+
+
 @dataclass(frozen=True)
 class Centres:
     """The centres of the boxes of subscriptions that have one."""
@@ -218,8 +233,7 @@ class Building:
         rows = concatenate_rows([part.rows for part in parts])
         ids = np.concatenate([part.ids for part in parts])
         until = np.concatenate([part.until for part in parts])
-        built = make_index(self.index, **self.options)
-        built.insert(rows)
+        built = made_index(rows, self.index, self.options)
         name = f"shard-{shard:05}-{uuid.uuid4().hex[:8]}"
         path = Path(self.folder) / name
         save_shard(path, built, ids, until, {"shard": shard})
