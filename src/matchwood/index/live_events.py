@@ -9,8 +9,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.errors import EventError, QueryError
 from matchwood.index import mo_tree_plan as plans
+from matchwood.index.batch_order import FEWEST, centres_of, groups_in_order, neighbours, put_back
 from matchwood.index.growth import grown, zeros
-from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by, restored_tree, saved_tree
+from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import MOST_ROOM_GUESSED, new_values
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events as kernel
@@ -129,6 +130,10 @@ class LiveEvents:
         slots = store.add(rows) if rows.size else np.zeros(0, np.uint32)
         heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else slots
         groups = np.append(heads, rows.size).astype(np.int64)
+        order = self._order(rows, groups, how)
+        if order is not None:
+            groups, at = groups_in_order(groups, order)
+            slots = slots[at]
         most = min(int(k), max(len(self), 1)) if k else 0
         scratch = self._scratch(store)
         ends = np.zeros(len(groups) - 1, np.int64)
@@ -154,8 +159,20 @@ class LiveEvents:
         if not k and len(ends):
             self._hits_per_row = before / len(ends)
         if len(ids) == 1:
-            return Matches(offsets, ids[0], scores[0])
-        return Matches(offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores]))
+            found = Matches(offsets, ids[0], scores[0])
+        else:
+            found = Matches(
+                offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores])
+            )
+        return found if order is None else put_back(found, order)
+
+    def _order(self, rows: Rows, groups: Int64s, how: int) -> Int64s | None:
+        """In which order the subscriptions had better be answered, if it matters."""
+        tree = self._tree
+        layers = tree.axes[: min(2, int(tree.counts[mo_tree.LAYERS]))]
+        if len(groups) <= FEWEST or not len(layers) or how == ANY:
+            return None
+        return neighbours([ticks_of(tree, axis, centres_of(rows, groups[:-1], int(axis["dim"]))) for axis in layers])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The kept events and their tree without spare room, for saving. O(1)."""

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Rows, make_rows
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows, make_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
+from matchwood.index.batch_order import FEWEST, in_order, keys_of, neighbours, put_back
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree
+from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
 from matchwood.kernels import mo_tree as kernel
@@ -21,6 +22,7 @@ from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import CIRCLE
+from matchwood.lang.evaluate import Mode, mode_of
 
 REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
 SMALL = 2048  # no tree is laid out anew below
@@ -143,6 +145,28 @@ class MOTree(Index):
         if odds:
             super().update(_picked(rows, np.sort(odd[:odds])))
         return None
+
+    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """Every matching subscription of each event; a batch is answered neighbour by neighbour (`batch_order`)."""
+        order = self._order(events, mode)
+        if order is None:
+            return super().match(events, mode=mode, combine=combine)
+        return put_back(super().match(in_order(events, order), mode=mode, combine=combine), order)
+
+    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+        """The k best subscriptions of each event, in the same way."""
+        order = self._order(events, mode)
+        if order is None:
+            return super().top_k(events, k, mode=mode, combine=combine)
+        return put_back(super().top_k(in_order(events, order), k, mode=mode, combine=combine), order)
+
+    def _order(self, events: Events, mode: Mode | str) -> Int64s | None:
+        """In which order the events had better be answered, if it matters: relaxed matching looks at everything anyway."""
+        tree = self._tree
+        layers = tree.axes[: min(2, int(tree.counts[kernel.LAYERS]))]
+        if events.size < FEWEST or not len(layers) or mode_of(mode) is Mode.ANY:
+            return None
+        return neighbours([ticks_of(tree, axis, keys_of(events, int(axis["dim"]))) for axis in layers])
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
         return self._top_k(events, first, how, combine, 0, out, ends)

@@ -27,7 +27,8 @@ TICKS = 1024  # of a layer
 MOST_AXES = 32
 MOST_SLICES = 32  # at most 62: a word holds them and a null bit
 MOST_BUCKETS = 1 << 21
-SAMPLE = 8_192
+SAMPLE = 16_384
+JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_ROWS = 512
 EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8
@@ -282,7 +283,7 @@ def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int
         for quantiles in ((0.9,), (0.35, 0.78, 0.96), (0.25, 0.5, 0.75, 0.95)):
             for strides in (6, 12, 24, 48):
                 axes = tuple(_layer(column, quantiles, strides) for column in chosen)
-                if Plan(axes, rows).buckets > min(MOST_BUCKETS, max(64, rows)):
+                if Plan(axes, rows).buckets > min(MOST_BUCKETS, max(64, rows), max(64, int(sampled * JUDGED))):
                     break
                 cost = _cost(axes, chosen, sampled, scale, len(columns))
                 if cost < least:
