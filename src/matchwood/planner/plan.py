@@ -67,7 +67,7 @@ def make_plan(
     statistics = Statistics.of(task.rows, task.events)
     names = {use.name for use in task.uses.shares(task.mode)}
     contenders = [
-        c.index
+        c
         for c in rules.contenders
         if names & set(c.uses) and c.predicates[0] <= statistics.predicates <= c.predicates[1]
     ]

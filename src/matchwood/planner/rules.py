@@ -10,12 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A structure worth trying for some uses, where the mean number of predicates of a row lies in `predicates`."""
+    """A structure worth trying for some uses, where the mean number of predicates of a row lies in `predicates`.
+
+    `growth` tells how its time is carried from two sizes of a sample to all rows: along a line, or as a power of the rows.
+    """
 
     index: str
     uses: tuple[str, ...]
     because: str
     predicates: tuple[float, ...] = (0.0, float("inf"))
+    growth: str = "linear"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,13 @@ class Rules:
     def of(cls, content: dict[str, Any]) -> Rules:
         """The rules that a TOML document holds."""
         contenders = tuple(
-            Contender(c["index"], tuple(c["uses"]), c["because"], tuple(c.get("predicates", (0.0, float("inf")))))
+            Contender(
+                c["index"],
+                tuple(c["uses"]),
+                c["because"],
+                tuple(c.get("predicates", (0.0, float("inf")))),
+                c.get("growth", "linear"),
+            )
             for c in content["contenders"]
         )
         return cls(content["least_rows"], Trial(**content["trial"]), Replan(**content["replan"]), contenders)

@@ -1,8 +1,8 @@
 """Trying structures: each contender is built on a sample of the rows and answers a sample of the events, timed.
 
 Time is that of the processor in this thread, the least of a few parts: other work on the machine then does not decide. A
-figure for all rows is carried over from two sizes of the sample along a straight line: matches, and the work for them, grow with
-the rows.
+figure for all rows is carried over from two sizes of the sample, along a straight line unless the rules say otherwise: matches,
+and the work for them, grow with the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Rows
 from matchwood.index import INDEXES, Capability, Index, make_index
 from matchwood.lang.evaluate import Mode
-from matchwood.planner.rules import Trial
+from matchwood.planner.rules import Contender, Trial
 from matchwood.planner.sample import fewer_rows
 from matchwood.planner.uses import Use, Uses
 
@@ -71,16 +71,16 @@ def capable(name: str, task: Task) -> bool:
     return asked <= offers
 
 
-def try_all(names: Iterable[str], task: Task, rules: Trial) -> dict[str, Estimate]:
+def try_all(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[str, Estimate]:
     """The estimates of those that can do it, the hopeless ones on a quarter of the sample only."""
-    contenders = [name for name in names if capable(name, task)]
+    growth = {contender.index: contender.growth for contender in contenders if capable(contender.index, task)}
     changes = task.uses.changes_per_event()
     small = fewer_rows(task.rows, max(task.rows.size // 4, 1))
-    first = {name: _run(name, small, task, rules) for name in contenders}
+    first = {name: _run(name, small, task, rules) for name in growth}
     least = min((run.event + changes * run.change for run in first.values()), default=0.0)
     hopeful = [n for n, run in first.items() if run.event + changes * run.change <= rules.hopeless * least]
     second = {name: _run(name, task.rows, task, rules) for name in hopeful} if small.size < task.rows.size else {}
-    return {name: _carried(name, task.total, run, second.get(name)) for name, run in first.items()}
+    return {name: _carried(name, task.total, run, second.get(name), growth[name]) for name, run in first.items()}
 
 
 def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
@@ -134,11 +134,14 @@ def _changed(index: Index, rows: Rows, count: int) -> float:
     return float(least)
 
 
-def _carried(name: str, total: int, small: _Run, large: _Run | None) -> Estimate:
+def _carried(name: str, total: int, small: _Run, large: _Run | None, growth: str) -> Estimate:
     last = large or small
     scale = total / max(last.rows, 1)
     event = last.event * scale  # one size alone: as if everything grew with the rows
-    if large is not None:
+    if large is not None and growth == "power":
+        exponent = np.log(max(large.event, 1e-9) / max(small.event, 1e-9)) / np.log(large.rows / small.rows)
+        event = large.event * float((total / large.rows) ** np.clip(exponent, 0.0, 1.0))
+    elif large is not None:
         slope = max(large.event - small.event, 0.0) / (large.rows - small.rows)
         event = large.event + slope * (total - large.rows)
     elif total <= last.rows:
