@@ -21,6 +21,7 @@ from bench.report import Report
 from matchwood.covering import CoverIndex, FullGraph, Network, RelationGraph, StrictPoset, ZCurve
 from matchwood.covering.graphs import Costs
 from matchwood.covering.network import Links, line, random_tree, star, tree
+from matchwood.encode.picking import pick_rows
 from matchwood.kernels._jit import kernel
 from matchwood.lang.event import Event
 from matchwood.lang.parser import parse
@@ -248,7 +249,7 @@ def single_searches(operations: Operations, workload: Covering, name: str, repor
     plain = (time.process_time() - start) / len(asked)
     report.row(workload=name, system="naive, plain loop", n=len(live), metric="us_per_search", value=plain * 1e6)
     for system, index in (("naive", CoverIndex(overflow=None)), ("k-d tree", CoverIndex())):
-        index.insert(_picked(operations, live))
+        index.insert(pick_rows(operations.rows, live))
         start = time.process_time()
         found = index.covers_of(queries)
         seconds = (time.process_time() - start) / len(asked)
@@ -257,17 +258,6 @@ def single_searches(operations: Operations, workload: Covering, name: str, repor
             workload=name, system=system, n=len(live), metric="us_per_search", value=seconds * 1e6,
             baseline="naive, plain loop", ratio=plain / seconds, verified=True,
         )  # fmt: skip
-
-
-def _picked(operations: Operations, live: np.ndarray) -> Any:
-    """The rows with these ids: rectangles, so every row has the same number of entries."""
-    rows = operations.rows
-    each = len(rows.dims) // rows.size
-    entries = (live[:, None] * each + np.arange(each)).ravel()
-    return rows._replace(
-        ids=rows.ids[live], priority=rows.priority[live], offsets=np.arange(len(live) + 1) * each,
-        **{name: getattr(rows, name)[entries] for name in ("dims", "kinds", "lo", "hi", "weight")},
-    )  # fmt: skip
 
 
 def graphs(size: Size, report: Report) -> None:

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from bench.report import Report, median_time, side_by_side
-from matchwood.encode.arrays import Events, Matches, Rows, make_rows
+from matchwood.encode.arrays import Events, Matches, Rows
+from matchwood.encode.picking import pick_rows
 from matchwood.index import Index, MOTree, OpIndex, Scan, Tama
 from matchwood.index.beq_tree import BEQTree
 from matchwood.index.live_events import LiveEvents
@@ -71,7 +72,7 @@ def _warm() -> None:
         index.top_k(events, 10)
         for ids in (rows.ids[:100], rows.ids[100:101]):
             index.delete(ids)
-            index.insert(_picked(rows, ids))
+            index.insert(pick_rows(rows, ids))
     tree = MOTree.build(rows)
     for part in (rows, _moved(rows), rows.take(5, 6)):
         tree.update(part)
@@ -142,7 +143,7 @@ def _changes(report: Report, index: Index, rows: Rows, events: Events, truth: An
     }
     if isinstance(index, MOTree):
         ids = np.sort(np.random.default_rng(8).permutation(rows.size)[: rows.size // 5])
-        back = _picked(rows, ids)
+        back = pick_rows(rows, ids)
         costs["us_per_delete_bulk"] = _cost(partial(index.delete, ids), len(ids))
         costs["us_per_insert_bulk"] = _cost(partial(index.insert, back), len(ids))
     _compare(truth, index, events)
@@ -220,7 +221,7 @@ def _updates(report: Report, city: City) -> None:
     truth = _answers(Scan.build(rows).match(events))
     _compare(truth, tree, events)
     ids = np.sort(np.random.default_rng(7).permutation(rows.size)[: rows.size // 5])
-    back, near = _picked(rows, ids), _moved(_picked(rows, ids))
+    back, near = pick_rows(rows, ids), _moved(pick_rows(rows, ids))
     far = near._replace(ids=np.roll(near.ids, len(ids) // 2))
     steps = {"near": near, "back": back, "far": far, "home": back}
     bulk = {step: _cost(partial(tree.update, to), len(ids)) for step, to in steps.items()}
@@ -273,13 +274,6 @@ def _cost(call: Callable[[], object], count: int) -> float:
 def _each(change: Callable[[Any], None], items: list[Any]) -> None:
     for item in items:
         change(item)
-
-
-def _picked(rows: Rows, which: np.ndarray) -> Rows:
-    sizes = np.diff(rows.offsets)[which]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    at = np.repeat(rows.offsets[which] - offsets[:-1], sizes) + np.arange(offsets[-1])
-    return make_rows(rows.ids[which], rows.priority[which], offsets, *(column[at] for column in rows[3:]))
 
 
 def _moved(rows: Rows) -> Rows:

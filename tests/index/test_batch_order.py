@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import Matches, concatenate_events, make_events
+from matchwood.encode.picking import pick_events
 from matchwood.index import MOTree, Scan
-from matchwood.index.batch_order import FEWEST, centres_of, in_order, keys_of, neighbours, put_back
+from matchwood.index.batch_order import FEWEST, centres_of, keys_of, neighbours, put_back
 from matchwood.index.protocol import Index
 from matchwood.workloads import City
 from tests.worlds import a_world, listed, ranked, seeded_dice
@@ -32,7 +33,7 @@ def test_answers_go_back_to_where_they_were_asked() -> None:
 
 def test_events_in_another_order_are_the_same_events() -> None:
     events = make_events([0, 2, 2, 3], [1, 4, 4], [10.0, 11.0, 12.0], [10.0, 11.0, 13.0], [1.0, 2.0, 3.0])
-    turned = in_order(events, np.array([2, 1, 0]))
+    turned = pick_events(events, np.array([2, 1, 0]))
     assert turned.offsets.tolist() == [0, 1, 1, 3]
     assert turned.hi.tolist() == [13.0, 10.0, 11.0]
     assert np.nan_to_num(keys_of(events, 4), nan=-1.0).tolist() == [11.0, -1.0, 12.0]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from matchwood.encode.arrays import CIRCLE, Events, Float64s, Int64s, Matches, Rows, make_events
+from matchwood.encode.arrays import CIRCLE, Events, Float64s, Int64s, Matches, Rows
 from matchwood.kernels import batch_order as kernel
 
 FEWEST = 64
@@ -41,19 +41,6 @@ def centres_of(rows: Rows, heads: Int64s, dim: int) -> Float64s:
     at = np.flatnonzero((rows.dims == dim) & np.isfinite(rows.lo) & np.isfinite(rows.hi) & (rows.kinds != CIRCLE))
     middles[np.searchsorted(rows.offsets, at, side="right") - 1] = rows.lo[at] / 2 + rows.hi[at] / 2
     return middles[heads]
-
-
-def in_order(events: Events, order: Int64s) -> Events:
-    """The events in that order. O(entries)."""
-    offsets, at = groups_in_order(events.offsets, order)
-    return make_events(offsets, *(column[at] for column in events[1:]))
-
-
-def groups_in_order(offsets: Int64s, order: Int64s) -> tuple[Int64s, Int64s]:
-    """The offsets of groups in that order, and where each of their members was. O(members)."""
-    sizes = np.diff(offsets)[order]
-    after = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return after, np.repeat(offsets[order] - after[:-1], sizes) + np.arange(after[-1])
 
 
 def put_back(found: Matches, order: Int64s) -> Matches:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
+from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError
 from matchwood.index import mo_tree_plan as plans
-from matchwood.index.batch_order import FEWEST, centres_of, groups_in_order, neighbours, put_back
+from matchwood.index.batch_order import FEWEST, centres_of, neighbours, put_back
 from matchwood.index.growth import grown, zeros
 from matchwood.index.mo_tree_state import WORD, grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import MOST_ROOM_GUESSED, new_values
@@ -132,7 +133,7 @@ class LiveEvents:
         groups = np.append(heads, rows.size).astype(np.int64)
         order = self._order(rows, groups, how)
         if order is not None:
-            groups, at = groups_in_order(groups, order)
+            groups, at = pick_groups(groups, order)
             slots = slots[at]
         most = min(int(k), max(len(self), 1)) if k else 0
         scratch = self._scratch(store)

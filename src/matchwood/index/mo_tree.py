@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows, make_rows
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows
+from matchwood.encode.picking import pick_events, pick_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
-from matchwood.index.batch_order import FEWEST, in_order, keys_of, neighbours, put_back
+from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index
@@ -143,7 +144,7 @@ class MOTree(Index):
         if moves:
             self._insert(pending[:moves])
         if odds:
-            super().update(_picked(rows, np.sort(odd[:odds])))
+            super().update(pick_rows(rows, np.sort(odd[:odds])))
         return None
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
@@ -151,14 +152,14 @@ class MOTree(Index):
         order = self._order(events, mode)
         if order is None:
             return super().match(events, mode=mode, combine=combine)
-        return put_back(super().match(in_order(events, order), mode=mode, combine=combine), order)
+        return put_back(super().match(pick_events(events, order), mode=mode, combine=combine), order)
 
     def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """The k best subscriptions of each event, in the same way."""
         order = self._order(events, mode)
         if order is None:
             return super().top_k(events, k, mode=mode, combine=combine)
-        return put_back(super().top_k(in_order(events, order), k, mode=mode, combine=combine), order)
+        return put_back(super().top_k(pick_events(events, order), k, mode=mode, combine=combine), order)
 
     def _order(self, events: Events, mode: Mode | str) -> Int64s | None:
         """In which order the events had better be answered, if it matters: relaxed matching looks at everything anyway."""
@@ -325,14 +326,6 @@ class MOTree(Index):
                 np.zeros(matching.FOUND, np.uint32),
             )
         return room
-
-
-def _picked(rows: Rows, which: Int64s) -> Rows:
-    """Some of the rows, in the order given."""
-    sizes = np.diff(rows.offsets)[which]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    at = np.repeat(rows.offsets[which] - offsets[:-1], sizes) + np.arange(offsets[-1])
-    return make_rows(rows.ids[which], rows.priority[which], offsets, *(column[at] for column in rows[3:]))
 
 
 def _chain(head: int, following: np.ndarray) -> list[int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import INTERVAL, JOINED, Events, Int64s, Rows, make_events, make_rows
+from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows, make_events
+from matchwood.encode.picking import pick_groups, pick_rows
 from matchwood.index.row_store import RowStore
 
 SEED = 20_240_917
@@ -28,21 +29,8 @@ def fewer_rows(rows: Rows, wanted: int) -> Rows:
     rng = np.random.default_rng(SEED)
     order = rng.permutation(len(begins))
     chosen = np.sort(order[: max(1, int(np.searchsorted(np.cumsum((ends - begins)[order]), wanted, "right")))])
-    return taken(rows, ranges(begins[chosen], ends[chosen]))
-
-
-def taken(rows: Rows, chosen: Int64s) -> Rows:
-    """These rows, in this order. O(entries)."""
-    counts = np.diff(rows.offsets)[chosen]
-    entries = ranges(rows.offsets[chosen], rows.offsets[chosen] + counts)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return make_rows(rows.ids[chosen], rows.priority[chosen], offsets, *(column[entries] for column in rows[3:]))
-
-
-def ranges(begins: Int64s, ends: Int64s) -> Int64s:
-    """begin, begin + 1, ..., end - 1 of each pair, one after the other."""
-    counts = ends - begins
-    return np.repeat(begins - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+    _, which = pick_groups(np.append(begins, rows.size), chosen)
+    return pick_rows(rows, which)
 
 
 def made_up(rows: Rows, count: int) -> Events:
