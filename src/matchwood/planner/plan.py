@@ -32,6 +32,8 @@ class Plan:
     rows: int
     reasons: tuple[str, ...]
     estimates: tuple[Estimate, ...] = ()
+    seen: bool = False
+    """Was it made from events that had come, rather than made up?"""
 
     def __str__(self) -> str:
         asked = "relaxed matching" if self.mode is Mode.ANY else "matching"
@@ -43,12 +45,14 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """For saving; estimates are told in the reasons."""
-        return {"index": self.index, "mode": str(self.mode), "rows": self.rows, "reasons": list(self.reasons)}
+        told = {"index": self.index, "mode": str(self.mode), "rows": self.rows, "reasons": list(self.reasons)}
+        return {**told, "seen": self.seen}
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> Plan:
         """What `to_json` gave."""
-        return cls(str(saved["index"]), Mode(saved["mode"]), int(saved["rows"]), tuple(map(str, saved["reasons"])))
+        reasons = tuple(map(str, saved["reasons"]))
+        return cls(str(saved["index"]), Mode(saved["mode"]), int(saved["rows"]), reasons, seen=bool(saved["seen"]))
 
 
 def first_plan(mode: Mode, rows: int, rules: Rules = RULES) -> Plan:
@@ -88,7 +92,7 @@ def make_plan(
     ]
     if kept is not None and kept.index != best.index:
         reasons.append(f"it stays, since {kept.index} would not win {rules.replan.gain - 1:.0%}")
-    return Plan(best.index, task.mode, task.total, tuple(reasons), tuple(ranked))
+    return Plan(best.index, task.mode, task.total, tuple(reasons), tuple(ranked), seen)
 
 
 def planned_index(

@@ -57,7 +57,8 @@ class Planned:
         self._plans: dict[Mode, Plan] = {Mode.ALL: plan or first_plan(Mode.ALL, 0, rules)}
         self._watch = Watch(rules)
         if index is not None:
-            self._watch.planned(len(index), from_real_events=False)
+            # A saved plan from real events stands: processes that map one folder would each try, and rebuild, otherwise.
+            self._watch.planned(len(index), from_real_events=self._plans[Mode.ALL].seen)
         self._combine: object = None
         self._touched: list[Int64s] | None = None  # ids changed since a new structure was begun
         self._generation = 0
