@@ -24,6 +24,7 @@ from matchwood.kernels import be_star_single as single
 from matchwood.kernels import be_star_split as splitting
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_build import Work
+from matchwood.kernels.direct import ROWS, Direct, exact
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import NONE
 
@@ -36,6 +37,7 @@ SPLITS = {
 RANKINGS = {"popularity": layout.POPULARITY, "selectivity": layout.SELECTIVITY}
 
 
+INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (single.insert_one, single.delete_one, single.update_one))
 FEW = 8  # so many rows are inserted by the kernel that is cheaper to call
 
 
@@ -96,19 +98,20 @@ class BEStarTree(Tallied):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none. A single one in one call of a kernel."""
-        if len(rows.ids) != 1 or not self._settle(single.insert_one(self._tree, self.store.state, rows, self._slot)):
+        alone = len(rows.ids) == 1 and exact(rows, ROWS)
+        if not alone or not self._settle(INSERT_ONE(self._tree, self.store.state, rows, self._slot)):
             super().insert(rows)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none. A single one in one call of a kernel."""
         ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or single.delete_one(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
+        if len(ids) != 1 or DELETE_ONE(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
             super().delete(ids)
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
         if len(rows.ids) == 1:
-            if not self._settle(single.update_one(self._tree, self.store.state, rows, self._slot)):
+            if not exact(rows, ROWS) or not self._settle(UPDATE_ONE(self._tree, self.store.state, rows, self._slot)):
                 super().update(rows)
             return
         ids = np.unique(rows.ids)

@@ -18,6 +18,7 @@ from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import mo_tree
+from matchwood.kernels.direct import EVENTS, Direct, exact
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.live_events_match import LiveScratch, Parts
 from matchwood.kernels.mo_tree_match import FOUND
@@ -29,6 +30,7 @@ from matchwood.lang.evaluate import Mode, mode_of
 REPLAN = 4
 SMALL = 2048
 SORTED_FROM = 64
+KEEP_ONE, REMOVE_ONE, SWEEP = map(Direct, (kernel.keep_one, kernel.remove_one, kernel.sweep))
 ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
 
 
@@ -82,7 +84,9 @@ class LiveEvents:
         """Keep one event in one call of a kernel; False (and nothing done) if there is no room, or something is wrong."""
         if not self._planned_for or len(self) >= REPLAN * self._planned_for:
             return False
-        code = int(kernel.keep_one(self._tree, self._live, events, ids, until, *self._one))
+        if not exact(events, EVENTS):
+            return False
+        code = int(KEEP_ONE(self._tree, self._live, events, ids, until, *self._one))
         if code == kernel.UNPLACED:
             self._insert(self._one[0].copy())
         return code in (kernel.DONE, kernel.UNPLACED)
@@ -98,7 +102,7 @@ class LiveEvents:
     def delete(self, ids: Int64s) -> None:
         """Remove events by id, all or (if one is not kept) none."""
         ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) == 1 and kernel.remove_one(self._tree, self._live, ids[0]) == kernel.DONE:
+        if len(ids) == 1 and REMOVE_ONE(self._tree, self._live, int(ids[0])) == kernel.DONE:
             return
         slots = self._slots(ids)
         if (slots == mo_tree.NONE).any():
@@ -115,7 +119,7 @@ class LiveEvents:
 
     def sweep(self, now: float, limit: int = 1024) -> int:
         """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
-        return int(kernel.sweep(self._tree, self._live, float(now), int(limit)))
+        return int(SWEEP(self._tree, self._live, float(now), int(limit)))
 
     def match(
         self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None

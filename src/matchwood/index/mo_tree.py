@@ -19,6 +19,7 @@ from matchwood.index.row_store import Slots
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_update as updating
+from matchwood.kernels.direct import INT64, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.results import Out
@@ -29,6 +30,7 @@ REPLAN = 4  # a tree that has outgrown its plan this many times is planned and l
 SMALL = 2048  # no tree is laid out anew below
 FEW_ENTRIES = 64  # a row of more is inserted the long way
 SORTED_FROM = 64  # fewer rows are not worth sorting by bucket
+INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
 _ENDS = (("first", "next"), ("spare", "spare"))
 
 
@@ -107,19 +109,21 @@ class MOTree(Index):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES or len(self) >= REPLAN * self._planned_for:
+        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES or not exact(rows, ROWS):
             return super().insert(rows)
-        code = int(updating.insert_one(self._tree, self.store.state, rows, *self._one))
+        if len(self) >= REPLAN * self._planned_for:
+            return super().insert(rows)
+        code = int(INSERT_ONE(self._tree, self.store.state, rows, *self._one))
         if code == updating.DONE:
             return None
         return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
-        if isinstance(ids, list) or ids.dtype != np.int64 or not len(ids):
+        if not isinstance(ids, np.ndarray) or not len(ids) or not exact((ids,), (INT64,)):
             return super().delete(ids)
         if len(ids) == 1:
-            code = int(updating.delete_one(self._tree, self.store.state, ids, self._one[0]))
+            code = int(DELETE_ONE(self._tree, self.store.state, ids, self._one[0]))
             return None if code == updating.DONE else super().delete(ids)
         slots = np.empty(len(ids), np.uint32)
         if updating.slots_once(self.store.state, ids, slots) < len(ids):
@@ -130,8 +134,8 @@ class MOTree(Index):
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
-        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
-            code = int(updating.update_one(self._tree, self.store.state, rows, *self._one))
+        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES and exact(rows, ROWS):
+            code = int(UPDATE_ONE(self._tree, self.store.state, rows, *self._one))
             if code == updating.DONE:
                 return None
             return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
