@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import cycle
@@ -141,12 +142,14 @@ def test_readers_and_a_writer_never_see_a_structure_half_built() -> None:
             with index._lock:
                 if ranked(index.match(events)) != truth:
                     problems.append(index.name)
+            time.sleep(0.001)  # locks are not fair: a caller without pause would keep the planner waiting for minutes
 
     def write() -> None:
         while not stop.is_set():
             with index._lock:  # within one hold of the lock nothing has changed for the others
                 index.delete(rows.ids[:50])
                 index.insert(rows.take(0, 50))
+            time.sleep(0.001)
 
     threads = [threading.Thread(target=read), threading.Thread(target=write)]
     for thread in threads:
