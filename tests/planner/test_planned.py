@@ -142,7 +142,7 @@ def test_readers_and_a_writer_never_see_a_structure_half_built() -> None:
             with index._lock:
                 if ranked(index.match(events)) != truth:
                     problems.append(index.name)
-            time.sleep(0.001)  # locks are not fair: a caller without pause would keep the planner waiting for minutes
+            time.sleep(0.001)  # locks are not fair: callers without a pause keep the planner waiting
 
     def write() -> None:
         while not stop.is_set():
@@ -160,6 +160,7 @@ def test_readers_and_a_writer_never_see_a_structure_half_built() -> None:
     for thread in threads:
         thread.join()
     assert problems == []
+    index.wait()
     index.check()
 
 

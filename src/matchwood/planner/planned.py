@@ -199,8 +199,9 @@ class Planned:
 
     def _start(self, reason: Reason) -> None:
         if self._thread is None or not self._thread.is_alive():
-            self._thread = Thread(target=self._work, args=(reason,), name="matchwood-planner", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._work, args=(reason,), name="matchwood-planner", daemon=True)
+            thread.start()
+            self._thread = thread  # not before: `wait` looks at it without the lock, and joins only what has been started
 
     def _load(self, rows: Rows) -> None:
         """Plan for the rows that come, and build the structure from them."""
