@@ -201,7 +201,7 @@ class Planned:
         if self._thread is None or not self._thread.is_alive():
             thread = Thread(target=self._work, args=(reason,), name="matchwood-planner", daemon=True)
             thread.start()
-            self._thread = thread  # not before: `wait` looks at it without the lock, and joins only what has been started
+            self._thread = thread  # not before: `wait` joins it without the lock
 
     def _load(self, rows: Rows) -> None:
         """Plan for the rows that come, and build the structure from them."""
