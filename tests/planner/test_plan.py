@@ -13,14 +13,14 @@ from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, trial
 from matchwood.planner.plan import Plan, first_plan, make_plan, planned_index
 from matchwood.planner.trial import Task, capable, try_all
-from matchwood.planner.uses import MATCH, Use, Uses
+from matchwood.planner.uses import Use, Uses
 from matchwood.planner.watch import Watch
 from matchwood.workloads import City
 from tests.worlds import ranked
 
 CITY = City.preset("quick", size=8_000)
 ROWS, EVENTS = CITY.subscriptions(), CITY.events(16)
-BEST, ANY = Use(Mode.ALL, best=True), Use(Mode.ANY, best=True)
+MATCH, BEST, ANY = Use(Mode.ALL, best=False), Use(Mode.ALL, best=True), Use(Mode.ANY, best=True)
 
 
 def task(uses: Uses | None = None, mode: Mode = Mode.ALL, total: int = 8_000) -> Task:

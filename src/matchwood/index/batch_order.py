@@ -1,7 +1,8 @@
 """Answering a batch in an order that memory likes: neighbours one after the other, the answers put back as they were asked.
 
-Two events close to each other in the layers of an MO-Tree look at the same nodes and rows, which are in the caches then. At a
-million city squares, 2,000 events at a time, matching takes a fifth less; ordering and putting back cost under 2 us an event.
+Two events close to each other in the layers of an MO-Tree look at the same nodes and rows, which are in the caches then. 2,000
+events at a time take up to a tenth less at a million city squares, a fifth less at three million; finding the order costs 0.4 us
+an event.
 """
 
 from __future__ import annotations

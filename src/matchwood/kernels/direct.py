@@ -44,7 +44,7 @@ class Direct:
 
 
 def exact(columns: Iterable[np.ndarray], types: Iterable[np.dtype[Any]]) -> bool:
-    """Are these contiguous arrays of these very types, so that a kernel may be called directly? 0.1 us an array."""
+    """Are these contiguous arrays of these very types, so that a kernel may be called directly? 1.2 us for eight columns."""
     for column, type_ in zip(columns, types, strict=True):
         if column.dtype is not type_ or column.ndim != 1 or not column.flags.c_contiguous:
             return False

@@ -192,6 +192,8 @@ class Planned:
         self._look()
 
     def _look(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            return
         stats = self._parts[Mode.ALL].stats() if self._watch.due() else None
         reason = self._watch.reason(len(self.store), stats)
         if reason is not None:

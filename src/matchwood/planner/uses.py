@@ -20,9 +20,6 @@ class Use(NamedTuple):
         return ("top_k" if self.best else "match") + (" any" if self.mode is Mode.ANY else "")
 
 
-MATCH = Use(Mode.ALL, best=False)
-
-
 @dataclass
 class Uses:
     """Counts of one span of time. `k` is the largest asked for lately."""
