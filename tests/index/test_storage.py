@@ -144,11 +144,11 @@ def test_bytes_that_are_no_text_are_a_storage_error(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(3, "a newer matchwood wrote it"), (0, "save it again"), (None, "save it again"), ("2", "save it again")],
+    [(4, "a newer matchwood wrote it"), (2, "save it again"), (None, "save it again"), ("3", "save it again")],
 )
 def test_another_version_is_refused_with_the_remedy(folder: Path, version: object, remedy: str) -> None:
     changed_manifest(folder, version=version)
-    with pytest.raises(StorageError, match=f"expected format version 2, got {version!r}; {remedy}"):
+    with pytest.raises(StorageError, match=f"expected format version 3, got {version!r}; {remedy}"):
         read_folder(folder, "index")
 
 

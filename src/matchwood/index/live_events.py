@@ -18,7 +18,7 @@ from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import mo_tree
-from matchwood.kernels.direct import EVENTS, Direct, exact
+from matchwood.kernels.direct import EVENTS, FLOAT64, INT64, Direct, exact
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.live_events_match import LiveScratch, Parts
 from matchwood.kernels.mo_tree_match import FOUND
@@ -29,7 +29,7 @@ from matchwood.lang.evaluate import Mode, mode_of
 
 REPLAN = 4
 SMALL = 2048
-SORTED_FROM = 64
+KEPT = (*EVENTS, INT64, FLOAT64)  # the types of events, ids and untils
 KEEP_ONE, REMOVE_ONE, SWEEP = map(Direct, (kernel.keep_one, kernel.remove_one, kernel.sweep))
 ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
 
@@ -37,8 +37,8 @@ ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memor
 class LiveEvents:
     """Events with an id and an `until` (exclusive), matched against rows that arrive later.
 
-    Layout and kernels: `kernels.live_events` (places), `kernels.live_events_match` (answers). An event costs 8 bytes a value,
-    44 for its record, 8 to be found by id and about 45 for its planes.
+    Layout and kernels: `kernels.live_events` (places), `kernels.live_events_match` (answers). An event costs 8 bytes a value
+    and 44 for its record, together in whole cache lines, 8 to be found by id and about 45 for its planes.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
     inserting: each event inserted looks at four others.
     One writer; matching writes too, since it removes what has expired.
@@ -68,25 +68,23 @@ class LiveEvents:
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """Keep events under new ids until their `until`, all or (if an id is kept already) none. O(entries) amortised."""
-        ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
-        if not len(ids) == len(until) == events.size:
-            raise QueryError(
-                f"expected an id and an until for each of {events.size} events, got {len(ids)}, {len(until)}"
-            )
-        if not events.size:
-            return
-        if len(ids) > 1 or not self._keep_one(events, ids, until):
-            self._keep(events, ids, until)
+        if len(ids) != 1 or not self._keep_one(events, ids, until):
+            ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
+            if not len(ids) == len(until) == events.size:
+                raise QueryError(
+                    f"expected an id and an until for each of {events.size} events, got {len(ids)}, {len(until)}"
+                )
+            if len(ids):
+                self._keep(events, ids, until)
         if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT * len(ids))
 
     def _keep_one(self, events: Events, ids: Int64s, until: Float64s) -> bool:
         """Keep one event in one call of a kernel; False (and nothing done) if there is no room, or something is wrong."""
-        if not self._planned_for or len(self) >= REPLAN * self._planned_for:
+        if not (isinstance(ids, np.ndarray) and isinstance(until, np.ndarray) and exact((*events, ids, until), KEPT)):
             return False
-        if not exact(events, EVENTS):
-            return False
-        code = int(KEEP_ONE(self._tree, self._live, events, ids, until, *self._one))
+        most = REPLAN * self._planned_for
+        code = int(KEEP_ONE(self._tree, self._live, events, ids, until, most, *self._one))
         if code == kernel.UNPLACED:
             self._insert(self._one[0].copy())
         return code in (kernel.DONE, kernel.UNPLACED)
@@ -109,9 +107,8 @@ class LiveEvents:
             raise EventError(f"event {ids[slots == mo_tree.NONE][0]} is not there")
         if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
             raise EventError("an event is named twice in one delete")
-        if len(slots) >= SORTED_FROM:  # neighbours in a node are written one after the other
-            slots = slots[order_by(self._live.events["node"][slots], int(self._tree.counts[mo_tree.NODES]))]
-        kernel.remove_events(self._tree, self._live, slots)
+        order = order_by(self._live.events["node"][slots], int(self._tree.counts[mo_tree.NODES]))
+        kernel.remove_events(self._tree, self._live, slots[order])
 
     def knows(self, ids: Int64s) -> np.ndarray:
         """Which of these events are kept? O(ids)."""
@@ -232,9 +229,8 @@ class LiveEvents:
             slots = self._reorder(slots)
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self._live, slots, numbers)
-        if len(slots) >= SORTED_FROM:
-            order = order_by(numbers, len(self._tree.directory))
-            slots, numbers = slots[order], numbers[order]
+        order = order_by(numbers, len(self._tree.directory))
+        slots, numbers = slots[order], numbers[order]
         done = 0
         while (done := int(kernel.place_events(self._tree, self._live, slots, numbers, done))) < len(slots):
             self._tree = grown_tree(self._tree, len(slots) - done)
@@ -333,8 +329,8 @@ def _space_needed(events: Events, done: int) -> int:
     listed = events.dims.max(initial=0) >= kernel.MASKED
     runs = 4 if loose else 2 if listed else 1
     most = kernel.HEAD + runs * int(np.diff(events.offsets[done:]).max(initial=0))
-    words = runs * values + kernel.HEAD * (events.size - done)
-    return words if most <= EXACT_CLASSES else 2 * words
+    words = runs * values + (kernel.HEAD + mo_tree.LINE - 1) * (events.size - done)
+    return words if most <= mo_tree.LINE * EXACT_CLASSES else 2 * words
 
 
 def _enough(size: int, wanted: int) -> int:

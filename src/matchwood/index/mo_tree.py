@@ -29,7 +29,6 @@ from matchwood.lang.evaluate import Mode, mode_of
 REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
 SMALL = 2048  # no tree is laid out anew below
 FEW_ENTRIES = 64  # a row of more is inserted the long way
-SORTED_FROM = 64  # fewer rows are not worth sorting by bucket
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
 _ENDS = (("first", "next"), ("spare", "spare"))
 
@@ -60,17 +59,18 @@ class MOTree(Index):
         self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single row
 
     def _insert(self, slots: Slots) -> None:
-        rows = len(self.store)
-        if not self._planned_for or rows > REPLAN * max(self._planned_for, SMALL):
+        if self._outgrown(0):
             self.replan()
             return
         self._reserve_places()
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate(self._tree, self.store.state, slots, numbers)
-        if len(slots) >= SORTED_FROM:
-            order = order_by(numbers, len(self._tree.directory))
-            slots, numbers = slots[order], numbers[order]
-        self._place(slots, numbers)
+        order = order_by(numbers, len(self._tree.directory))
+        self._place(slots[order], numbers[order])
+
+    def _outgrown(self, more: int) -> bool:
+        """Is it time to plan anew, with so many rows more?"""
+        return not self._planned_for or len(self.store) + more > REPLAN * max(self._planned_for, SMALL)
 
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
@@ -100,23 +100,32 @@ class MOTree(Index):
             self._grow(len(slots) - done)
 
     def _delete(self, slots: Slots) -> None:
-        if len(slots) >= SORTED_FROM:
-            nodes = self._tree.places["node"][slots]
-            slots = slots[order_by(nodes, int(self._tree.counts[kernel.NODES]))]
-        kernel.remove_rows(self._tree, self.store.state, slots)
+        kernel.remove_rows(self._tree, self.store.state, slots[self._by_node(slots)])
+
+    def _by_node(self, slots: Slots) -> np.ndarray:
+        return order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
 
     # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES or not exact(rows, ROWS):
+        if not exact(rows, ROWS) or self._outgrown(rows.size):
             return super().insert(rows)
-        if len(self) >= REPLAN * self._planned_for:
-            return super().insert(rows)
+        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES:
+            return self._insert_many(rows)
         code = int(INSERT_ONE(self._tree, self.store.state, rows, *self._one))
         if code == updating.DONE:
             return None
         return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
+
+    def _insert_many(self, rows: Rows) -> None:
+        """Store the rows in the order of their buckets, then place them: what is written together lies together."""
+        numbers = np.empty(rows.size, np.uint32)
+        kernel.locate_new(self._tree, rows, numbers)
+        order = order_by(numbers, len(self._tree.directory))
+        slots = self.store.add(rows, order)
+        self._reserve_places()
+        self._place(slots[order], numbers[order])
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
@@ -128,8 +137,9 @@ class MOTree(Index):
         slots = np.empty(len(ids), np.uint32)
         if updating.slots_once(self.store.state, ids, slots) < len(ids):
             return super().delete(ids)
-        self._delete(slots)
-        self.store.remove(ids)
+        order = self._by_node(slots)
+        kernel.remove_rows(self._tree, self.store.state, slots[order])
+        self.store.remove(ids[order])
         return None
 
     def update(self, rows: Rows) -> None:
@@ -142,7 +152,7 @@ class MOTree(Index):
         slots = np.empty(len(rows.ids), np.uint32)
         if updating.slots_once(self.store.state, rows.ids, slots) < len(slots) or not len(slots):
             return super().update(rows)
-        order = order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
+        order = self._by_node(slots)
         pending, odd = np.empty(rows.size, np.uint32), np.empty(rows.size, np.int64)
         moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], pending, odd)
         if moves:

@@ -69,8 +69,8 @@ def restored_tree(saved: Mapping[str, np.ndarray]) -> Tree:
 
 def order_by(numbers: np.ndarray, many: int) -> np.ndarray:
     """Places of the numbers, by rising number: neighbours in a bucket are written one after the other. O(n)."""
-    if many > COUNTING_SORT:
-        return np.argsort(numbers, kind="stable")
+    if many > min(COUNTING_SORT, 8 * len(numbers)):
+        return np.argsort(numbers, kind="stable").astype(np.uint32)
     order = np.empty(len(numbers), np.uint32)
     sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
     return order

@@ -54,12 +54,12 @@ class RowStore:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.state)
 
-    def add(self, rows: Rows) -> Slots:
-        """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
+    def add(self, rows: Rows, order: Slots | None = None) -> Slots:
+        """Add rows of new subscriptions, laid out in that order; return the slot of each. O(entries), amortised."""
         self._check_new(rows)
         slots = np.empty(rows.size, np.uint32)
         done = 0
-        while (done := int(kernel.add_rows(self.state, rows, done, slots))) < rows.size:
+        while (done := int(kernel.add_rows(self.state, rows, order, done, slots))) < rows.size:
             self._grow(rows, done)
         return slots
 
@@ -200,13 +200,11 @@ class RowStore:
             )
 
     def _grow(self, rows: Rows, done: int) -> None:
-        """Make room for at least rows[done:], doubling, so that growth is amortised."""
+        """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""
         state, counts = self.state, self.state.counts
-        more_rows = rows.size - done
-        more_entries = _space_needed(rows, done)
-        slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + more_rows)
-        entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + more_entries)
-        wanted = 2 * (int(counts[kernel.SUBSCRIPTIONS]) + more_rows) + 2
+        slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done)
+        entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
+        wanted = 2 * (int(counts[kernel.SUBSCRIPTIONS]) + rows.size) + 2
         table = state.table
         if len(table) < wanted:
             table = _table(1 << (wanted - 1).bit_length())
@@ -214,11 +212,11 @@ class RowStore:
         self.state = Store(grown(state.rows, slots), grown(state.entries, entries), table, counts)
 
 
-def _space_needed(rows: Rows, done: int) -> int:
-    """An upper bound of the entries that rows[done:] take in the store, extras and rounding of large regions included."""
-    kinds = rows.kinds[rows.offsets[done] :]
+def _space_needed(rows: Rows) -> int:
+    """An upper bound of the entries that rows take in the store, extras and rounding of large regions included."""
+    kinds = rows.kinds
     space = len(kinds) + int((kinds == arrays.MORE).sum()) + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
-    return space if np.diff(rows.offsets[done:]).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
+    return space if np.diff(rows.offsets).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
 
 
 def _table(size: int) -> np.ndarray:

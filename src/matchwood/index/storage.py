@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 2
+VERSION = 3
 MANIFEST = "manifest.json"
 
 

@@ -150,6 +150,15 @@ def load_plain(store, slot, scratch):
 
 
 @helper
+def words_read(asked):
+    """How many words of a region a plain row may read: an event has at most all dimensions below the largest one asked for."""
+    below = asked
+    for shift in (1, 2, 4, 8, 16, 32):
+        below |= below >> np.uint64(shift)
+    return HEAD + count_ones(below)
+
+
+@helper
 def holds_plain(live, start, scratch, names, asked):
     """Does the plain row hold for an event of single values? O(names), without branches."""
     mask = live.words[start + MASK]
@@ -275,15 +284,14 @@ def collect_events(tree, scratch, v, n):
 
 
 @helper
-def prefetch_event(tree, live, scratch, i, n):
-    """The steps before event i is verified: its region's number, and the region."""
+def prefetch_event(tree, live, scratch, i, n, reach):
+    """The steps before event i is verified: its region's number, and the words of the region up to `reach`."""
     if i + AHEAD < n:
         start = tree.members[np.int64(scratch.found[i + AHEAD])]
         scratch.found[i + AHEAD] = start
         prefetch(live.keys, np.int64(start))
-        prefetch(live.keys, np.int64(start) + 8)
-        prefetch(live.keys, np.int64(start) + 16)
-        prefetch(live.keys, np.int64(start) + 22)
+        for word in range(LINE, reach, LINE):
+            prefetch(live.keys, np.int64(start) + word)
 
 
 @helper
@@ -410,12 +418,13 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             else:
                 meet_cells(tree, scratch)
                 visits = list_met(tree, scratch)
+            reach = words_read(asked)
             v = np.int64(0)
             while v < visits and n >= 0:
                 v, found = list_events(tree, scratch, v, visits, fixed, how)
                 candidates[0] += found
                 for i in range(-AHEAD, found):
-                    prefetch_event(tree, live, scratch, i, found)
+                    prefetch_event(tree, live, scratch, i, found, reach)
                     if i < 0 or n < 0:
                         continue
                     start = np.int64(scratch.found[i])

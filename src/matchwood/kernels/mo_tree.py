@@ -31,10 +31,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.planes import count_at_most
-from matchwood.kernels.store import ABSENT, CIRCLE, SET
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
 
 AXIS = np.dtype(
     [
@@ -88,7 +89,7 @@ HEAD_WORDS = MEMBER_WORDS + 2
 LINE = 8  # words of a full node
 LINE_ROWS = 512
 STEP = 32  # cuts that a search compares at once
-AHEAD = 8  # rows between a prefetch and its use
+_INTERVAL, _MORE, _JOINED = arrays.INTERVAL, arrays.MORE, arrays.JOINED
 
 
 class Tree(NamedTuple):
@@ -173,6 +174,31 @@ def bucket_number(tree, store, slot):
 
 
 @helper
+def new_bucket(tree, rows, r):
+    """The bucket that row r of the CSR arrays would belong to: `bucket_number` of what is not in the store. O(entries)."""
+    number = tree.counts[WHOLE]
+    end = rows.offsets[r + 1]
+    for at in range(rows.offsets[r], end):
+        kind = rows.kinds[at]
+        a = axis_number(tree, np.int64(rows.dims[at]))
+        if a < tree.counts[LAYERS] and (kind == _INTERVAL or kind == _JOINED):
+            last = at
+            while last + 1 < end and rows.kinds[last + 1] == _MORE:
+                last += 1
+            axis = tree.axes[a]
+            cell = cell_for(tree, axis, tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last]))
+            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
+    return number
+
+
+@kernel
+def locate_new(tree, rows, numbers):
+    """numbers[r] = the bucket that row r of the CSR arrays would belong to. O(entries)."""
+    for r in range(numbers.size):
+        numbers[r] = np.uint32(new_bucket(tree, rows, r))
+
+
+@helper
 def prefetch_row(store, slots, i):
     """Ask for a row that comes soon, and for the entries of one that comes sooner: slots by bucket are scattered in the store."""
     if i + 2 * AHEAD < slots.size:
@@ -240,6 +266,37 @@ def slices_of_entry(tree, store, start, at, axis, number):
 
 
 @helper
+def clear_bits(bits, at, stride, count, position, possible):
+    """Of `count` planes, the first at bits[at]: clear the position's bit in plane j unless bit j of `possible` is set.
+
+    As many steps for every row: stopping at its slices would be a branch that nobody can foresee. Unsigned places and a
+    mask that turns make half the instructions of the plain loop.
+    """
+    shift = np.uint64(position & 63)
+    others = ~(ONE << shift)
+    mask = (possible << shift) | (possible >> ((np.uint64(64) - shift) & np.uint64(63)))
+    plane = np.uint64(at)
+    step = np.uint64(stride)
+    end = plane + np.uint64(count) * step
+    while plane < end:
+        bits[plane] &= mask | others
+        mask = (mask >> ONE) | (mask << np.uint64(63))
+        plane += step
+
+
+@helper
+def set_bits(bits, at, stride, count, position):
+    """Set the position's bit in `count` planes, the first at bits[at]."""
+    bit = ONE << np.uint64(position & 63)
+    plane = np.uint64(at)
+    step = np.uint64(stride)
+    end = plane + np.uint64(count) * step
+    while plane < end:
+        bits[plane] |= bit
+        plane += step
+
+
+@helper
 def write_row(tree, store, slot, node, position, clear):
     """Clear the bits where the row cannot hold, or (on leaving) make all bits of its predicates ones again. O(slices)."""
     row = store.rows[slot]
@@ -259,23 +316,15 @@ def write_row(tree, store, slot, node, position, clear):
             continue
         axis = tree.axes[a]
         plane = word + np.int64(axis.plane) * words
-        end = plane + (np.int64(axis.slices) + 1) * words
         if not clear:
-            while plane < end:
-                tree.bits[plane] |= bit
-                plane += words
+            set_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position)
             continue
         possible = slices_of_entry(tree, store, start, at, axis, np.int64(node.number))
         if a == 0:
             reach_0 = possible
         elif a == 1:
             reach_1 = possible
-        while (
-            plane < end
-        ):  # as many steps for every row: stopping at its slices would be a branch that nobody can foresee
-            tree.bits[plane] &= ~bit | (np.uint64(0) - (possible & ONE))
-            possible >>= ONE
-            plane += words
+        clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
     opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
     tree.bits[opens] &= ~bit
     if clear:

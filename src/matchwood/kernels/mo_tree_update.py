@@ -12,26 +12,32 @@ from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
-    AHEAD,
     HEAD_WORDS,
-    LAYERS,
     NONE,
     ONE,
     SLICED,
-    WHOLE,
     axis_number,
     bucket_number,
-    cell_for,
     cell_span,
     give_back,
+    new_bucket,
     place_rows,
     prefetch_row,
     remove_rows,
     slices_between,
-    tick_of,
     write_row,
 )
-from matchwood.kernels.store import ABSENT, add_rows, first_slot, home, remove_ids, shape_of, write_entries
+from matchwood.kernels.store import (
+    ABSENT,
+    AHEAD,
+    add_rows,
+    first_slot,
+    home,
+    prefetch_new,
+    remove_ids,
+    shape_of,
+    write_entries,
+)
 
 MARK = np.uint16(0x8000)  # of a row, while `slots_once` runs
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
@@ -44,20 +50,11 @@ def stays(tree, store, rows, r, row, number):
     begin, start = rows.offsets[r], np.int64(row.start)
     if row.size != row.count:
         return False
-    here = tree.counts[WHOLE]
     for i in range(np.int64(row.count)):
         entry = store.entries[start + i]
-        dim = np.int64(entry.dim)
-        if dim != np.int64(rows.dims[begin + i]) or entry.kind == ABSENT or rows.kinds[begin + i] == _ABSENT:
+        if entry.dim != rows.dims[begin + i] or entry.kind == ABSENT or rows.kinds[begin + i] == _ABSENT:
             return False
-        a = axis_number(tree, dim)
-        if a < tree.counts[LAYERS]:
-            axis = tree.axes[a]
-            cell = cell_for(
-                tree, axis, tick_of(tree, axis, rows.lo[begin + i]), tick_of(tree, axis, rows.hi[begin + i])
-            )
-            here -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
-    return here == number
+    return new_bucket(tree, rows, r) == number
 
 
 @helper
@@ -123,7 +120,8 @@ def slots_once(store, ids, slots):
     """
     n = ids.size
     for i in range(ids.size):
-        prefetch(store.table, home(store.table, ids[min(i + AHEAD, ids.size - 1)]))
+        prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, ids.size - 1)]))
+        prefetch(store.rows, np.int64(store.table[home(store.table, ids[min(i + AHEAD, ids.size - 1)])].slot))
         slot = first_slot(store, ids[i])
         if slot < 0 or store.rows[slot].next != NONE or store.rows[slot].flags & MARK:
             n = i
@@ -148,6 +146,7 @@ def update_rows(tree, store, rows, order, slots, pending, odd):
         r = np.int64(order[i])
         slot = np.int64(slots[i])
         prefetch_row(store, slots, i)
+        prefetch_new(rows, order, i)
         prefetch(tree.places, np.int64(slots[min(i + AHEAD, slots.size - 1)]))
         code = rewrite(tree, store, rows, r, slot)
         if code == FULL:
@@ -164,7 +163,7 @@ def insert_one(tree, store, rows, slots, numbers):
     """Add a subscription of one row. KNOWN or FULL: nothing was done; UNPLACED: it is stored, at slots[0], and not placed."""
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
         return KNOWN
-    if add_rows(store, rows, 0, slots) == 0:
+    if add_rows(store, rows, None, 0, slots) == 0:
         return FULL
     if np.int64(slots[0]) >= tree.places.size:
         return UNPLACED

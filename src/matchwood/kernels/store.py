@@ -24,6 +24,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.places import chord_squared, unit_vector
 
 ROW = np.dtype(
@@ -53,6 +54,7 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
+AHEAD = 8  # rows between a prefetch and its use
 
 _INTERVAL, _MORE, _JOINED, _ABSENT, _CIRCLE = (
     arrays.INTERVAL,
@@ -214,61 +216,100 @@ def put(entries, at, lo, hi, weight):
     entry.dim, entry.kind, entry.more = np.uint16(0), PLAIN, NONE
 
 
-@kernel
-def add_rows(store, rows, first, slots):
-    """Add rows[first:]; return the first row not added (a pool is full) or their number. slots[r] is where row r went.
+@helper
+def prefetch_new(rows, order, i):
+    """Ask for a row of the CSR arrays that comes soon, where they are not read from front to back."""
+    if order is not None and i + AHEAD < order.size:
+        begin = rows.offsets[np.int64(order[i + AHEAD])]
+        prefetch(rows.dims, begin)
+        prefetch(rows.kinds, begin)
+        for at in (begin, begin + 5):
+            prefetch(rows.lo, at)
+            prefetch(rows.hi, at)
+            prefetch(rows.weight, at)
+        prefetch(rows.offsets, np.int64(order[min(i + 2 * AHEAD, order.size - 1)]))
 
-    Ids must be new to the store, and the rows of one id adjacent. O(entries).
+
+@helper
+def take_slot(store):
+    """A slot, from the free list or behind the last. The next free one is asked for: lists run anywhere in memory."""
+    counts = store.counts
+    slot = counts[FREE_SLOT]
+    if slot == np.int64(NONE):
+        slot = counts[SLOTS]
+        counts[SLOTS] += 1
+        return slot
+    counts[FREE_SLOT] = np.int64(store.rows[slot].next)
+    prefetch(store.rows, counts[FREE_SLOT])
+    return slot
+
+
+@helper
+def take_entries(store, class_):
+    """A region of that class, from its free list or behind the last."""
+    counts = store.counts
+    size = class_size(class_)
+    if size == 0:
+        return np.int64(0)
+    start = counts[REGIONS + class_]
+    if start == np.int64(NONE):
+        start = counts[ENTRIES]
+        counts[ENTRIES] += size
+        return start
+    after = np.int64(store.entries[start].more)
+    counts[REGIONS + class_] = after
+    for line in range(0, 8, 2):
+        prefetch(store.entries, after + line)
+    return start
+
+
+@kernel
+def add_rows(store, rows, order, first, slots):
+    """Add the rows order[first:] (None: as they come); return how many are there, less than all if a pool is full.
+
+    slots[r] is where row r went. Ids must be new to the store, and the rows of one id adjacent. The caller goes on where a
+    call ended: ids are entered when the last row is there. O(entries).
     """
     counts = store.counts
-    for r in range(first, rows.ids.size):
+    n = rows.ids.size
+    if 2 * (counts[SUBSCRIPTIONS] + n) > store.table.size:
+        return first
+    for i in range(first, n):
+        prefetch_new(rows, order, i)
+        r = i if order is None else np.int64(order[i])
         main, extras = shape_of(rows, r)
         class_ = size_class(main + extras)
         size = class_size(class_)
-        fresh_region = counts[REGIONS + class_] == np.int64(NONE)
-        fresh_slot = counts[FREE_SLOT] == np.int64(NONE)
-        if fresh_region and counts[ENTRIES] + size > store.entries.size:
-            return r
-        if fresh_slot and counts[SLOTS] >= store.rows.size:
-            return r
-        if 2 * (counts[SUBSCRIPTIONS] + 1) > store.table.size:
-            return r
-        if fresh_slot:
-            slot = counts[SLOTS]
-            counts[SLOTS] += 1
-        else:
-            slot = counts[FREE_SLOT]
-            counts[FREE_SLOT] = np.int64(store.rows[slot].next)
-        start = counts[ENTRIES]
-        if size == 0:
-            start = np.int64(0)
-        elif fresh_region:
-            counts[ENTRIES] += size
-        else:
-            start = counts[REGIONS + class_]
-            counts[REGIONS + class_] = np.int64(store.entries[start].more)
+        if counts[REGIONS + class_] == np.int64(NONE) and counts[ENTRIES] + size > store.entries.size:
+            return i
+        if counts[FREE_SLOT] == np.int64(NONE) and counts[SLOTS] >= store.rows.size:
+            return i
+        slot = take_slot(store)
+        start = take_entries(store, class_)
         write_entries(store, rows, r, start, main)
         row = store.rows[slot]
         row.id, row.priority = rows.ids[r], rows.priority[r]
         row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
         row.flags, row.next = np.uint16(0), NONE
-        if r > 0 and rows.ids[r - 1] == rows.ids[r]:
-            chain(store, np.int64(slots[r - 1]), slot)
-        else:
-            enter(store, slot)
-        counts[LIVE] += 1
         slots[r] = np.uint32(slot)
-    return rows.ids.size
+    enter_rows(store, rows, slots)
+    return n
 
 
 @helper
-def enter(store, slot):
-    """Enter the slot into the table as the first of its subscription."""
-    id_ = store.rows[slot].id
-    cell = store.table[find_cell(store.table, id_)]
-    cell.id = id_
-    cell.slot = np.uint32(slot)
-    store.counts[SUBSCRIPTIONS] += 1
+def enter_rows(store, rows, slots):
+    """Enter the first row of each subscription into the table and chain the others behind it, in their order."""
+    ids = rows.ids
+    for r in range(ids.size):
+        prefetch(store.table, home(store.table, ids[min(r + AHEAD, ids.size - 1)]))
+        if r > 0 and ids[r - 1] == ids[r]:
+            chain(store, np.int64(slots[r - 1]), np.int64(slots[r]))
+        else:
+            cell = store.table[find_cell(store.table, ids[r])]
+            cell.id = ids[r]
+            cell.slot = slots[r]
+            store.counts[SUBSCRIPTIONS] += 1
+    store.counts[LIVE] += ids.size
 
 
 @helper
@@ -303,11 +344,25 @@ def slots_of(store, ids, first, slots, n):
     return ids.size, n
 
 
+@helper
+def prefetch_id(store, ids, i):
+    """Ask for the cell of an id that comes soon, the row of one that comes sooner, the entries of the next but few."""
+    last = ids.size - 1
+    table = store.table
+    prefetch(table, home(table, ids[min(i + 3 * AHEAD, last)]))
+    if i + 2 * AHEAD <= last:
+        prefetch(store.rows, np.int64(table[home(table, ids[i + 2 * AHEAD])].slot))
+        slot = np.int64(table[home(table, ids[i + AHEAD])].slot)
+        if slot < store.rows.size:
+            prefetch(store.entries, np.int64(store.rows[slot].start))
+
+
 @kernel
 def remove_ids(store, ids):
     """Remove the rows of all these subscriptions, each known and named once. O(rows)."""
     counts = store.counts
     for i in range(ids.size):
+        prefetch_id(store, ids, i)
         at = find_cell(store.table, ids[i])
         slot = np.int64(store.table[at].slot)
         free_cell(store.table, at)
@@ -332,6 +387,7 @@ def remove_ids(store, ids):
 def known(store, ids, found):
     """found[i] = is ids[i] in the store? O(ids)."""
     for i in range(ids.size):
+        prefetch(store.table, home(store.table, ids[min(i + AHEAD, ids.size - 1)]))
         found[i] = first_slot(store, ids[i]) >= 0
 
 
