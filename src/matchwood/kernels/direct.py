@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-
 Column = tuple[np.dtype[Any], tuple[int, ...]]
 """A type, and the strides of a contiguous array of it."""
 INT64, FLOAT64, UINT16, UINT8 = (

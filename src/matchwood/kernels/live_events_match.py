@@ -30,7 +30,6 @@ from matchwood.kernels.live_events import (
     value_of,
 )
 from matchwood.kernels.mo_tree import (
-    AHEAD,
     HEAD_WORDS,
     LAYERS,
     LINE,
@@ -48,7 +47,7 @@ from matchwood.kernels.mo_tree import (
 from matchwood.kernels.mo_tree_match import FOUND, next_number
 from matchwood.kernels.planes import and_flipped_planes, count_ones
 from matchwood.kernels.results import best_first, sift_down, sift_up, worse
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
 NODES_AHEAD = 3

@@ -17,7 +17,6 @@ import numpy as np
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
-    AHEAD,
     AXES,
     HEAD_WORDS,
     LAYERS,
@@ -35,7 +34,7 @@ from matchwood.kernels.mo_tree import (
 )
 from matchwood.kernels.planes import and_planes
 from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.store import SIBLING
+from matchwood.kernels.store import AHEAD, SIBLING
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
 from matchwood.kernels.verify_plain import has_lists, score_plain
 
