@@ -526,7 +526,7 @@ class Engine:
 
 
 def _listed(matches: Matches) -> list[Match]:
-    return [Match(id_, score) for id_, score in zip(matches.ids.tolist(), matches.scores.tolist(), strict=True)]
+    return list(map(Match._make, zip(matches.ids.tolist(), matches.scores.tolist(), strict=True)))
 
 
 def _instant(key: float) -> datetime:
