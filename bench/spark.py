@@ -278,23 +278,22 @@ class Bench:
         return time.perf_counter() - start, found
 
     def against_process(self, k: int | None) -> None:
-        """The same events, the same index, two threads here and two tasks there; both times warm."""
+        """The same events, the same index, two threads here and two tasks there, in turn; a round of all events warms up."""
         from matchwood.spark.match import match
 
         system, n = "all" if k is None else f"top-{k}", self.events.size
         asked = self.asked(self.session(), n)
-        in_threads(self.here, self.events.take(0, min(n, 20_000)), k)
-        self._drain(asked.limit(min(n, 20_000)).repartition(2), k)
-        inside, outside = [], []
-        for _ in range(3):
-            inside.append(clocked(partial(in_threads, self.here, self.events, k)))
-            outside.append(clocked(partial(self._drain, asked, k)))
-        process, pipeline = statistics.median(inside), statistics.median(outside)
+        calls = {
+            "inside": partial(in_threads, self.here, self.events, k),
+            "outside": partial(self._drain, asked, k),
+        }
+        times = side_by_side(calls, repeats=5)
+        process, pipeline = times["inside"].median, times["outside"].median
         verified = sum_there(match(asked, self.index, k=k)) == self._truth(k)
         assert verified, "Spark and the index in this process disagree"
         self._row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
         self._row(f"Spark, local[2], {system}", "us_per_event", pipeline / n * 1e6, n=n, baseline="in process",
-                  ratio=process / pipeline, verified=verified, spread=(max(outside) - min(outside)) / n * 1e6)  # fmt: skip
+                  ratio=process / pipeline, verified=verified, spread=times["outside"].spread / n * 1e6)  # fmt: skip
 
     def _truth(self, k: int | None) -> Sum:
         found: Sum = self.once(f"truth {k}", lambda: sum_here(self.here[0], self.events, k))

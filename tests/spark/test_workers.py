@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from matchwood.spark import match_worker
 from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_shard
 from matchwood.spark.index_stage import Assigning, Building
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
@@ -98,3 +101,37 @@ def test_cells_hold_about_equally_many_places() -> None:
     assert min(inside) > 1_000
     assert len(spatial((0, 1), np.zeros(50), np.zeros(50), 4).cells) == 1  # one place cannot be cut
     assert Sharding.from_json(sharding.to_json()) == sharding
+
+
+@pytest.mark.parametrize("k", [None, 3])
+def test_events_come_in_any_batches_and_leave_in_any_slices(
+    k: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = a_world(seeded_dice(11), subscriptions=30, events=40)
+    matching = Matching(built(world, Sharding(), str(tmp_path)), Sharding(), k, "all")
+    monkeypatch.setattr(match_worker, "FIRST_SLICE", 2)
+    monkeypatch.setattr(match_worker, "EVENTS_AT_ONCE", 12)
+    monkeypatch.setattr(match_worker, "MOST_HITS", 9)
+    for size, first in ((1, 12), (5, 10), (12, 12), (40, 40)):
+        batches = event_table(world).to_batches(max_chunksize=size)
+        assert next(match_worker.gathered(batches)).num_rows == first
+        assert listed(matching(batches)) == expected(world, k=k, mode="all")
+
+
+def test_a_worker_is_forked_with_everything_imported_and_nothing_to_collect() -> None:
+    code = """
+import gc, sys
+from matchwood.spark.daemon import prepare
+prepare()
+assert len(gc.get_objects()) < gc.get_freeze_count() / 50, (len(gc.get_objects()), gc.get_freeze_count())
+before = set(sys.modules)
+from tests.worlds import a_world, seeded_dice
+from matchwood.index import make_index
+world = a_world(seeded_dice(1), subscriptions=5, events=5)
+index = make_index("scan")
+index.insert(world.rows())
+index.match(world.event_arrays())
+late = [name for name in set(sys.modules) - before if name.split(".")[0] in ("numba", "pandas", "pyarrow")]
+assert not late, late
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -35,7 +35,7 @@ from matchwood.schema import Schema
 from matchwood.spark.batches import read_subscriptions, write_matches
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.ingest_worker import content_text
-from matchwood.spark.match_worker import found_in, slices
+from matchwood.spark.match_worker import answered, found_in
 from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.resident import Resident
 from matchwood.spark.sharding import Sharding
@@ -68,10 +68,9 @@ class StreamMatching:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Matches of the events of a partition; those with `until`, and bad ones, are noted beside."""
         aside = Aside(self.stream, self.batch, _partition())
-        for part, line_at in self._parts(batches):
-            named = aside.note(part, line_at, self.now, self.keep_live)
-            for span, matches in slices(self, named.events):
-                yield write_matches(named.ids[span], matches)
+        named = (aside.note(part, line_at, self.now, self.keep_live) for part, line_at in self._parts(batches))
+        for ids, matches in answered(self, ((part.ids, part.events) for part in named)):
+            yield write_matches(ids, matches)
         aside.close()
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[tuple[EncodedEvents, Callable[[int], str]]]:
