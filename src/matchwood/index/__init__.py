@@ -1,4 +1,5 @@
-"""The indexes: one structure a file, all under the protocol of `index.protocol`, chosen by name."""
+"""The indexes: one structure a file, all under the protocol of `index.protocol`, chosen by name; those of live events under that
+of `index.event_index`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from typing import Any
 from matchwood.errors import QueryError, StorageError
 from matchwood.index.be_star_tree import BEStarTree
 from matchwood.index.be_tree import BETree
+from matchwood.index.beq_tree import BEQTree
+from matchwood.index.event_index import EventIndex
 from matchwood.index.k_index import KIndex
+from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree import MOTree
 from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
@@ -24,14 +28,21 @@ INDEXES: dict[str, type[Index]] = {
 }
 """Every index by its name; the contract suite runs over all of them."""
 
+EVENT_INDEXES: dict[str, type[EventIndex]] = {index.name: index for index in (LiveEvents, BEQTree)}
+"""Every structure of live events by its name; the contract suite of events runs over all of them."""
+
 __all__ = [
+    "EVENT_INDEXES",
     "INDEXES",
     "VCR",
+    "BEQTree",
     "BEStarTree",
     "BETree",
     "Capability",
+    "EventIndex",
     "Index",
     "KIndex",
+    "LiveEvents",
     "MOTree",
     "OpIndex",
     "RankedIndex",

@@ -2,205 +2,233 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import ClassVar
 
-from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.errors import EventError, UnsupportedError
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.index.event_index import Asked, EventIndex
+from matchwood.index.event_store import Slots
 from matchwood.index.growth import grown
+from matchwood.index.protocol import EVERYTHING, Capability, new_values
+from matchwood.index.row_store import RowStore
 from matchwood.kernels import beq_tree as kernel
-from matchwood.kernels.beq_tree import Leaves
+from matchwood.kernels.beq_tree import LeafScratch, Leaves
+from matchwood.kernels.direct import Direct
+from matchwood.kernels.live_events import MOST, Parts
+from matchwood.kernels.results import Out
 
 MOST_DEPTH = 24
+NO_LIMIT = int(kernel.NONE)
+PLACE, REMOVE_ONE = map(Direct, (kernel.place_events, kernel.remove_one))
 
 
-class BEQTree:
+class BEQTree(EventIndex):
     """Events by place, then by each attribute's key; a subscription counts in the leaves that its square meets.
 
-    Layout: `kernels.beq_tree`. It answers conjunctions of single intervals against events of single values, all
-    attributes counted: what the comparison needs. Events given at once are sorted at once; insert and delete of others
-    keep every list of the leaf sorted, O(attributes * events of a leaf), and a leaf with more than `leaf_events` is quartered.
+    Layout: `kernels.beq_tree`. Dimensions `x` and `y` are the place; events without one share a leaf. Events given to an
+    empty tree are sorted at once; insert and delete of others keep every list of the leaf sorted, O(values * events of a leaf),
+    and a leaf with more than `leaf_events` is quartered. A list costs 12 bytes a leaf and dimension, in use or not.
+    Expired events are removed by `sweep` and by inserting, as everywhere, not by matching.
     """
 
     name = "beq-tree"
+    capabilities: ClassVar = EVERYTHING - {Capability.ANY, Capability.RANGE_EVENTS}
 
-    def __init__(
-        self, events: Events, ids: Int64s, until: Float64s, *, x: int = 0, y: int = 1, leaf_events: int = 1024
-    ) -> None:
+    def __init__(self, *, x: int = 0, y: int = 1, leaf_events: int = 1024) -> None:
+        super().__init__()
         self._x, self._y, self._most = x, y, leaf_events
-        self._ids, self._until = np.array(ids, np.int64), np.array(until, np.float64)
-        self._slots: dict[int, int] | None = None  # of ids, once somebody asks
-        self._free: list[int] = []
-        self._dimensions = max(int(events.dims.max(initial=1)) + 1, x + 1, y + 1)
-        place = self._places(events)
-        self._quads: list[tuple[float, float, int, int]] = []
-        members: list[np.ndarray] = []
-        _quarter(place, np.arange(events.size), leaf_events, MOST_DEPTH, self._quads, members)
-        self._tree: Leaves = self._build(events, place, members)
-
-    def __len__(self) -> int:
-        """How many events are kept, expired ones included."""
-        return int(self._tree.leaves["size"].sum())
-
-    @property
-    def nbytes(self) -> int:
-        return sum(array.nbytes for array in self._tree) + self._ids.nbytes + self._until.nbytes
-
-    def insert(self, events: Events, ids: Int64s, until: Float64s) -> None:
-        """Keep more events, under new ids and with attributes that the first ones had. O(lists of a leaf) each."""
-        slots, place = self._known(), self._places(events)
-        if int(events.dims.max(initial=0)) >= self._dimensions:
-            raise UnsupportedError(
-                "'beq-tree' knows the attributes of the events it was built of; 'mo-tree' takes others"
-            )
-        for e, (id_, end) in enumerate(zip(np.asarray(ids).tolist(), np.asarray(until).tolist(), strict=True)):
-            if id_ in slots:
-                raise EventError(f"event {id_} is there already")
-            slot = slots[id_] = self._free.pop() if self._free else self._new_slot()
-            self._ids[slot], self._until[slot] = id_, end
-            span = slice(events.offsets[e], events.offsets[e + 1])
-            values = float(place[0, e]), float(place[1, e]), events.dims[span], events.lo[span], slot
-            while (leaf := int(kernel.insert_event(self._tree, self._dimensions, *values))) < 0:
-                more = len(self._tree.keys) * 5 // 4 + 4096
-                self._tree = self._tree._replace(
-                    keys=grown(self._tree.keys, more), members=grown(self._tree.members, more)
-                )
-            if self._tree.leaves[leaf]["size"] > self._tree.leaves[leaf]["most"]:
-                self._split(leaf)
+        self._room: LeafScratch | None = None
+        self._tree = self._built(np.zeros(0, np.uint32))
 
     def delete(self, ids: Int64s) -> None:
-        """Remove events by id. O(lists of a leaf) each."""
-        slots = self._known()
-        for id_ in np.asarray(ids).tolist():
-            if id_ not in slots:
-                raise EventError(f"event {id_} is not there")
-            slot = slots.pop(id_)
-            kernel.delete_event(self._tree, self._dimensions, slot)
-            self._free.append(slot)
+        """As `EventIndex.delete`; a single event in one call of a kernel."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        if len(ids) != 1 or not REMOVE_ONE(self._tree, self.store.state, int(ids[0])):
+            super().delete(ids)
 
-    def match(self, rows: Rows, now: float) -> list[Int64s]:
-        """The ids of the live events of each row, ascending."""
-        if (rows.kinds > 2).any() or (rows.kinds == 1).any():
-            raise UnsupportedError("'beq-tree' matches single intervals; 'mo-tree' matches every row")
-        answers = []
-        for r in range(rows.size):
-            span = slice(rows.offsets[r], rows.offsets[r + 1])
-            dims, lo, hi = rows.dims[span], rows.lo[span], rows.hi[span]
-            if (dims >= self._dimensions).any():
-                answers.append(np.zeros(0, np.int64))
-                continue
-            state = self._tree, self._dimensions, self._x, self._y
-            n = kernel.candidates_of(*state, dims, lo, hi, self._counters, self._found)
-            found = self._found[:n]
-            answers.append(np.sort(self._ids[found[self._until[found] > now]]))
-        return answers
+    def sweep(self, now: float, limit: int = 1024) -> int:
+        """As `EventIndex.sweep`."""
+        return int(kernel.sweep(self._tree, self.store.state, float(now), int(limit)))
 
-    def check(self) -> None:
-        """Raise AssertionError if a list is unsorted, or an event not where its place says. O(n), in Python: for tests."""
-        tree = self._tree
+    def _insert(self, slots: Slots) -> None:
+        if len(slots) == len(self):
+            self._tree = self._built(slots)
+            return
+        done = 0
+        while True:
+            done, full = PLACE(self._tree, self.store.state, slots, done)
+            if done == len(slots):
+                return
+            if full == kernel.NEW_DIMENSION:
+                self._name_dimensions(int(self.store.values(slots[done:])[1].max()) + 1)
+            elif full == kernel.NO_ROOM:
+                self._make_room(len(self._tree.keys) + 1)
+            else:
+                self._split(int(full))
+
+    def _delete(self, slots: Slots) -> None:
+        kernel.remove_events(self._tree, self.store.state, slots)
+
+    def _match(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+        rows = asked.store.state, asked.slots, asked.groups, first, self._scratch(asked.store)
+        question = asked.now, asked.how, asked.combine, asked.k
+        return int(kernel.match_rows(self._tree, self.store.state, *rows, *question, out, ends, self.candidates))
+
+    def _check(self) -> None:
+        """Every list is sorted and has the leaf's events with their keys; every event is where its place says."""
+        tree, events = self._tree, self.store.state.events
+        assert int(tree.leaves["size"].sum()) == len(self), "leaves and live events differ"
+        live = self.store.live_slots()
         for leaf, record in enumerate(tree.leaves):
-            inside = np.flatnonzero(tree.leaf_of == leaf)
-            assert len(inside) == record["size"] <= max(record["most"], 1), f"leaf {leaf}: events are miscounted"
-            for dim in range(self._dimensions):
-                keys, members = self._run(leaf, dim)
-                assert (np.diff(keys) >= 0).all(), f"leaf {leaf}: list {dim} is not sorted"
-                assert set(members.tolist()) <= set(inside.tolist()), f"leaf {leaf}: list {dim} has a stranger"
-                if dim in (self._x, self._y):
-                    assert sorted(members.tolist()) == inside.tolist(), f"leaf {leaf}: list {dim} lacks an event"
+            slots = live[events["node"][live] == leaf]
+            assert len(slots) == record["size"] <= record["most"], f"leaf {leaf}: events are miscounted"
+            sizes, dims, keys = self.store.values(slots)
+            owner = np.repeat(slots, sizes)
+            for dim in range(int(tree.counts[kernel.DIMENSIONS])):
+                run, members = self._run(leaf, dim)
+                assert (run[1:] >= run[:-1]).all(), f"leaf {leaf}: list {dim} is not sorted"
+                here = sorted(zip(members.tolist(), run.tolist(), strict=True))
+                there = sorted(zip(owner[dims == dim].tolist(), keys[dims == dim].tolist(), strict=True))
+                assert here == there, f"leaf {leaf}: list {dim} and its events differ"
+            for x, y in self._places(sizes, dims, keys).T:
+                assert self._leaf_at(x, y) == leaf, f"leaf {leaf}: an event belongs elsewhere"
+                inside = record["west"] <= x <= record["east"] and record["south"] <= y <= record["north"]
+                assert inside or leaf == kernel.NOWHERE, f"leaf {leaf}: an event is outside the box"
 
-    def _places(self, events: Events) -> Float64s:
-        """Both coordinates of every event."""
-        if (events.lo != events.hi).any():
-            raise EventError("'beq-tree' keeps events of single values; 'mo-tree' keeps ranges and lists")
-        owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
-        place = np.full((2, events.size), np.nan)
+    def _nbytes(self) -> int:
+        return sum(array.nbytes for array in self._tree)
+
+    def _leaf_at(self, x: float, y: float) -> int:
+        if not (np.isfinite(x) and np.isfinite(y)):
+            return kernel.NOWHERE
+        quad = self._tree.quads[0]
+        while quad["children"] != kernel.NONE:
+            quad = self._tree.quads[int(quad["children"]) + int(x > quad["x"]) + 2 * int(y > quad["y"])]
+        return int(quad["leaf"])
+
+    def _places(self, sizes: Int64s, dims: NDArray[np.uint16], keys: Float64s) -> Float64s:
+        """Both coordinates of every event, NaN where it has none."""
+        owner = np.repeat(np.arange(len(sizes)), sizes)
+        place = np.full((2, len(sizes)), np.nan)
         for at, dim in enumerate((self._x, self._y)):
-            place[at, owner[events.dims == dim]] = events.lo[events.dims == dim]
-        if np.isnan(place).any():
-            raise EventError("'beq-tree' keeps events that have a place")
+            place[at, owner[dims == dim]] = keys[dims == dim]
         return place
 
-    def _build(self, events: Events, place: Float64s, members: list[np.ndarray]) -> Leaves:
-        """Sort all lists at once. O(values log values)."""
-        owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
-        leaf_of = np.zeros(events.size, np.uint32)
-        leaves = np.zeros(len(members), kernel.LEAF)
-        for number, inside in enumerate(members):
-            leaf_of[inside] = number
-            leaves[number] = (*_box(place[:, inside]), len(inside), max(self._most, len(inside)))
-        run = leaf_of[owner].astype(np.int64) * self._dimensions + events.dims
-        order = np.lexsort((events.lo, run))
-        starts = np.searchsorted(run[order], np.arange(len(members) * self._dimensions + 1))
+    def _built(self, slots: Slots) -> Leaves:
+        """A tree of these events, all lists sorted at once. O(values log values)."""
+        sizes, dims, keys = self.store.values(slots)
+        place = self._places(sizes, dims, keys)
+        placed = np.isfinite(place).all(axis=0)
+        inside = [np.flatnonzero(~placed)]
+        quads = _quartered(place, np.flatnonzero(placed), self._most, inside)
+        leaf_of = np.zeros(len(slots), np.uint32)
+        leaves = np.zeros(len(inside), kernel.LEAF)
+        for number, members in enumerate(inside):
+            leaf_of[members] = number
+            leaves[number] = (*_box(place[:, members]), len(members), max(self._most, len(members)))
+        leaves[kernel.NOWHERE] = (-np.inf, np.inf, -np.inf, np.inf, len(inside[0]), NO_LIMIT)
+        self.store.state.events["node"][slots] = leaf_of
+        dimensions = max(int(dims.max(initial=0)), self._x, self._y) + 1
+        owner = np.repeat(np.arange(len(slots)), sizes)
+        run = leaf_of[owner].astype(np.int64) * dimensions + dims
+        order = np.lexsort((keys, run))
+        starts = np.searchsorted(run[order], np.arange(len(inside) * dimensions + 1))
         runs = np.zeros(len(starts) - 1, kernel.RUN)
         runs["start"], runs["size"] = starts[:-1], np.diff(starts)
         runs["room"] = runs["size"]
         counts = np.full(kernel.COUNTS, -1, np.int64)
-        counts[kernel.END] = len(order)
-        quads = np.array(self._quads, kernel.QUAD)
-        keys, owners = events.lo[order], owner[order].astype(np.uint32)
-        self._counters, self._found = np.zeros(events.size, np.uint16), np.zeros(events.size, np.uint32)
-        return Leaves(quads, leaves, runs, keys, owners, leaf_of, counts)
+        counts[: kernel.FREE] = len(order), dimensions, self._x, self._y
+        return Leaves(quads, leaves, runs, keys[order], slots[owner[order]], counts)
 
-    def _known(self) -> dict[int, int]:
-        if self._slots is None:
-            self._slots = {id_: slot for slot, id_ in enumerate(self._ids.tolist())}
-        return self._slots
+    def _scratch(self, store: RowStore) -> LeafScratch:
+        """Scratch for this store of rows, kept between calls as long as it suffices."""
+        room, kept = self._room, len(self.store.state.events)
+        dims, most = max(store.dimensions, 1), int(self.store.state.counts[MOST]) + 1
+        names = int(store.state.rows["count"].max(initial=1))
+        if room is None or (
+            len(room.values) < dims or len(room.wanted) < names or len(room.parts.lo) < most or len(room.found) < kept
+        ):
+            self._room = room = LeafScratch(
+                new_values(dims),
+                np.zeros(names, np.int64),
+                Parts(np.zeros(most), np.zeros(most)),
+                np.zeros(kept, np.uint32),
+                np.zeros(names, np.int64),
+                np.zeros(names),
+                np.zeros(names),
+                np.zeros(kept, np.uint16),
+                np.zeros(kept, np.uint32),
+            )
+        return room
 
-    def _new_slot(self) -> int:
-        """A slot at the end of every array by event, which grow by a quarter."""
-        slot = len(self._slots or ())
-        if slot >= len(self._ids):
-            more = slot * 5 // 4 + 64
-            self._ids, self._until = grown(self._ids, more), grown(self._until, more)
-            self._counters, self._found = grown(self._counters, more), grown(self._found, more)
-            leaf_of = np.full(more, kernel.NONE, np.uint32)
-            leaf_of[: len(self._tree.leaf_of)] = self._tree.leaf_of
-            self._tree = self._tree._replace(leaf_of=leaf_of)
-        return slot
-
-    def _run(self, leaf: int, dim: int) -> tuple[Float64s, np.ndarray]:
-        run = self._tree.runs[leaf * self._dimensions + dim]
+    def _run(self, leaf: int, dim: int) -> tuple[Float64s, Slots]:
+        run = self._tree.runs[leaf * int(self._tree.counts[kernel.DIMENSIONS]) + dim]
         span = slice(int(run["start"]), int(run["start"]) + int(run["size"]))
         return self._tree.keys[span], self._tree.members[span]
 
+    def _make_room(self, least: int) -> None:
+        """Room for so many values, and by a quarter at least."""
+        if len(self._tree.keys) < least:
+            more = max(least, len(self._tree.keys) * 5 // 4 + 4096)
+            keys, members = grown(self._tree.keys, more), grown(self._tree.members, more)
+            self._tree = self._tree._replace(keys=keys, members=members)
+
+    def _name_dimensions(self, least: int) -> None:
+        """Lists for so many dimensions, and a quarter more than there were. O(leaves * dimensions)."""
+        before = int(self._tree.counts[kernel.DIMENSIONS])
+        after = max(least, before * 5 // 4)
+        runs = np.zeros((len(self._tree.leaves), after), kernel.RUN)
+        runs[:, :before] = self._tree.runs.reshape(-1, before)
+        self._tree.counts[kernel.DIMENSIONS] = after
+        self._tree = self._tree._replace(runs=runs.reshape(-1))
+
     def _split(self, leaf: int) -> None:
-        """Quarter a leaf: three new ones, lists divided in their order. A leaf of one place may grow instead."""
-        tree, dimensions = self._tree, self._dimensions
-        record = tree.leaves[leaf]
-        x, y = (record["west"] + record["east"]) / 2, (record["south"] + record["north"]) / 2
-        if record["west"] == record["east"] and record["south"] == record["north"]:
-            tree.leaves["most"][leaf] *= 2
+        """Quarter a leaf: three new ones, lists divided in their order. A leaf that cannot be divided may grow instead."""
+        (xs, members), (ys, others) = self._run(leaf, self._x), self._run(leaf, self._y)
+        inside = np.sort(members)
+        place = np.array([xs[np.argsort(members)], ys[np.argsort(others)]])
+        x, y = _middle(place)
+        quarter = _quarter_of(place, x, y)
+        if (quarter == quarter[0]).all():
+            self._tree.leaves["most"][leaf] *= 2
             return
-        place = np.zeros((2, len(tree.leaf_of)))
-        for at, dim in enumerate((self._x, self._y)):
-            keys, members = self._run(leaf, dim)
-            place[at, members] = keys
-        quarter = (place[0] > x).astype(np.int64) + 2 * (place[1] > y)
-        inside = self._run(leaf, self._x)[1].copy()
-        numbers = [leaf, *range(len(tree.leaves), len(tree.leaves) + 3)]
-        leaves, runs = grown(tree.leaves, numbers[-1] + 1), grown(tree.runs, (numbers[-1] + 1) * dimensions)
-        end = int(tree.counts[kernel.END])
-        needed = end + int(runs["size"][leaf * dimensions : (leaf + 1) * dimensions].sum())
-        keys, members = grown(tree.keys, needed), grown(tree.members, needed)
-        for dim in range(dimensions):
-            old_keys, old_members = self._run(leaf, dim)
-            parts = [(old_keys[quarter[old_members] == q], old_members[quarter[old_members] == q]) for q in range(4)]
-            at = int(runs["start"][leaf * dimensions + dim])  # the first part stays where the list was
-            for number, (part, who) in zip(numbers, parts, strict=True):
-                room = int(runs["room"][leaf * dimensions + dim]) if number == leaf else len(part)
-                keys[at : at + len(part)], members[at : at + len(part)] = part, who
-                runs[number * dimensions + dim] = (at, len(part), room)
-                at, end = (end, end) if number == leaf else (end + len(part), end + len(part))
-        for q, number in enumerate(numbers):
-            mine = inside[quarter[inside] == q]
-            leaves[number] = (*_box(place[:, mine]), len(mine), max(self._most, len(mine)))
-            tree.leaf_of[mine] = number
+        numbers = [leaf, *range(len(self._tree.leaves), len(self._tree.leaves) + 3)]
+        self._divide_lists(numbers, inside, quarter)
+        tree = self._tree
+        leaves = grown(tree.leaves, numbers[-1] + 1)
         quads = grown(tree.quads, len(tree.quads) + 4)
         parent = int(np.flatnonzero((tree.quads["leaf"] == leaf) & (tree.quads["children"] == kernel.NONE))[0])
         quads[parent] = (x, y, len(tree.quads), int(kernel.NONE))
         for q, number in enumerate(numbers):
+            mine = quarter == q
+            leaves[number] = (*_box(place[:, mine]), mine.sum(), max(self._most, int(mine.sum())))
+            self.store.state.events["node"][inside[mine]] = number
             quads[len(tree.quads) + q] = (0.0, 0.0, int(kernel.NONE), number)
-        tree.counts[kernel.END] = end
-        self._tree = tree._replace(quads=quads, leaves=leaves, runs=runs, keys=keys, members=members)
+        self._tree = tree._replace(quads=quads, leaves=leaves)
+
+    def _divide_lists(self, numbers: list[int], inside: Slots, quarter: Int64s) -> None:
+        """Give each of four leaves its part of the first one's lists; `quarter` says where each event `inside` goes."""
+        leaf, dimensions = numbers[0], int(self._tree.counts[kernel.DIMENSIONS])
+        end = int(self._tree.counts[kernel.END])
+        runs = grown(self._tree.runs, (numbers[-1] + 1) * dimensions)
+        sizes = runs["size"][leaf * dimensions : (leaf + 1) * dimensions]
+        self._make_room(end + int(sizes.sum()))
+        keys, members = self._tree.keys, self._tree.members
+        for dim in np.flatnonzero(sizes).tolist():
+            old = runs[leaf * dimensions + dim].copy()
+            mine, theirs = (array.copy() for array in self._run(leaf, dim))
+            part = quarter[np.searchsorted(inside, theirs)]
+            at, room = int(old["start"]), int(old["room"])  # the first part stays where the list was
+            for q, number in enumerate(numbers):
+                size = int((part == q).sum())
+                keys[at : at + size], members[at : at + size] = mine[part == q], theirs[part == q]
+                runs[number * dimensions + dim] = (at, size, size if q else room)
+                end += size if q else 0
+                at = end
+        self._tree.counts[kernel.END] = end
+        self._tree = self._tree._replace(runs=runs)
 
 
 def _box(place: Float64s) -> tuple[float, float, float, float]:
@@ -210,17 +238,21 @@ def _box(place: Float64s) -> tuple[float, float, float, float]:
     return place[0].min(), place[0].max(), place[1].min(), place[1].max()
 
 
-def _quarter(
-    place: Float64s,
-    members: np.ndarray,
-    most: int,
-    depth: int,
-    quads: list[tuple[float, float, int, int]],
-    leaves: list[np.ndarray],
-) -> None:
-    """Quarter a set of events until each part has at most `most`; `quads` and `leaves` as in `kernels.beq_tree`."""
-    pending = [(0, members, depth)]
-    quads.append((0.0, 0.0, int(kernel.NONE), 0))
+def _middle(place: Float64s) -> tuple[float, float]:
+    west, east, south, north = _box(place)
+    return west / 2 + east / 2, south / 2 + north / 2
+
+
+def _quarter_of(place: Float64s, x: float, y: float) -> Int64s:
+    """Which of the four quarters around a point each event is in."""
+    quarter: Int64s = (place[0] > x).astype(np.int64) + 2 * (place[1] > y)
+    return quarter
+
+
+def _quartered(place: Float64s, members: Int64s, most: int, leaves: list[Int64s]) -> np.ndarray:
+    """Quarter a set of events until each part has at most `most`; the parts are appended to `leaves`. The quads of the tree."""
+    quads = [(0.0, 0.0, int(kernel.NONE), 0)]
+    pending = [(0, members, MOST_DEPTH)]
     while pending:
         at, inside, left = pending.pop()
         west, east, south, north = _box(place[:, inside])
@@ -228,9 +260,10 @@ def _quarter(
             quads[at] = (0.0, 0.0, int(kernel.NONE), len(leaves))
             leaves.append(inside)
             continue
-        x, y = (west + east) / 2, (south + north) / 2
-        quarter = (place[0, inside] > x).astype(np.int64) + 2 * (place[1, inside] > y)
+        x, y = _middle(place[:, inside])
+        quarter = _quarter_of(place[:, inside], x, y)
         quads[at] = (x, y, len(quads), int(kernel.NONE))
         for q in range(4):
             pending.append((len(quads), inside[quarter == q], left - 1))
             quads.append((0.0, 0.0, int(kernel.NONE), 0))
+    return np.array(quads, kernel.QUAD)

@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
+from matchwood.index.collecting import collect
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.results import Out
@@ -40,8 +41,6 @@ class Capability(StrEnum):
 
 
 EVERYTHING = frozenset(Capability)
-
-MOST_ROOM_GUESSED = 1 << 22  # hits; 64 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +151,7 @@ class Index(ABC):
 
     def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """The k best subscriptions of each event: score descending, then id ascending; ties at the border go to smaller ids."""
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-            raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
+        check_k(k)
         self._demand(Capability.TOP_K)
         how = self._how(events, mode, combine)
         most = min(int(k), max(self.store.subscriptions, 1))
@@ -222,33 +220,12 @@ class Index(ABC):
             raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
 
     def _collect(self, events: Events, room: int, run: Callable[[int, Out, Int64s], int]) -> Matches:
-        """Call a kernel until every event is done, keeping what it produced and giving it more room when it asks."""
+        """The hits of all events, from a kernel that asks for more room."""
         self._prepare()
-        ends = np.zeros(events.size, np.int64)
-        # A guess that is too small costs a copy of the results: half as much again as the matching where hits are many.
-        expected = int(1.2 * self._hits_per_event * events.size)
-        room = max(room, 4 * events.size, min(expected, MOST_ROOM_GUESSED))
-        ids: list[Int64s] = []
-        scores: list[Float64s] = []
-        done = before = 0
-        while done < events.size:
-            out = Out(np.empty(room, np.int64), np.empty(room))
-            first, done = done, run(done, out, ends)
-            if done == first:
-                room *= 4
-                continue
-            n = int(ends[done - 1])
-            ends[first:done] += before
-            before += n
-            ids.append(out.ids[:n])
-            scores.append(out.scores[:n])
-            room = max(room, 2 * n)
+        found = collect(run, events.size, room=room, hits_each=self._hits_per_event)
         self._events += events.size
-        self._hits_per_event = before / max(events.size, 1)
-        offsets = np.concatenate([np.zeros(1, np.int64), ends])
-        if len(ids) == 1:
-            return Matches(offsets, ids[0], scores[0])
-        return Matches(offsets, np.concatenate([np.zeros(0, np.int64), *ids]), np.concatenate([np.zeros(0), *scores]))
+        self._hits_per_event = len(found.ids) / max(events.size, 1)
+        return found
 
     def _prepare(self) -> None:
         """Scratch as large as the store asks for."""
@@ -256,6 +233,12 @@ class Index(ABC):
             self._values = new_values(self.store.dimensions)
         if len(self._seen) < self.store.slots:
             self._seen = np.zeros(len(self.store.state.rows), np.uint32)
+
+
+def check_k(k: object) -> None:
+    """Refuse what cannot say how many hits are wanted."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+        raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
 
 
 def new_values(dimensions: int) -> np.ndarray:

@@ -1,11 +1,14 @@
 """BEQ-Tree: leaves of a quadtree with sorted lists of event keys; counting (Guo et al., as described in MO-Tree 3.2 and 6.1.3).
 
 Layout   quads[q]: the point at which a square is quartered and the first of four children, or its leaf.
-         leaves[l]: the box of the leaf's events and their number. Run (leaf, dimension) of `keys` and `members`: the leaf's
-         events that have the dimension, by rising key, with some room behind them; freed room is chained by powers of two.
+         leaves[l]: the box of the leaf's events and their number; leaf 0 has those without a place, and its box is everything.
+         Run (leaf, dimension) of `keys` and `members`: the leaf's events that have the dimension, as slots of
+         `kernels.live_events`, by rising key, with some room behind them; freed room is chained by powers of two.
+         `node` of an event is its leaf.
 A row counts, in every leaf that its square meets, the events between its two ends on each dimension: two binary
-searches and a walk. Those that are counted for each hold. An event is put into, or taken out of, every list of its leaf, and
-what stands behind it there is moved: this is what makes the BEQ-Tree slow to change.
+searches and a walk. Those that are counted for each are candidates: for a row of single intervals they match, for any other the
+ends are those of its hulls and the exact test decides. An event is put into, or taken out of, one list of its leaf for each of
+its values, and what stands behind it there is moved: this is what makes the BEQ-Tree slow to change.
 """
 
 from __future__ import annotations
@@ -15,15 +18,46 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.intrinsics import prefetch
+from matchwood.kernels.live_events import (
+    HEAD,
+    LOOSE,
+    SLOTS,
+    UNTIL,
+    Parts,
+    count_at,
+    dim_of,
+    find,
+    flags_at,
+    id_at,
+    let_go,
+    load_live,
+    next_expired,
+    slot_at,
+    unload_row,
+    value_of,
+)
+from matchwood.kernels.results import best_first, take_event
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
+from matchwood.kernels.verify import score_row
 
 LEAF = np.dtype([("west", "f8"), ("east", "f8"), ("south", "f8"), ("north", "f8"), ("size", "u4"), ("most", "u4")])
 QUAD = np.dtype([("x", "f8"), ("y", "f8"), ("children", "u4"), ("leaf", "u4")])
 RUN = np.dtype([("start", "u4"), ("size", "u4"), ("room", "u4")])
 NONE = np.uint32(0xFFFFFFFF)
+NOWHERE = 0  # the leaf of events without a place
 
 # places in `counts`
-END, FREE = 0, 1  # of the pool; the free list heads of the powers of two follow
+END, DIMENSIONS, X, Y, FREE = (
+    0,
+    1,
+    2,
+    3,
+    4,
+)  # the end of the pool; dimensions known; those of the place; free list heads
 COUNTS = FREE + 32
+
+NO_ROOM, NEW_DIMENSION = -1, -2  # why an event could not be placed, if not because its leaf is full
 
 
 class Leaves(NamedTuple):
@@ -32,8 +66,19 @@ class Leaves(NamedTuple):
     runs: np.ndarray  # RUN, by leaf * dimensions + dimension
     keys: np.ndarray  # float64
     members: np.ndarray  # uint32
-    leaf_of: np.ndarray  # uint32, by event; none if it is not there
     counts: np.ndarray  # int64
+
+
+class LeafScratch(NamedTuple):
+    values: np.ndarray  # VALUE, one a dimension
+    wanted: np.ndarray  # int64: the dimensions that the row names
+    parts: Parts
+    seen: np.ndarray  # uint32, one an event: where it stands in the answer
+    dims: np.ndarray  # int64: the hulls of the row's intervals
+    lo: np.ndarray  # float64
+    hi: np.ndarray
+    counters: np.ndarray  # uint16, one an event; zero before and after
+    found: np.ndarray  # uint32, one an event: candidates
 
 
 @helper
@@ -48,13 +93,27 @@ def first_at_least(keys, low, high, key):
 
 
 @helper
+def place_of(tree, live, start):
+    """Both coordinates of an event, NaN where it has none."""
+    x, y = value_of(live, start, tree.counts[X]), value_of(live, start, tree.counts[Y])
+    return live.keys[x] if x >= 0 else np.nan, live.keys[y] if y >= 0 else np.nan
+
+
+@helper
 def leaf_at(tree, x, y):
     """The leaf of a place. O(depth)."""
+    if not (np.isfinite(x) and np.isfinite(y)):
+        return np.int64(NOWHERE)
     q = np.int64(0)
     while tree.quads[q].children != NONE:
         quad = tree.quads[q]
         q = np.int64(quad.children) + np.int64(x > quad.x) + 2 * np.int64(y > quad.y)
     return np.int64(tree.quads[q].leaf)
+
+
+@helper
+def run_at(tree, leaf, dim):
+    return tree.runs[leaf * tree.counts[DIMENSIONS] + dim]
 
 
 @helper
@@ -91,85 +150,235 @@ def widen(tree, run):
     return True
 
 
-@kernel
-def insert_event(tree, dimensions, x, y, dims, keys, event):
-    """Put an event into the lists of its leaf; return the leaf, or -1 if the pool is full: nothing is there then. O(lists)."""
-    leaf_number = leaf_at(tree, x, y)
-    first = leaf_number * dimensions
-    for i in range(dims.size):
-        run = tree.runs[first + np.int64(dims[i])]
+@helper
+def make_room(tree, live, start, leaf):
+    """Room for one more in every list that the event goes into; 0, or why there is none. O(lists)."""
+    for j in range(count_at(live, start)):
+        dim = dim_of(live, start, j)
+        if dim >= tree.counts[DIMENSIONS]:
+            return np.int64(NEW_DIMENSION)
+        run = run_at(tree, leaf, dim)
         if run.size == run.room and not widen(tree, run):
-            return np.int64(-1)
-    for i in range(dims.size):
-        run = tree.runs[first + np.int64(dims[i])]
-        at = np.int64(run.start) + np.int64(run.size)
-        while at > np.int64(run.start) and tree.keys[at - 1] > keys[i]:
-            tree.keys[at] = tree.keys[at - 1]
-            tree.members[at] = tree.members[at - 1]
-            at -= 1
-        tree.keys[at] = keys[i]
-        tree.members[at] = np.uint32(event)
-        run.size += np.uint32(1)
-    leaf = tree.leaves[leaf_number]
-    leaf.west, leaf.east = min(leaf.west, x), max(leaf.east, x)
-    leaf.south, leaf.north = min(leaf.south, y), max(leaf.north, y)
-    leaf.size += np.uint32(1)
-    tree.leaf_of[event] = np.uint32(leaf_number)
-    return leaf_number
+            return np.int64(NO_ROOM)
+    return np.int64(0)
+
+
+@helper
+def put_into(tree, run, key, slot):
+    """Put an event behind those of the list that are not above it. O(list)."""
+    keys, members, begin = tree.keys, tree.members, np.int64(run.start)
+    at = begin + np.int64(run.size)
+    while at > begin and keys[at - 1] > key:
+        keys[at] = keys[at - 1]
+        members[at] = members[at - 1]
+        at -= 1
+    keys[at] = key
+    members[at] = np.uint32(slot)
+    run.size += np.uint32(1)
+
+
+@helper
+def take_out(tree, run, slot):
+    """Take an event out of a list. O(list): a binary search for its key waits for more cache lines than the walk."""
+    keys, members = tree.keys, tree.members
+    at, end = np.int64(run.start), np.int64(run.start) + np.int64(run.size)
+    while np.int64(members[at]) != slot:
+        at += 1
+    for i in range(at, end - 1):
+        keys[i] = keys[i + 1]
+        members[i] = members[i + 1]
+    run.size -= np.uint32(1)
 
 
 @kernel
-def delete_event(tree, dimensions, event):
-    """Take an event out of the lists of its leaf, which keeps its box. O(lists)."""
-    leaf = np.int64(tree.leaf_of[event])
-    for dim in range(dimensions):
-        run = tree.runs[leaf * dimensions + dim]
-        at, end = np.int64(run.start), np.int64(run.start) + np.int64(run.size)
-        while at < end and np.int64(tree.members[at]) != event:
-            at += 1
-        if at == end:
-            continue
-        for i in range(at, end - 1):
-            tree.keys[i] = tree.keys[i + 1]
-            tree.members[i] = tree.members[i + 1]
-        run.size -= np.uint32(1)
-    tree.leaves[leaf].size -= np.uint32(1)
-    tree.leaf_of[event] = NONE
+def place_events(tree, live, slots, first):
+    """Put the events slots[first:] into the lists of their leaves; return the first not placed, or their number, and why.
 
-
-@kernel
-def candidates_of(tree, dimensions, x, y, dims, lo, hi, counters, found):
-    """Events that meet all intervals (dims, lo, hi), of which those on x and y choose the leaves; return how many are in `found`.
-
-    `counters` is zero for every event, before and after.
+    That is the number of a leaf that is full, or one of the reasons above. O(lists) each.
     """
-    n = np.int64(0)
-    for at in range(tree.leaves.size):
-        leaf = tree.leaves[at]
-        meets = leaf.size > 0
-        for i in range(dims.size):
-            if dims[i] == x:
-                meets = meets and lo[i] <= leaf.east and leaf.west <= hi[i]
-            elif dims[i] == y:
-                meets = meets and lo[i] <= leaf.north and leaf.south <= hi[i]
-        if not meets:
+    for i in range(first, slots.size):
+        slot = np.int64(slots[i])
+        start = np.int64(live.events[slot].start)
+        x, y = place_of(tree, live, start)
+        number = leaf_at(tree, x, y)
+        leaf = tree.leaves[number]
+        if leaf.size >= leaf.most:
+            return i, number
+        reason = make_room(tree, live, start, number)
+        if reason < 0:
+            return i, reason
+        for j in range(count_at(live, start)):
+            put_into(tree, run_at(tree, number, dim_of(live, start, j)), live.keys[start + HEAD + j], slot)
+        if number != NOWHERE:
+            leaf.west, leaf.east = min(leaf.west, x), max(leaf.east, x)
+            leaf.south, leaf.north = min(leaf.south, y), max(leaf.north, y)
+        leaf.size += np.uint32(1)
+        live.events[slot].node = np.uint32(number)
+    return slots.size, np.int64(0)
+
+
+@helper
+def remove_event(tree, live, slot):
+    """Take an event out of the lists of its leaf, which keeps its box, and out of the store. O(lists)."""
+    start, number = np.int64(live.events[slot].start), np.int64(live.events[slot].node)
+    for j in range(count_at(live, start)):
+        take_out(tree, run_at(tree, number, dim_of(live, start, j)), slot)
+    tree.leaves[number].size -= np.uint32(1)
+    let_go(live, slot)
+
+
+@kernel
+def remove_events(tree, live, slots):
+    """Remove events by slot, each named once. O(lists) each."""
+    for i in range(slots.size):
+        remove_event(tree, live, np.int64(slots[i]))
+
+
+@kernel
+def remove_one(tree, live, id_):
+    """Remove one event by id; False if it is not there."""
+    start = live.table[find(live, id_)]
+    if start == NONE:
+        return False
+    remove_event(tree, live, slot_at(live, np.int64(start)))
+    return True
+
+
+@kernel
+def sweep(tree, live, now, limit):
+    """Look at the next `limit` slots, round and round, and remove what has expired; return how many. O(limit)."""
+    gone = np.int64(0)
+    for _ in range(min(limit, live.counts[SLOTS])):
+        slot = next_expired(live, now)
+        if slot >= 0:
+            remove_event(tree, live, slot)
+            gone += 1
+    return gone
+
+
+@helper
+def load_row(tree, store, slot, scratch):
+    """The dimensions that a row names and the hulls of its intervals. O(entries).
+
+    Return how many there are of both, whether an event may match, whether the hulls are all there is, and the score if they are.
+    """
+    row = store.rows[slot]
+    start = np.int64(row.start)
+    plain = row.size == row.count
+    possible = True
+    score = row.priority
+    names = np.int64(0)
+    hulls = np.int64(0)
+    for at in range(start, start + np.int64(row.count)):
+        entry = store.entries[at]
+        if entry.kind & CIRCLE:  # its longitude and latitude have been named
             continue
-        for i in range(dims.size):
-            run = tree.runs[at * dimensions + np.int64(dims[i])]
-            end = np.int64(run.start) + np.int64(run.size)
-            m = first_at_least(tree.keys, np.int64(run.start), end, lo[i])
-            while m < end and tree.keys[m] <= hi[i]:
-                event = np.int64(tree.members[m])
-                counters[event] += np.uint16(1)
-                if np.int64(counters[event]) == dims.size:
-                    found[n] = np.uint32(event)
-                    n += 1
-                m += 1
-        for i in range(dims.size):
-            run = tree.runs[at * dimensions + np.int64(dims[i])]
-            end = np.int64(run.start) + np.int64(run.size)
-            m = first_at_least(tree.keys, np.int64(run.start), end, lo[i])
-            while m < end and tree.keys[m] <= hi[i]:
-                counters[np.int64(tree.members[m])] = np.uint16(0)
-                m += 1
+        dim = np.int64(entry.dim)
+        scratch.wanted[names] = dim
+        names += 1
+        score += entry.weight  # an event without weights has ones
+        if entry.kind & ABSENT:
+            plain = False
+            continue
+        possible = possible and dim < tree.counts[DIMENSIONS]
+        scratch.dims[hulls], scratch.lo[hulls], scratch.hi[hulls] = dim, entry.lo, entry.hi
+        hulls += 1
+    return names, hulls, possible, plain, score
+
+
+@helper
+def may_hold(tree, leaf, scratch, hulls):
+    """May an event of the leaf meet the row's square?"""
+    meets = leaf.size > 0
+    for i in range(hulls):
+        if scratch.dims[i] == tree.counts[X]:
+            meets = meets and scratch.lo[i] <= leaf.east and leaf.west <= scratch.hi[i]
+        elif scratch.dims[i] == tree.counts[Y]:
+            meets = meets and scratch.lo[i] <= leaf.north and leaf.south <= scratch.hi[i]
+    return meets
+
+
+@helper
+def count_leaf(tree, number, scratch, hulls, n):
+    """Append the events of a leaf that meet all hulls to scratch.found; return the new count. O(events that meet one)."""
+    # Ends in variables: read from the scratch at each step, since counters are written meanwhile, they made it twice as slow.
+    keys, members, counters, found = tree.keys, tree.members, scratch.counters, scratch.found
+    for i in range(hulls):
+        lo, hi, run = scratch.lo[i], scratch.hi[i], run_at(tree, number, scratch.dims[i])
+        end = np.int64(run.start) + np.int64(run.size)
+        m = first_at_least(keys, np.int64(run.start), end, lo)
+        while m < end and keys[m] <= hi:
+            slot = np.int64(members[m])
+            counters[slot] += np.uint16(1)
+            if np.int64(counters[slot]) == hulls:
+                found[n] = np.uint32(slot)
+                n += 1
+            m += 1
+    for i in range(hulls):
+        lo, hi, run = scratch.lo[i], scratch.hi[i], run_at(tree, number, scratch.dims[i])
+        end = np.int64(run.start) + np.int64(run.size)
+        m = first_at_least(keys, np.int64(run.start), end, lo)
+        while m < end and keys[m] <= hi:
+            counters[np.int64(members[m])] = np.uint16(0)
+            m += 1
     return n
+
+
+@helper
+def list_candidates(tree, live, scratch, hulls):
+    """The events that meet all hulls, into scratch.found; every event where there is none. Return how many."""
+    n = np.int64(0)
+    if hulls == 0:
+        for slot in range(live.counts[SLOTS]):
+            scratch.found[n] = np.uint32(slot)
+            n += np.int64(live.events[slot].node != NONE)
+        return n
+    for number in range(tree.leaves.size):
+        if may_hold(tree, tree.leaves[number], scratch, hulls):
+            n = count_leaf(tree, number, scratch, hulls, n)
+    return n
+
+
+@helper
+def prefetch_event(live, scratch, i, n):
+    """Ask for the record of a candidate that comes soon, and the region of one that comes sooner."""
+    if i + 2 * AHEAD < n:
+        prefetch(live.events, np.int64(scratch.found[i + 2 * AHEAD]))
+    if i + AHEAD < n:
+        prefetch(live.keys, np.int64(live.events[np.int64(scratch.found[i + AHEAD])].start))
+
+
+@kernel
+def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combine, k, out, ends, candidates):
+    """As `live_events_match.match_rows`. Readers only."""
+    n = np.int64(0)
+    for s in range(first, ends.size):
+        if n + k > out.ids.size:
+            return s
+        begin = n
+        several = groups[s + 1] - groups[s] > 1
+        for r in range(groups[s], groups[s + 1]):
+            row = np.int64(slots[r])
+            names, hulls, possible, plain, total = load_row(tree, store, row, scratch)
+            plain = plain and combine is None
+            found = list_candidates(tree, live, scratch, hulls) if possible else np.int64(0)
+            candidates[0] += found
+            for i in range(-AHEAD, found):
+                prefetch_event(live, scratch, i, found)
+                if i < 0 or n < 0:
+                    continue
+                slot = np.int64(scratch.found[i])
+                start = np.int64(live.events[slot].start)
+                score = total
+                if not plain or flags_at(live, start) & LOOSE:
+                    load_live(live, start, scratch, names)
+                    score = score_row(store, row, scratch.values, scratch.parts, how, combine)
+                if now < live.keys[start + UNTIL] and not np.isnan(score):
+                    n = take_event(scratch.seen, out, begin, n, k, id_at(live, start), slot, score, several)
+            unload_row(scratch, names)
+        if n < 0:
+            return s
+        if k > 0:
+            best_first(out, begin, n - begin)
+        ends[s] = n
+    return ends.size

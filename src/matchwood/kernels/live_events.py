@@ -1,18 +1,13 @@
-"""Live events: kept compactly, found by id, and placed in a tree of disjoint cells (MO-Tree 4.3.1).
+"""Live events: kept compactly, found by id, and read by the exact test. Every structure of events places what stands here.
 
 Layout   events[slot] (12 B) -> a region of `keys`, all that matching reads of an event in one place:
              id, until, mask, about (slot, count, flags), then the values, 8 bytes each
+         `node` and `position` say where the structure has put it; a slot is free where `node` is none.
          mask: the dimensions below 64 that the event has; the value of one stands behind as many others as bits are below it.
          LISTED: a dimension of 64 or more; after the n keys come their n dimensions, ascending.
          LOOSE (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
 Table    open addressing, linear probing: regions by event id (4 bytes an event at half load, the id is read from the region).
-Tree     nodes, regions and chains as in `kernels.mo_tree`; what differs:
-         members are regions, not slots
-         a layer has c disjoint cells, then a cell for values that span several, then the null cell
-         plane (axis, slice j): the value's slice is above j, or there is none; the last plane of an axis: there is none. So
-             j1 <= slice <= j2 is two planes, plane j1 - 1 and not plane j2, and an event writes half of its planes
-         open: the event is LOOSE, planes know nothing about it
-Invariant  every live event is in the table, in one node, and in the planes its values name (`LiveEvents.check`).
+Invariant  every live event is in the table, once (`EventStore.check`).
 
 With the record of an event, its dimensions and its keys in three arrays, a candidate cost five cache lines instead of three; with
 regions anywhere, 3.7 for the 19 to 24 words of the paper's events.
@@ -25,27 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import trailing_zeros
-from matchwood.kernels.mo_tree import (
-    HEAD_WORDS,
-    LAYERS,
-    LINE,
-    MEMBER_WORDS,
-    NONE,
-    ONE,
-    SLICED,
-    axis_number,
-    cell_of,
-    clear_bits,
-    give_back,
-    node_with_room,
-    set_bits,
-    slice_of,
-    take_position,
-    tick_of,
-)
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.mo_tree import LINE, NONE, ONE
 from matchwood.kernels.planes import count_ones
-from matchwood.kernels.store import EXACT_CLASSES, class_size, home, size_class
+from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, home, size_class
 
 EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])  # free: node is NONE, start the next free slot
 FREE = np.int64(-1)
@@ -54,8 +32,6 @@ FREE = np.int64(-1)
 ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED = 64  # dimensions that a mask can name
 LISTED, LOOSE = np.uint64(1), np.uint64(2)
-
-KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
 
 # places in `counts`
 SLOTS, LIVE, FREE_SLOT, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
@@ -71,6 +47,13 @@ class Live(NamedTuple):
     words: np.ndarray  # uint64, the memory of `keys`
     table: np.ndarray  # uint32, a power of two long
     counts: np.ndarray  # int64
+
+
+class Parts(NamedTuple):
+    """The values of one event that a row asks for, as `verify` reads them."""
+
+    lo: np.ndarray
+    hi: np.ndarray
 
 
 @helper
@@ -118,6 +101,14 @@ def find(live, id_):
 
 
 @helper
+def prefetch_id(live, ids, i):
+    """Ask for the cell of an id that comes soon, and for the event that stands in the cell of one that comes sooner."""
+    last = ids.size - 1
+    prefetch(live.table, home(live.table, ids[min(i + 2 * AHEAD, last)]))
+    prefetch(live.words, np.int64(live.table[home(live.table, ids[min(i + AHEAD, last)])]))
+
+
+@helper
 def forget(live, at):
     """Empty a cell of the table and shift back those behind it that it had pushed away."""
     mask = live.table.size - 1
@@ -153,6 +144,7 @@ def enter_all(live, table):
 def slots_of_ids(live, ids, slots):
     """slots[i] = where event ids[i] is kept, or none."""
     for i in range(ids.size):
+        prefetch_id(live, ids, i)
         start = live.table[find(live, ids[i])]
         slots[i] = NONE if start == NONE else np.uint32(slot_at(live, np.int64(start)))
 
@@ -210,6 +202,7 @@ def keep_events(live, events, ids, until, first, slots):
     """Keep events[first:] under new ids; return the first not kept (a pool is full) or their number. O(entries)."""
     counts = live.counts
     for e in range(first, ids.size):
+        prefetch_id(live, ids, e)
         n = events.offsets[e + 1] - events.offsets[e]
         flags = flags_of(events, e)
         class_ = region_class(flags, n)
@@ -233,6 +226,8 @@ def keep_events(live, events, ids, until, first, slots):
         else:
             start = counts[REGIONS + class_]
             counts[REGIONS + class_] = np.int64(live.words[start])
+            for line in range(0, size, LINE):  # of the next one
+                prefetch(live.words, counts[REGIONS + class_] + line)
         live.words[start + ID] = np.uint64(ids[e])
         live.keys[start + UNTIL] = until[e]
         live.words[start + MASK] = np.uint64(0)
@@ -326,152 +321,59 @@ def value_of(live, start, dim):
 
 
 @helper
-def event_bucket(tree, live, slot):
-    """The bucket of an event: its disjoint cells; cell c where it spans several, c + 1 where it lacks the attribute."""
-    start = np.int64(live.events[slot].start)
+def load_live(live, start, scratch, names):
+    """Spread the values that the row names; those the event lacks are absent. O(names log values + parts of lists)."""
     n = count_at(live, start)
     loose = flags_at(live, start) & LOOSE != 0
-    number = np.int64(0)
-    for a in range(tree.counts[LAYERS]):
-        axis = tree.axes[a]
-        dim = np.int64(axis.dim)
-        parts = np.int64(axis.cells) - 2
-        ticks = np.int64(axis.cuts) + 1
-        cell = parts + 1
+    filled = np.int64(0)
+    for j in range(names):
+        dim = scratch.wanted[j]
+        value = scratch.values[dim]
         at = value_of(live, start, dim)
-        if at >= 0:
-            cell = tick_of(tree, axis, live.keys[at]) * parts // ticks
-            if loose:
-                last = at
-                while last + 1 < start + HEAD + n and live.keys[last + 1 + n] == dim:
-                    last += 1
-                if tick_of(tree, axis, live.keys[last + 2 * n]) * parts // ticks != cell:
-                    cell = parts
-        number += cell * np.int64(axis.radix)
-    return number
-
-
-@kernel
-def locate_events(tree, live, slots, numbers):
-    for i in range(slots.size):
-        numbers[i] = np.uint32(event_bucket(tree, live, np.int64(slots[i])))
+        if at < 0:
+            value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
+            continue
+        value.lo = value.hi = live.keys[at]
+        value.weight = 1.0
+        value.first, value.parts = np.uint32(filled), np.uint32(1)
+        scratch.parts.lo[filled] = scratch.parts.hi[filled] = live.keys[at]
+        filled += 1
+        if loose:
+            filled = load_loose(live, start, n, at, value, scratch, filled - 1)
 
 
 @helper
-def write_event(tree, live, start, node, position, clear):
-    """Clear the event's bits in the planes at or above its slices, or (on leaving) make its bits ones again. O(slices)."""
-    flags = flags_at(live, start)
-    words = np.int64(node.words)
-    bit = ONE << np.uint64(position & 63)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
-    if flags & LOOSE:
-        if clear:
-            tree.bits[opens] |= bit
-        else:
-            tree.bits[opens] &= ~bit
-        return
-    n = count_at(live, start)
-    mask = live.words[start + MASK]
-    for i in range(n):
-        dim = np.int64(trailing_zeros(mask))
-        mask &= mask - ONE
-        if flags & LISTED:
-            dim = np.int64(live.keys[start + HEAD + n + i])
-        a = axis_number(tree, dim)
-        if a >= tree.counts[SLICED]:
-            continue
-        axis = tree.axes[a]
-        slices = np.int64(axis.slices)
-        plane = word + np.int64(axis.plane) * words
-        if not clear:
-            set_bits(tree.bits, plane, words, slices + 1, position)
-            continue
-        first = np.int64(0)
-        width = np.int64(1)
-        if axis.cells > 0:
-            cell = cell_of(tree, axis, np.int64(node.number))
-            first, width = np.int64(cell.first), np.int64(cell.width)
-        above = slice_of(axis, first, width, tick_of(tree, axis, live.keys[start + HEAD + i]))
-        clear_bits(tree.bits, plane + above * words, words, slices + 1 - above, position, np.uint64(0))
-
-
-@kernel
-def place_events(tree, live, slots, numbers, first):
-    """As `mo_tree.place_rows`, for events."""
-    run = first
-    for i in range(first, slots.size):
-        number = np.int64(numbers[i])
-        if run <= i:
-            run = i + 1
-            while run < slots.size and np.int64(numbers[run]) == number:
-                run += 1
-        n = node_with_room(tree, number, run - i)
-        if n < 0:
-            return i
-        event = live.events[np.int64(slots[i])]
-        node = tree.nodes[n]
-        position = take_position(tree, node)
-        tree.members[2 * np.int64(node.start) + position] = event.start
-        event.node = np.uint32(n)
-        event.position = np.uint32(position)
-        write_event(tree, live, np.int64(event.start), node, position, True)
-    return slots.size
+def load_loose(live, start, n, at, value, scratch, filled):
+    """Spread a value that may have several parts, from the one at `at` on; return how many parts are filled now."""
+    dim = live.keys[at + n]
+    value.weight = live.keys[at + 3 * n]
+    value.parts = np.uint32(0)
+    while at < start + HEAD + n and live.keys[at + n] == dim:
+        value.hi = live.keys[at + 2 * n]
+        value.parts += np.uint32(1)
+        scratch.parts.lo[filled] = live.keys[at]
+        scratch.parts.hi[filled] = live.keys[at + 2 * n]
+        filled += 1
+        at += 1
+    return filled
 
 
 @helper
-def remove_event(tree, live, slot):
-    event = live.events[slot]
-    n, position = np.int64(event.node), np.int64(event.position)
-    write_event(tree, live, np.int64(event.start), tree.nodes[n], position, False)
-    give_back(tree, n, position)
-    let_go(live, slot)
+def unload_row(scratch, names):
+    for j in range(names):
+        value = scratch.values[scratch.wanted[j]]
+        value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
 
 
-@kernel
-def remove_events(tree, live, slots):
-    """Remove events by slot, each named once. O(slices) each."""
-    for i in range(slots.size):
-        remove_event(tree, live, np.int64(slots[i]))
-
-
-@kernel
-def keep_one(tree, live, events, ids, until, most, slots, numbers):
-    """Keep and place one event, so that there are at most `most`.
-
-    KNOWN or FULL: nothing was done; UNPLACED: it is kept, at slots[0], and not placed.
-    """
-    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
-        return FULL
-    if ids[0] < 0 or live.table[find(live, ids[0])] != NONE:
-        return KNOWN
-    if keep_events(live, events, ids, until, 0, slots) == 0:
-        return FULL
-    numbers[0] = np.uint32(event_bucket(tree, live, np.int64(slots[0])))
-    return DONE if place_events(tree, live, slots, numbers, 0) == 1 else UNPLACED
-
-
-@kernel
-def remove_one(tree, live, id_):
-    """Remove one event by id; KNOWN if it is not known."""
-    start = live.table[find(live, id_)]
-    if start == NONE:
-        return KNOWN
-    remove_event(tree, live, slot_at(live, np.int64(start)))
-    return DONE
-
-
-@kernel
-def sweep(tree, live, now, limit):
-    """Look at the next `limit` slots, round and round, and remove what has expired; return how many. O(limit)."""
+@helper
+def next_expired(live, now):
+    """Move the cursor on, round and round; return the slot it stood on if its event has expired, else -1."""
     counts = live.counts
-    gone = np.int64(0)
-    for _ in range(min(limit, counts[SLOTS])):
-        if counts[CURSOR] >= counts[SLOTS]:
-            counts[CURSOR] = 0
-        event = live.events[counts[CURSOR]]
-        if event.node != NONE and not now < live.keys[np.int64(event.start) + UNTIL]:
-            remove_event(tree, live, counts[CURSOR])
-            gone += 1
-        counts[CURSOR] += 1
-    return gone
+    if counts[CURSOR] >= counts[SLOTS]:
+        counts[CURSOR] = 0
+    slot = counts[CURSOR]
+    counts[CURSOR] += 1
+    event = live.events[slot]
+    if event.node != NONE and not now < live.keys[np.int64(event.start) + UNTIL]:
+        return slot
+    return np.int64(-1)

@@ -18,17 +18,17 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
     HEAD,
-    LOOSE,
     MASK,
     MASKED,
     UNTIL,
-    count_at,
+    Parts,
     flags_at,
     id_at,
-    remove_event,
+    load_live,
     slot_at,
-    value_of,
+    unload_row,
 )
+from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
@@ -46,19 +46,12 @@ from matchwood.kernels.mo_tree import (
 )
 from matchwood.kernels.mo_tree_match import FOUND, next_number
 from matchwood.kernels.planes import and_flipped_planes, count_ones
-from matchwood.kernels.results import best_first, sift_down, sift_up, worse
+from matchwood.kernels.results import best_first, take_event, worse
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
 NODES_AHEAD = 3
 """Nodes between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
-
-
-class Parts(NamedTuple):
-    """The values of one event that a row asks for, as `verify` reads them."""
-
-    lo: np.ndarray
-    hi: np.ndarray
 
 
 class LiveScratch(NamedTuple):
@@ -166,13 +159,6 @@ def holds_plain(live, start, scratch, names, asked):
         key = live.keys[start + HEAD + count_ones(mask & scratch.below[j])]
         holds &= (scratch.lo[j] <= key) & (key <= scratch.hi[j])
     return holds
-
-
-@helper
-def unload_row(scratch, names):
-    for j in range(names):
-        value = scratch.values[scratch.wanted[j]]
-        value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
 
 
 @helper
@@ -294,73 +280,6 @@ def prefetch_event(tree, live, scratch, i, n, reach):
 
 
 @helper
-def load_live(live, start, scratch, names):
-    """Spread the values that the row names; those the event lacks are absent. O(names log values + parts of lists)."""
-    n = count_at(live, start)
-    loose = flags_at(live, start) & LOOSE != 0
-    filled = np.int64(0)
-    for j in range(names):
-        dim = scratch.wanted[j]
-        value = scratch.values[dim]
-        at = value_of(live, start, dim)
-        if at < 0:
-            value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
-            continue
-        value.lo = value.hi = live.keys[at]
-        value.weight = 1.0
-        value.first, value.parts = np.uint32(filled), np.uint32(1)
-        scratch.parts.lo[filled] = scratch.parts.hi[filled] = live.keys[at]
-        filled += 1
-        if loose:
-            filled = load_loose(live, start, n, at, value, scratch, filled - 1)
-
-
-@helper
-def load_loose(live, start, n, at, value, scratch, filled):
-    """Spread a value that may have several parts, from the one at `at` on; return how many parts are filled now."""
-    dim = live.keys[at + n]
-    value.weight = live.keys[at + 3 * n]
-    value.parts = np.uint32(0)
-    while at < start + HEAD + n and live.keys[at + n] == dim:
-        value.hi = live.keys[at + 2 * n]
-        value.parts += np.uint32(1)
-        scratch.parts.lo[filled] = live.keys[at]
-        scratch.parts.hi[filled] = live.keys[at + 2 * n]
-        filled += 1
-        at += 1
-    return filled
-
-
-@helper
-def take(scratch, out, begin, n, k, id_, slot, score, several):
-    """Add an event to the answer, once a subscription; return the new count, -1 if `out` is full."""
-    if k == 0:
-        at = np.int64(scratch.seen[slot])
-        if several and begin <= at < n and out.ids[at] == id_:
-            out.scores[at] = max(out.scores[at], score)
-            return n
-        if n == out.ids.size:
-            return np.int64(-1)
-        scratch.seen[slot] = np.uint32(n)
-        out.ids[n] = id_
-        out.scores[n] = score
-        return n + 1
-    size = n - begin
-    if several:
-        for at in range(size):
-            if out.ids[begin + at] == id_:
-                if score > out.scores[begin + at]:
-                    sift_down(out, begin, size, at, score, id_)
-                return n
-    if size < k:
-        sift_up(out, begin, size, score, id_)
-        return n + 1
-    if worse(out.scores[begin], out.ids[begin], score, id_):
-        sift_down(out, begin, size, 0, score, id_)
-    return n
-
-
-@helper
 def list_every(tree, scratch):
     """Every node with events: relaxed matching cannot leave one out."""
     visits = np.int64(0)
@@ -443,9 +362,9 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
                     elif n - begin == k and k > 0:
                         # Most hits are no better than the k best so far: one branch, mostly foreseen.
                         if holds & (several | worse(out.scores[begin], out.ids[begin], score, id_)):
-                            n = take(scratch, out, begin, n, k, id_, slot_at(live, start), score, several)
+                            n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
                     elif holds:
-                        n = take(scratch, out, begin, n, k, id_, slot_at(live, start), score, several)
+                        n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
                 if v >= visits:  # not before the last node has been looked at: a removal may free nodes
                     remove_expired(tree, live, scratch, found, now)
             unload_row(scratch, names)

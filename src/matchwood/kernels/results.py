@@ -1,4 +1,4 @@
-"""Where hits go: `emit` for every match, `offer` and `best_first` for the k best.
+"""Where hits go: `emit` for every match, `offer` and `best_first` for the k best, `take_event` where events are the hits.
 
 An event's hits are a run of `Out` that begins at `begin`. For top-k that run is a heap of at most k with the
 worst hit at its root
@@ -96,6 +96,36 @@ def offer(store, slot, score, out, begin, size, k):
     if worse(out.scores[begin], out.ids[begin], score, id_):
         sift_down(out, begin, size, 0, score, id_)
     return size
+
+
+@helper
+def take_event(seen, out, begin, n, k, id_, slot, score, several):
+    """Add an event to the answer of a subscription, once: every match (k = 0), or the k best. Return the new count, -1 if
+    `out` is full. `seen[slot]` is where the event was put. O(log k), O(k) for a subscription of several rows."""
+    if k == 0:
+        at = np.int64(seen[slot])
+        if several and begin <= at < n and out.ids[at] == id_:
+            out.scores[at] = max(out.scores[at], score)
+            return n
+        if n == out.ids.size:
+            return np.int64(-1)
+        seen[slot] = np.uint32(n)
+        out.ids[n] = id_
+        out.scores[n] = score
+        return n + 1
+    size = n - begin
+    if several:
+        for at in range(size):
+            if out.ids[begin + at] == id_:
+                if score > out.scores[begin + at]:
+                    sift_down(out, begin, size, at, score, id_)
+                return n
+    if size < k:
+        sift_up(out, begin, size, score, id_)
+        return n + 1
+    if worse(out.scores[begin], out.ids[begin], score, id_):
+        sift_down(out, begin, size, 0, score, id_)
+    return n
 
 
 @helper

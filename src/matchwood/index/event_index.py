@@ -1,0 +1,172 @@
+"""What a structure of live events is: the protocol of the way back, from a new subscription to the events still alive.
+
+The counterpart of `index.protocol`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does what
+all share: the exact event store, the checks of arguments, the rows that ask, the growing of results. A structure adds its
+own state and what is abstract here.
+
+One writer, and no reader while it writes: the engine holds one lock per batch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
+from matchwood.encode.picking import pick_groups
+from matchwood.errors import EventError, QueryError, UnsupportedError
+from matchwood.index.batch_order import put_back
+from matchwood.index.collecting import collect
+from matchwood.index.event_store import EventStore, Slots
+from matchwood.index.protocol import EVERYTHING, Capability, check_k, has_ranges
+from matchwood.index.row_store import RowStore
+from matchwood.kernels.results import Out
+from matchwood.kernels.verify import ALL, ANY
+from matchwood.lang.evaluate import Mode, mode_of
+
+ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
+
+
+class Asked(NamedTuple):
+    """Subscriptions that ask for their live events: subscription s has the rows slots[groups[s] : groups[s + 1]]."""
+
+    store: RowStore
+    slots: Slots
+    groups: Int64s
+    now: float
+    how: int
+    combine: object
+    k: int
+    """How many events each may have; 0 for all."""
+
+
+class EventIndex(ABC):
+    """Events with an id and an `until` (exclusive), matched against rows that arrive later. See the module's text."""
+
+    name: ClassVar[str]
+    capabilities: ClassVar[frozenset[Capability]] = EVERYTHING
+
+    def __init__(self) -> None:
+        self.store = EventStore()
+        self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
+        self._hits_each = 0.0  # of the last batch: the first guess of room for the next
+
+    # what a structure adds
+
+    @abstractmethod
+    def _insert(self, slots: Slots) -> None:
+        """Take in events that have just been put into the store."""
+
+    @abstractmethod
+    def _delete(self, slots: Slots) -> None:
+        """Let go of events, out of the store too."""
+
+    @abstractmethod
+    def _match(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+        """Answer the subscriptions from `first` on; return the first not done, because out is full, or their number."""
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Verify the structure's own invariants; the store has been checked."""
+
+    @abstractmethod
+    def _nbytes(self) -> int:
+        """The memory of the structure without the store."""
+
+    def _order(self, rows: Rows, groups: Int64s, how: int) -> Int64s | None:
+        """In which order the subscriptions had better be answered, if it matters."""
+        return None
+
+    # what everybody calls
+
+    def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
+        """Keep events under new ids until their `until`, all or (if an id is kept already) none.
+
+        Each that is inserted looks at a few others, which are removed if they have expired at `now`.
+        """
+        ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
+        if not len(ids) == len(until) == events.size:
+            raise QueryError(
+                f"expected an id and an until for each of {events.size} events, got {len(ids)}, {len(until)}"
+            )
+        if Capability.RANGE_EVENTS not in self.capabilities and has_ranges(events):
+            self._demand(Capability.RANGE_EVENTS)
+        if len(ids):
+            self._insert(self.store.add(events, ids, until))
+        if now > -np.inf:
+            self.sweep(now, ALWAYS_SWEPT * len(ids))
+
+    def delete(self, ids: Int64s) -> None:
+        """Remove events by id, all or (if one is not kept) none."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        slots = self.store.slots_of(ids)
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
+            raise EventError("an event is named twice in one delete")
+        self._delete(slots)
+
+    def knows(self, ids: Int64s) -> NDArray[np.bool_]:
+        """Which of these events are kept? O(ids)."""
+        return self.store.knows(np.ascontiguousarray(ids, np.int64))
+
+    @abstractmethod
+    def sweep(self, now: float, limit: int = 1024) -> int:
+        """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
+
+    def match(
+        self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None
+    ) -> Matches:
+        """The live events of each subscription (adjacent rows of one id) with their scores; with k the best, in rank order.
+
+        Ties go to smaller event ids. An event whose `until` is `now` has expired.
+        """
+        how = self._how(k, mode, combine)
+        store = RowStore()
+        slots = store.add(rows) if rows.size else np.zeros(0, np.uint32)
+        heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else slots
+        groups = np.append(heads, rows.size).astype(np.int64)
+        order = self._order(rows, groups, how)
+        if order is not None:
+            groups, at = pick_groups(groups, order)
+            slots = slots[at]
+        best = min(int(k), max(len(self), 1)) if k else 0
+        asked, many = Asked(store, slots, groups, float(now), how, combine, best), len(groups) - 1
+        found = collect(
+            lambda first, out, ends: self._match(asked, first, out, ends),
+            many,
+            room=max(1024, best),
+            hits_each=0.0 if k else self._hits_each,
+        )
+        if many and not k:
+            self._hits_each = len(found.ids) / many
+        return found if order is None else put_back(found, order)
+
+    def check(self) -> None:
+        """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
+        self.store.check()
+        self._check()
+
+    @property
+    def nbytes(self) -> int:
+        return self.store.nbytes + self._nbytes()
+
+    def __len__(self) -> int:
+        """How many events are kept, expired ones not yet removed included."""
+        return len(self.store)
+
+    def _how(self, k: int | None, mode: Mode | str, combine: object) -> int:
+        if k is not None:
+            check_k(k)
+            self._demand(Capability.TOP_K)
+        relaxed = mode_of(mode) is Mode.ANY
+        if relaxed:
+            self._demand(Capability.ANY)
+        if combine is not None:
+            self._demand(Capability.SCORING)
+        return ANY if relaxed else ALL
+
+    def _demand(self, capability: Capability) -> None:
+        if capability not in self.capabilities:
+            raise UnsupportedError(f"{self.name!r} does not offer {capability}; 'live-events' does")

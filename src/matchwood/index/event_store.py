@@ -1,0 +1,165 @@
+"""The events a structure keeps, exactly: the owner of `kernels.live_events`' arrays, which it grows and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from matchwood.encode.arrays import Events, Float64s, Int64s
+from matchwood.errors import EventError
+from matchwood.index.growth import grown, zeros
+from matchwood.kernels import live_events as kernel
+from matchwood.kernels.live_events import Live
+from matchwood.kernels.mo_tree import LINE, NONE
+from matchwood.kernels.store import EXACT_CLASSES
+
+Slots = NDArray[np.uint32]
+
+
+class EventStore:
+    """Events with an id and an `until`, by slot.
+
+    A slot keeps its event until the structure's kernels let it go; then it may be given to another. One writer, no reader
+    meanwhile.
+    """
+
+    def __init__(self) -> None:
+        counts = np.zeros(kernel.COUNTS, np.int64)
+        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(NONE), int(kernel.FREE)
+        self.state = _live(np.zeros(0, kernel.EVENT), np.zeros(0), np.full(16, NONE, np.uint32), counts)
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return int(self.state.counts[kernel.LIVE])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self.state) - self.state.words.nbytes  # which is the memory of the keys
+
+    def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
+        """Keep events under new ids; return the slot of each. O(entries), amortised."""
+        self._check_new(ids)
+        slots = np.empty(len(ids), np.uint32)
+        done = 0
+        while (done := int(kernel.keep_events(self.state, events, ids, until, done, slots))) < len(ids):
+            self._grow(events, done)
+        return slots
+
+    def slots_of(self, ids: Int64s) -> Slots:
+        """The slots of these events, all of which must be known. O(ids)."""
+        slots = self._find(ids)
+        if (slots == NONE).any():
+            raise EventError(f"event {ids[slots == NONE][0]} is not there")
+        return slots
+
+    def knows(self, ids: Int64s) -> NDArray[np.bool_]:
+        """Which of these events are kept? O(ids)."""
+        return np.asarray(self._find(ids) != NONE)
+
+    def live_slots(self) -> Slots:
+        """The slots in use, ascending. O(slots)."""
+        used = self.state.events["node"][: self.state.counts[kernel.SLOTS]] != NONE
+        return np.flatnonzero(used).astype(np.uint32)
+
+    def starts(self, slots: Slots) -> Int64s:
+        """Where the regions of these events begin."""
+        return self.state.events["start"][slots].astype(np.int64)
+
+    def values(self, slots: Slots) -> tuple[Int64s, NDArray[np.uint16], Float64s]:
+        """How many values each of these events has, and the dimensions and (lower) keys of them all. O(values)."""
+        about = self.state.words[self.starts(slots) + kernel.ABOUT]
+        sizes = ((about >> np.uint64(32)) & np.uint64(0xFFFF)).astype(np.int64)
+        dims, keys = np.empty(int(sizes.sum()), np.uint16), np.empty(int(sizes.sum()))
+        kernel.list_values(self.state, slots, dims, keys)
+        return sizes, dims, keys
+
+    def reorder(self, order: Slots) -> None:
+        """Lay all events out anew, without holes: slot i becomes what order[i] was. For a structure that lets go of every
+        slot it knew. O(values)."""
+        state, counts = self.state, self.state.counts
+        events, keys = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + 1, np.dtype(np.uint64))
+        end = int(kernel.lay_out(state, order, events, keys))
+        counts[kernel.SLOTS], counts[kernel.KEYS], counts[kernel.CURSOR] = len(order), end, 0
+        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(NONE), int(kernel.FREE)
+        state.table[:] = NONE
+        self.state = _live(events, keys[: end + 1].view(np.float64), state.table, counts)
+        kernel.enter_all(self.state, state.table)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state without spare room, for saving. O(1)."""
+        state, counts = self.state, self.state.counts
+        return {
+            "events": state.events[: counts[kernel.SLOTS]],
+            "keys": state.keys[: counts[kernel.KEYS] + 1],
+            "table": state.table,
+            "counts": counts,
+        }
+
+    @classmethod
+    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> EventStore:
+        """A store over what `arrays` gave."""
+        store = cls()
+        store.state = _live(*(saved[name] for name in ("events", "keys", "table", "counts")))
+        return store
+
+    def check(self) -> None:
+        """Raise AssertionError if an event cannot be found, or slots and table differ. O(n)."""
+        kept = self.live_slots()
+        assert len(kept) == len(self), "live events are miscounted"
+        ids = self.ids(kept)
+        assert (self._find(ids) == kept).all(), "an event cannot be found, or stands under another's id"
+        assert int((self.state.table != NONE).sum()) == len(kept), "the table and the events differ"
+
+    def ids(self, slots: Slots) -> Int64s:
+        """The ids of the events at these slots."""
+        return self.state.words[self.starts(slots) + kernel.ID].astype(np.int64)
+
+    def _find(self, ids: Int64s) -> Slots:
+        slots = np.empty(len(ids), np.uint32)
+        kernel.slots_of_ids(self.state, ids, slots)
+        return slots
+
+    def _check_new(self, ids: Int64s) -> None:
+        if ids.min() < 0:
+            raise EventError(f"expected event ids that are not negative, got {ids.min()}")
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
+            raise EventError("an event id is given twice")
+        there = self.knows(ids)
+        if there.any():
+            raise EventError(f"event {ids[there][0]} is there already")
+
+    def _grow(self, events: Events, done: int) -> None:
+        """Room for the rest of the events, and by a quarter at least."""
+        state, counts = self.state, self.state.counts
+        more = events.size - done
+        slots = _enough(len(state.events), int(counts[kernel.SLOTS]) + more)
+        keys = _enough(len(state.keys), int(counts[kernel.KEYS]) + _space_needed(events, done) + 64)
+        table = state.table
+        wanted = 2 * (len(self) + more) + 2
+        if wanted > len(table):
+            table = np.full(1 << (wanted - 1).bit_length(), NONE, np.uint32)
+            kernel.enter_all(state, table)
+        self.state = _live(grown(state.events, slots), grown(state.keys, keys), table, counts)
+
+
+def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Live:
+    return Live(events, keys, keys.view(np.uint64), table, counts)
+
+
+def _space_needed(events: Events, done: int) -> int:
+    """An upper bound of the words that the regions of events[done:] take, rounding of large ones included."""
+    values = int(events.offsets[-1] - events.offsets[done])
+    loose = (
+        (events.lo != events.hi).any() or (events.weight != 1.0).any() or (events.dims[1:] == events.dims[:-1]).any()
+    )
+    listed = events.dims.max(initial=0) >= kernel.MASKED
+    runs = 4 if loose else 2 if listed else 1
+    most = kernel.HEAD + runs * int(np.diff(events.offsets[done:]).max(initial=0))
+    words = runs * values + (kernel.HEAD + LINE - 1) * (events.size - done)
+    return words if most <= LINE * EXACT_CLASSES else 2 * words
+
+
+def _enough(size: int, wanted: int) -> int:
+    return size if size >= wanted else max(wanted, size + size // 4)

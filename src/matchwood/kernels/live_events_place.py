@@ -1,0 +1,200 @@
+"""Live events in a tree of disjoint cells (MO-Tree 4.3.1): where they stand, and how single ones come and go.
+
+Tree     nodes, regions and chains as in `kernels.mo_tree`; what differs:
+         members are regions of `kernels.live_events`, not slots
+         a layer has c disjoint cells, then a cell for values that span several, then the null cell
+         plane (axis, slice j): the value's slice is above j, or there is none; the last plane of an axis: there is none. So
+             j1 <= slice <= j2 is two planes, plane j1 - 1 and not plane j2, and an event writes half of its planes
+         open: the event is LOOSE, planes know nothing about it
+Invariant  every live event is in one node, and in the planes its values name (`LiveEvents.check`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.intrinsics import trailing_zeros
+from matchwood.kernels.live_events import (
+    HEAD,
+    LISTED,
+    LIVE,
+    LOOSE,
+    MASK,
+    SLOTS,
+    count_at,
+    find,
+    flags_at,
+    keep_events,
+    let_go,
+    next_expired,
+    slot_at,
+    value_of,
+)
+from matchwood.kernels.mo_tree import (
+    HEAD_WORDS,
+    LAYERS,
+    MEMBER_WORDS,
+    NONE,
+    ONE,
+    SLICED,
+    axis_number,
+    cell_of,
+    clear_bits,
+    give_back,
+    node_with_room,
+    set_bits,
+    slice_of,
+    take_position,
+    tick_of,
+)
+
+KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
+
+
+@helper
+def event_bucket(tree, live, slot):
+    """The bucket of an event: its disjoint cells; cell c where it spans several, c + 1 where it lacks the attribute."""
+    start = np.int64(live.events[slot].start)
+    n = count_at(live, start)
+    loose = flags_at(live, start) & LOOSE != 0
+    number = np.int64(0)
+    for a in range(tree.counts[LAYERS]):
+        axis = tree.axes[a]
+        dim = np.int64(axis.dim)
+        parts = np.int64(axis.cells) - 2
+        ticks = np.int64(axis.cuts) + 1
+        cell = parts + 1
+        at = value_of(live, start, dim)
+        if at >= 0:
+            cell = tick_of(tree, axis, live.keys[at]) * parts // ticks
+            if loose:
+                last = at
+                while last + 1 < start + HEAD + n and live.keys[last + 1 + n] == dim:
+                    last += 1
+                if tick_of(tree, axis, live.keys[last + 2 * n]) * parts // ticks != cell:
+                    cell = parts
+        number += cell * np.int64(axis.radix)
+    return number
+
+
+@kernel
+def locate_events(tree, live, slots, numbers):
+    for i in range(slots.size):
+        numbers[i] = np.uint32(event_bucket(tree, live, np.int64(slots[i])))
+
+
+@helper
+def write_event(tree, live, start, node, position, clear):
+    """Clear the event's bits in the planes at or above its slices, or (on leaving) make its bits ones again. O(slices)."""
+    flags = flags_at(live, start)
+    words = np.int64(node.words)
+    bit = ONE << np.uint64(position & 63)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
+    if flags & LOOSE:
+        if clear:
+            tree.bits[opens] |= bit
+        else:
+            tree.bits[opens] &= ~bit
+        return
+    n = count_at(live, start)
+    mask = live.words[start + MASK]
+    for i in range(n):
+        dim = np.int64(trailing_zeros(mask))
+        mask &= mask - ONE
+        if flags & LISTED:
+            dim = np.int64(live.keys[start + HEAD + n + i])
+        a = axis_number(tree, dim)
+        if a >= tree.counts[SLICED]:
+            continue
+        axis = tree.axes[a]
+        slices = np.int64(axis.slices)
+        plane = word + np.int64(axis.plane) * words
+        if not clear:
+            set_bits(tree.bits, plane, words, slices + 1, position)
+            continue
+        first = np.int64(0)
+        width = np.int64(1)
+        if axis.cells > 0:
+            cell = cell_of(tree, axis, np.int64(node.number))
+            first, width = np.int64(cell.first), np.int64(cell.width)
+        above = slice_of(axis, first, width, tick_of(tree, axis, live.keys[start + HEAD + i]))
+        clear_bits(tree.bits, plane + above * words, words, slices + 1 - above, position, np.uint64(0))
+
+
+@kernel
+def place_events(tree, live, slots, numbers, first):
+    """As `mo_tree.place_rows`, for events."""
+    run = first
+    for i in range(first, slots.size):
+        number = np.int64(numbers[i])
+        if run <= i:
+            run = i + 1
+            while run < slots.size and np.int64(numbers[run]) == number:
+                run += 1
+        n = node_with_room(tree, number, run - i)
+        if n < 0:
+            return i
+        event = live.events[np.int64(slots[i])]
+        node = tree.nodes[n]
+        position = take_position(tree, node)
+        tree.members[2 * np.int64(node.start) + position] = event.start
+        event.node = np.uint32(n)
+        event.position = np.uint32(position)
+        write_event(tree, live, np.int64(event.start), node, position, True)
+    return slots.size
+
+
+@helper
+def remove_event(tree, live, slot):
+    event = live.events[slot]
+    n, position = np.int64(event.node), np.int64(event.position)
+    write_event(tree, live, np.int64(event.start), tree.nodes[n], position, False)
+    give_back(tree, n, position)
+    let_go(live, slot)
+
+
+@kernel
+def remove_events(tree, live, slots):
+    """Remove events by slot, each named once. O(slices) each."""
+    for i in range(slots.size):
+        remove_event(tree, live, np.int64(slots[i]))
+
+
+@kernel
+def keep_one(tree, live, events, ids, until, most, slots, numbers):
+    """Keep and place one event, so that there are at most `most`.
+
+    KNOWN or FULL: nothing was done; UNPLACED: it is kept, at slots[0], and not placed.
+    """
+    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
+        return FULL
+    if ids[0] < 0 or live.table[find(live, ids[0])] != NONE:
+        return KNOWN
+    if keep_events(live, events, ids, until, 0, slots) == 0:
+        return FULL
+    numbers[0] = np.uint32(event_bucket(tree, live, np.int64(slots[0])))
+    return DONE if place_events(tree, live, slots, numbers, 0) == 1 else UNPLACED
+
+
+@kernel
+def remove_one(tree, live, id_):
+    """Remove one event by id; KNOWN if it is not known."""
+    start = live.table[find(live, id_)]
+    if start == NONE:
+        return KNOWN
+    remove_event(tree, live, slot_at(live, np.int64(start)))
+    return DONE
+
+
+@kernel
+def sweep(tree, live, now, limit):
+    """Look at the next `limit` slots, round and round, and remove what has expired; return how many. O(limit)."""
+    gone = np.int64(0)
+    for _ in range(min(limit, live.counts[SLOTS])):
+        slot = next_expired(live, now)
+        if slot >= 0:
+            remove_event(tree, live, slot)
+            gone += 1
+    return gone
