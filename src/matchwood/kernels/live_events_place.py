@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import trailing_zeros
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
     HEAD,
     LISTED,
@@ -25,6 +25,7 @@ from matchwood.kernels.live_events import (
     count_at,
     find,
     flags_at,
+    id_at,
     keep_events,
     let_go,
     next_expired,
@@ -34,6 +35,7 @@ from matchwood.kernels.live_events import (
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
+    LINE,
     MEMBER_WORDS,
     NONE,
     ONE,
@@ -48,6 +50,7 @@ from matchwood.kernels.mo_tree import (
     take_position,
     tick_of,
 )
+from matchwood.kernels.store import AHEAD, home
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
 
@@ -123,11 +126,24 @@ def write_event(tree, live, start, node, position, clear):
         clear_bits(tree.bits, plane + above * words, words, slices + 1 - above, position, np.uint64(0))
 
 
+@helper
+def prefetch_event(live, slots, i):
+    """Ask for an event that comes soon, its region, and its cell of the table, each when the one before it has come."""
+    last = slots.size - 1
+    prefetch(live.events, np.int64(slots[min(i + 3 * AHEAD, last)]))
+    start = np.int64(live.events[np.int64(slots[min(i + 2 * AHEAD, last)])].start)
+    for word in range(0, 3 * LINE, LINE):
+        prefetch(live.words, start + word)
+    start = np.int64(live.events[np.int64(slots[min(i + AHEAD, last)])].start)
+    prefetch(live.table, home(live.table, id_at(live, start)))
+
+
 @kernel
 def place_events(tree, live, slots, numbers, first):
     """As `mo_tree.place_rows`, for events."""
     run = first
     for i in range(first, slots.size):
+        prefetch_event(live, slots, i)
         number = np.int64(numbers[i])
         if run <= i:
             run = i + 1
@@ -159,6 +175,7 @@ def remove_event(tree, live, slot):
 def remove_events(tree, live, slots):
     """Remove events by slot, each named once. O(slices) each."""
     for i in range(slots.size):
+        prefetch_event(live, slots, i)
         remove_event(tree, live, np.int64(slots[i]))
 
 
