@@ -231,7 +231,7 @@ TABLE_5 = Section(
     plots=[("motree-table-5.png", "Both kinds of matching by skew")],
 )
 
-ROW = "Checking ids and writing the exact row into the store costs about that much alone, in memory far larger than the caches."
+ROW = "Half of it is the ids and the exact row, in memory far larger than the caches, half the row's bits in some 130 planes."
 API = "Most of it is the way through Python: checks, arrays of one row."
 SHARED = "All systems here share the row store and the way through Python, which are most of what one change costs."
 
@@ -301,7 +301,7 @@ EVENTS_CHANGE = Section(
                 at(K6, "mo-tree", f"us_per_event_{metric}", MILLION),
                 "µs",
                 target=bound,
-                why="The event's own record, in memory far larger than the caches, is most of the cost."
+                why="The event's own record, in memory far larger than the caches, and its bits in some 150 planes."
                 if bulk
                 else API,
             )
