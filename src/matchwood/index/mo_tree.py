@@ -18,6 +18,7 @@ from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
+from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import INT64, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
@@ -36,7 +37,8 @@ _ENDS = (("first", "next"), ("spare", "spare"))
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.mo_tree` (places), `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_place` (in and out), `kernels.mo_tree_match` (answers),
+    `mo_tree_plan` (which cells).
     Invariant: every live row stands in the one bucket that its intervals name, and its planes have ones
     wherever it may hold (`check`).
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
@@ -96,11 +98,11 @@ class MOTree(Index):
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
         done = 0
-        while (done := int(kernel.place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
+        while (done := int(placing.place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
             self._grow(len(slots) - done)
 
     def _delete(self, slots: Slots) -> None:
-        kernel.remove_rows(self._tree, self.store.state, slots[self._by_node(slots)])
+        placing.remove_rows(self._tree, self.store.state, slots[self._by_node(slots)])
 
     def _by_node(self, slots: Slots) -> np.ndarray:
         return order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
@@ -138,7 +140,7 @@ class MOTree(Index):
         if updating.slots_once(self.store.state, ids, slots) < len(ids):
             return super().delete(ids)
         order = self._by_node(slots)
-        kernel.remove_rows(self._tree, self.store.state, slots[order])
+        placing.remove_rows(self._tree, self.store.state, slots[order])
         self.store.remove(ids[order])
         return None
 

@@ -42,14 +42,10 @@ from matchwood.kernels.mo_tree import (
     SLICED,
     axis_number,
     cell_of,
-    clear_bits,
-    give_back,
-    node_with_room,
-    set_bits,
     slice_of,
-    take_position,
     tick_of,
 )
+from matchwood.kernels.mo_tree_place import clear_bits, give_back, node_with_room, set_bits, take_position
 from matchwood.kernels.store import AHEAD, home
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
@@ -140,7 +136,7 @@ def prefetch_event(live, slots, i):
 
 @kernel
 def place_events(tree, live, slots, numbers, first):
-    """As `mo_tree.place_rows`, for events."""
+    """As `mo_tree_place.place_rows`, for events."""
     run = first
     for i in range(first, slots.size):
         prefetch_event(live, slots, i)

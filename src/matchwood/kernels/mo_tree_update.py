@@ -19,14 +19,11 @@ from matchwood.kernels.mo_tree import (
     axis_number,
     bucket_number,
     cell_span,
-    give_back,
     new_bucket,
-    place_rows,
     prefetch_row,
-    remove_rows,
     slices_between,
-    write_row,
 )
+from matchwood.kernels.mo_tree_place import give_back, place_rows, remove_rows, write_row
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
