@@ -28,8 +28,7 @@ def by_rank(runs: list[list[tuple[float, int]]]) -> list[list[tuple[float, int]]
 @settings(deadline=None)
 @given(st.lists(st.lists(hits, max_size=4).map(lambda parts: [hit for part in parts for hit in part]), max_size=5))
 def test_hits_come_best_first_and_ties_by_id(runs: list[list[tuple[float, int]]]) -> None:
-    unique = [list({id_: (score, id_) for score, id_ in run}.values()) for run in runs]  # an event hits an id once
-    assert ordered(unique) == by_rank(unique)
+    assert ordered(runs) == by_rank(runs)
 
 
 @pytest.mark.parametrize("size", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 2 * BLOCK + 1, 5 * BLOCK + 3, 1_000])
@@ -39,3 +38,9 @@ def test_runs_longer_than_a_block_are_merged(size: int, scores: int) -> None:
     ids = random.permutation(3 * size)[:size].tolist()
     run = list(zip(random.integers(0, scores, size).astype(float).tolist(), ids, strict=True))
     assert ordered([run, run[::-1], []]) == by_rank([run, run, []])
+
+
+@pytest.mark.parametrize("size", [2, 3, BLOCK, 3 * BLOCK])
+def test_copies_of_a_hit_are_all_kept(size: int) -> None:
+    run = [(1.0, 7)] * size + [(2.0, 9)] * size
+    assert ordered([run]) == by_rank([run])
