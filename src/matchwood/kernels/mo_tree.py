@@ -3,7 +3,7 @@
     key --cuts--> tick --levels of overlapping cells--> cell        one an axis; H of them, stacked, number a bucket
     key --cuts--> slice                                             every axis, inside the bucket
 
-Layout   directory[number] -> chain of nodes[n] (32 B) -> region of `bits`, P words (1, 2, 4 or 8), for P * 64 positions:
+Layout   directory[number] -> chain of nodes[n] (48 B) -> region of `bits`, P words (1, 2, 4 or 8), for P * 64 positions:
              members  32 P words   position -> slot (the same memory as uint32)
              valid       P words   is there a row at the position?
              open        P words   has it an entry that no plane knows? (relaxed matching only)

@@ -80,11 +80,9 @@ def sift_up(out, begin, at, score, id_):
 
 
 @helper
-def offer(store, slot, score, out, begin, size, k):
-    """Offer a hit to the k best so far; return how many there are now. O(log k), O(k) for a row with siblings."""
-    row = store.rows[slot]
-    id_ = row.id
-    if row.flags & SIBLING:
+def keep_best(out, begin, size, k, id_, score, several):
+    """Offer a hit to the k best so far; return how many there are now. O(log k), O(k) if its id may be among them already."""
+    if several:
         for at in range(size):
             if out.ids[begin + at] == id_:
                 if score > out.scores[begin + at]:
@@ -96,6 +94,13 @@ def offer(store, slot, score, out, begin, size, k):
     if worse(out.scores[begin], out.ids[begin], score, id_):
         sift_down(out, begin, size, 0, score, id_)
     return size
+
+
+@helper
+def offer(store, slot, score, out, begin, size, k):
+    """Offer a row to the k best subscriptions so far; return how many there are now. O(log k), O(k) for one with siblings."""
+    row = store.rows[slot]
+    return keep_best(out, begin, size, k, row.id, score, row.flags & SIBLING != 0)
 
 
 @helper
@@ -113,19 +118,7 @@ def take_event(seen, out, begin, n, k, id_, slot, score, several):
         out.ids[n] = id_
         out.scores[n] = score
         return n + 1
-    size = n - begin
-    if several:
-        for at in range(size):
-            if out.ids[begin + at] == id_:
-                if score > out.scores[begin + at]:
-                    sift_down(out, begin, size, at, score, id_)
-                return n
-    if size < k:
-        sift_up(out, begin, size, score, id_)
-        return n + 1
-    if worse(out.scores[begin], out.ids[begin], score, id_):
-        sift_down(out, begin, size, 0, score, id_)
-    return n
+    return begin + keep_best(out, begin, n - begin, k, id_, score, several)
 
 
 @helper

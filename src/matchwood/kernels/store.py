@@ -346,7 +346,7 @@ def slots_of(store, ids, first, slots, n):
 
 @helper
 def prefetch_id(store, ids, i):
-    """Ask for the cell of an id that comes soon, the row of one that comes sooner, the entries of the next but few."""
+    """Ask for the cell of an id that comes soon, the row of one that comes sooner, the entries of one that comes sooner still."""
     last = ids.size - 1
     table = store.table
     prefetch(table, home(table, ids[min(i + 3 * AHEAD, last)]))
