@@ -13,7 +13,7 @@ import pytest
 
 from matchwood.errors import StorageError
 from matchwood.index import storage
-from matchwood.index.storage import MANIFEST, read_folder, signed, write_folder
+from matchwood.index.storage import MANIFEST, VERSION, read_folder, signed, write_folder
 
 RECORD = np.dtype([("id", "i8"), ("lo", "f4"), ("pad", "u4")])
 ARRAYS = {
@@ -144,11 +144,16 @@ def test_bytes_that_are_no_text_are_a_storage_error(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(4, "a newer matchwood wrote it"), (2, "save it again"), (None, "save it again"), ("3", "save it again")],
+    [
+        (VERSION + 1, "a newer matchwood wrote it"),
+        (VERSION - 1, "save it again"),
+        (None, "save it again"),
+        (str(VERSION), "save it again"),
+    ],
 )
 def test_another_version_is_refused_with_the_remedy(folder: Path, version: object, remedy: str) -> None:
     changed_manifest(folder, version=version)
-    with pytest.raises(StorageError, match=f"expected format version 3, got {version!r}; {remedy}"):
+    with pytest.raises(StorageError, match=f"expected format version {VERSION}, got {version!r}; {remedy}"):
         read_folder(folder, "index")
 
 

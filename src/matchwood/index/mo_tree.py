@@ -67,6 +67,9 @@ class MOTree(Index):
         self._reserve_places()
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate(self._tree, self.store.state, slots, numbers)
+        self._place_by_number(slots, numbers)
+
+    def _place_by_number(self, slots: Slots, numbers: np.ndarray) -> None:
         order = order_by(numbers, len(self._tree.directory))
         self._place(slots[order], numbers[order])
 
@@ -155,12 +158,11 @@ class MOTree(Index):
         if updating.slots_once(self.store.state, rows.ids, slots) < len(slots) or not len(slots):
             return super().update(rows)
         order = self._by_node(slots)
-        pending, odd = np.empty(rows.size, np.uint32), np.empty(rows.size, np.int64)
-        moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], pending, odd)
-        if moves:
-            self._insert(pending[:moves])
+        left = updating.Left(*(np.empty(rows.size, np.uint32) for _ in updating.Left._fields))
+        moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], left)
+        self._place_by_number(left.slots[:moves], left.numbers[:moves])
         if odds:
-            super().update(pick_rows(rows, np.sort(odd[:odds])))
+            super().update(pick_rows(rows, np.sort(left.odd[:odds])))
         return None
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:

@@ -118,6 +118,7 @@ class Plan:
             if not axis.size:
                 continue
             mine = axis.cells()
+            mine["scale"] = kernel.scale_of(axis.slices, mine["width"].astype(np.int64))
             radix //= len(mine)
             record["first_level"], record["levels"] = len(levels), len(axis.levels)
             record["first_cell"], record["cells"], record["radix"] = first_cell, len(mine), radix

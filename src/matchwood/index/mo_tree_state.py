@@ -10,9 +10,11 @@ from matchwood.index.growth import zeros
 from matchwood.index.mo_tree_plan import Plan
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
+from matchwood.kernels.mo_tree_block import HIGHEST, LOWEST
 from matchwood.kernels.mo_tree_order import sort_by_number
 
 WORD = np.dtype(np.uint64)
+SAVED = [name for name in Tree._fields[: Tree._fields.index("ticks")] if name != "members"]
 COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
 
 
@@ -34,7 +36,20 @@ def new_tree(plan: Plan) -> Tree:
         bits.view(np.uint32),
         np.zeros(0, kernel.PLACE),
         counts,
+        **_notes(counts),
     )
+
+
+def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
+    """Room for the writer's notes, nothing noted."""
+    layers, noted = int(counts[kernel.LAYERS]), int(counts[kernel.SLICED]) * kernel.LINE_ROWS
+    return {
+        "ticks": np.zeros(2 * layers, np.int64),
+        "here": np.zeros(layers, np.int64),
+        "low": np.full(noted, LOWEST),
+        "high": np.full(noted, HIGHEST),
+        "leaving": np.zeros(kernel.LINE, WORD),
+    }
 
 
 def grown_tree(tree: Tree, rows: int) -> Tree:
@@ -55,7 +70,7 @@ def grown_tree(tree: Tree, rows: int) -> Tree:
 
 def saved_tree(tree: Tree) -> dict[str, np.ndarray]:
     """The arrays of a tree without spare room, for saving. O(1)."""
-    saved = {name: getattr(tree, name) for name in Tree._fields if name != "members"}
+    saved = {name: getattr(tree, name) for name in SAVED}
     saved["bits"] = tree.bits[: tree.counts[kernel.WORDS] + kernel.LINE]
     saved["nodes"] = tree.nodes[: tree.counts[kernel.NODES]]
     return saved
@@ -63,8 +78,8 @@ def saved_tree(tree: Tree) -> dict[str, np.ndarray]:
 
 def restored_tree(saved: Mapping[str, np.ndarray]) -> Tree:
     """The tree that `saved_tree` gave."""
-    arrays = {name: saved[name] for name in Tree._fields if name != "members"}
-    return Tree(**arrays, members=saved["bits"].view(np.uint32))
+    arrays = {name: saved[name] for name in SAVED}
+    return Tree(**arrays, members=saved["bits"].view(np.uint32), **_notes(saved["counts"]))
 
 
 def order_by(numbers: np.ndarray, many: int) -> np.ndarray:

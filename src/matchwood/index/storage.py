@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 3
+VERSION = 4
 MANIFEST = "manifest.json"
 
 

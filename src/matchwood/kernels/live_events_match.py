@@ -34,14 +34,13 @@ from matchwood.kernels.mo_tree import (
     LAYERS,
     LINE,
     LINE_ROWS,
-    MEMBER_WORDS,
     NODES,
     NONE,
     ONE,
     SLICED,
     axis_number,
     cell_of,
-    slice_of,
+    slice_in,
     tick_of,
 )
 from matchwood.kernels.mo_tree_match import FOUND, next_number
@@ -50,6 +49,7 @@ from matchwood.kernels.results import best_first, take_event, worse
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
+VALID = -2  # the plane of positions in use, as a number: it stands before the first plane
 NODES_AHEAD = 3
 """Nodes between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
 
@@ -215,42 +215,46 @@ def add_layer_steps(tree, scratch, number, steps):
         first, width = np.int64(cell.first), np.int64(cell.width)
         if scratch.begins[a] <= first and scratch.ends[a] >= first + width - 1:
             continue
-        begin = slice_of(axis, first, width, scratch.begins[a])
-        end = slice_of(axis, first, width, scratch.ends[a])
+        begin, end = slice_in(cell, scratch.begins[a]), slice_in(cell, scratch.ends[a])
         steps = add_steps(scratch, steps, np.int64(axis.plane), np.int64(axis.slices), begin, end)
     return steps
 
 
 @helper
-def filter_events(tree, scratch, v, visits, steps, how):
+def complete(scratch, steps, how):
+    """Without a complemented plane free positions are left, having ones in all planes: then add the plane of positions in use.
+
+    Relaxed matching looks at all events, so at that plane alone.
+    """
+    if how & ANY:
+        steps = np.int64(0)
+    flipped = np.int64(0)
+    for i in range(steps):
+        flipped |= scratch.flips[i]
+    if flipped == 0:
+        scratch.planes[steps] = VALID
+        scratch.flips[steps] = 0
+        steps += 1
+    return steps
+
+
+@helper
+def filter_events(tree, scratch, v, visits, steps):
     """Leave in scratch.line the events of a node that may match; True if there may be any. O(steps)."""
     node = tree.nodes[np.int64(scratch.visit[v])]
     words = np.int64(node.words)
-    valid = np.int64(node.start) + np.int64(MEMBER_WORDS) * words
+    base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
     after = tree.nodes[np.int64(scratch.visit[min(v + NODES_AHEAD, visits - 1)])]
     ahead_words = np.int64(after.words)
     ahead = np.int64(after.start) + np.int64(HEAD_WORDS) * ahead_words
-    prefetch(tree.bits, ahead - ahead_words)
-    prefetch(tree.bits, ahead - 2 * ahead_words)
-    if how & ANY:
-        steps = np.int64(0)
-    and_flipped_planes(
-        tree.bits,
-        valid,
-        valid + 2 * words,
-        words,
-        scratch.planes,
-        scratch.flips,
-        steps,
-        ahead,
-        ahead_words,
-        scratch.line,
+    left = and_flipped_planes(
+        tree.bits, base, words, scratch.planes, scratch.flips, steps, ahead, ahead_words, scratch.line
     )
-    left = np.uint64(0)
-    for w in range(min(words, np.int64(LINE))):
-        scratch.line[w] |= tree.bits[valid + words + w] & tree.bits[valid + w]
-        left |= scratch.line[w]
-    return left != 0
+    if node.opened:  # planes know nothing of events that span
+        for w in range(words):
+            scratch.line[w] |= tree.bits[base - words + w]
+            left |= scratch.line[w] != 0
+    return left
 
 
 @helper
@@ -299,8 +303,8 @@ def list_events(tree, scratch, v, visits, fixed, how):
         here = np.int64(tree.nodes[np.int64(scratch.visit[v])].number)
         if here != number:
             number = here
-            steps = add_layer_steps(tree, scratch, number, fixed)
-        if filter_events(tree, scratch, v, visits, steps, how):
+            steps = complete(scratch, add_layer_steps(tree, scratch, number, fixed), how)
+        if filter_events(tree, scratch, v, visits, steps):
             found = collect_events(tree, scratch, v, found)
         v += 1
     return v, found

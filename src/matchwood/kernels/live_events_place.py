@@ -36,16 +36,34 @@ from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
     LINE,
-    MEMBER_WORDS,
     NONE,
     ONE,
     SLICED,
     axis_number,
-    cell_of,
-    slice_of,
+    enter_node,
+    slice_here,
     tick_of,
 )
-from matchwood.kernels.mo_tree_place import clear_bits, give_back, node_with_room, set_bits, take_position
+from matchwood.kernels.mo_tree_block import (
+    LOWEST,
+    MANY_COME,
+    MANY_LEAVE,
+    clear_out,
+    note_leaving,
+    note_slices,
+    settle,
+)
+from matchwood.kernels.mo_tree_place import (
+    clear_bits,
+    close_position,
+    give_back,
+    node_with_room,
+    open_position,
+    room_for,
+    run_of,
+    set_bits,
+    take_position,
+)
 from matchwood.kernels.store import AHEAD, home
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
@@ -84,42 +102,57 @@ def locate_events(tree, live, slots, numbers):
 
 
 @helper
-def write_event(tree, live, start, node, position, clear):
-    """Clear the event's bits in the planes at or above its slices, or (on leaving) make its bits ones again. O(slices)."""
-    flags = flags_at(live, start)
-    words = np.int64(node.words)
-    bit = ONE << np.uint64(position & 63)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
-    if flags & LOOSE:
-        if clear:
-            tree.bits[opens] |= bit
-        else:
-            tree.bits[opens] &= ~bit
+def axis_of_value(tree, live, start, n, i, mask):
+    """The axis of an event's i-th value; `mask` has the dimensions of this and the following values."""
+    dim = np.int64(trailing_zeros(mask))
+    if flags_at(live, start) & LISTED:
+        dim = np.int64(live.keys[start + HEAD + n + i])
+    return axis_number(tree, dim)
+
+
+@helper
+def write_event(tree, live, start, node, position, together):
+    """Clear the event's bits in the planes at or above its slices: now, or (`together`) with those of others, by `settle`.
+
+    The node has been entered. O(slices).
+    """
+    if flags_at(live, start) & LOOSE:
+        open_position(tree, node, position)
         return
+    words = np.int64(node.words)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     n = count_at(live, start)
     mask = live.words[start + MASK]
     for i in range(n):
-        dim = np.int64(trailing_zeros(mask))
+        a = axis_of_value(tree, live, start, n, i, mask)
         mask &= mask - ONE
-        if flags & LISTED:
-            dim = np.int64(live.keys[start + HEAD + n + i])
-        a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
         axis = tree.axes[a]
-        slices = np.int64(axis.slices)
-        plane = word + np.int64(axis.plane) * words
-        if not clear:
-            set_bits(tree.bits, plane, words, slices + 1, position)
-            continue
-        first = np.int64(0)
-        width = np.int64(1)
-        if axis.cells > 0:
-            cell = cell_of(tree, axis, np.int64(node.number))
-            first, width = np.int64(cell.first), np.int64(cell.width)
-        above = slice_of(axis, first, width, tick_of(tree, axis, live.keys[start + HEAD + i]))
-        clear_bits(tree.bits, plane + above * words, words, slices + 1 - above, position, np.uint64(0))
+        above = slice_here(tree, a, tick_of(tree, axis, live.keys[start + HEAD + i]))
+        if together:
+            note_slices(tree, a, position, LOWEST, above - 1)
+        else:
+            plane = word + (np.int64(axis.plane) + above) * words
+            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1 - above, position, np.uint64(0))
+
+
+@helper
+def wipe_event(tree, live, start, node, position):
+    """Make the bits of an event that leaves ones again. O(slices)."""
+    if flags_at(live, start) & LOOSE:
+        close_position(tree, node, position)
+        return
+    words = np.int64(node.words)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    n = count_at(live, start)
+    mask = live.words[start + MASK]
+    for i in range(n):
+        a = axis_of_value(tree, live, start, n, i, mask)
+        mask &= mask - ONE
+        if a < tree.counts[SLICED]:
+            axis = tree.axes[a]
+            set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
 
 
 @helper
@@ -137,24 +170,28 @@ def prefetch_event(live, slots, i):
 @kernel
 def place_events(tree, live, slots, numbers, first):
     """As `mo_tree_place.place_rows`, for events."""
-    run = first
-    for i in range(first, slots.size):
-        prefetch_event(live, slots, i)
-        number = np.int64(numbers[i])
-        if run <= i:
-            run = i + 1
-            while run < slots.size and np.int64(numbers[run]) == number:
-                run += 1
-        n = node_with_room(tree, number, run - i)
+    i = run = first
+    while i < slots.size:
+        if i == run:
+            run = run_of(numbers, i)
+        n = node_with_room(tree, np.int64(numbers[i]), run - i)
         if n < 0:
             return i
-        event = live.events[np.int64(slots[i])]
         node = tree.nodes[n]
-        position = take_position(tree, node)
-        tree.members[2 * np.int64(node.start) + position] = event.start
-        event.node = np.uint32(n)
-        event.position = np.uint32(position)
-        write_event(tree, live, np.int64(event.start), node, position, True)
+        here = room_for(node, run - i)
+        together = here >= MANY_COME * np.int64(node.words)
+        enter_node(tree, np.int64(node.number))
+        for j in range(i, i + here):
+            prefetch_event(live, slots, j)
+            event = live.events[np.int64(slots[j])]
+            position = take_position(tree, node)
+            tree.members[2 * np.int64(node.start) + position] = event.start
+            event.node = np.uint32(n)
+            event.position = np.uint32(position)
+            write_event(tree, live, np.int64(event.start), node, position, together)
+        if together:
+            settle(tree, node)
+        i += here
     return slots.size
 
 
@@ -162,17 +199,32 @@ def place_events(tree, live, slots, numbers, first):
 def remove_event(tree, live, slot):
     event = live.events[slot]
     n, position = np.int64(event.node), np.int64(event.position)
-    write_event(tree, live, np.int64(event.start), tree.nodes[n], position, False)
+    wipe_event(tree, live, np.int64(event.start), tree.nodes[n], position)
     give_back(tree, n, position)
     let_go(live, slot)
 
 
 @kernel
 def remove_events(tree, live, slots):
-    """Remove events by slot, each named once. O(slices) each."""
-    for i in range(slots.size):
-        prefetch_event(live, slots, i)
-        remove_event(tree, live, np.int64(slots[i]))
+    """Remove events by slot, each named once, those of a node one after the other. O(slices) each, less where they are many."""
+    i = np.int64(0)
+    while i < slots.size:
+        n = np.int64(live.events[np.int64(slots[i])].node)
+        end = i
+        while end < slots.size and np.int64(live.events[np.int64(slots[end])].node) == n:
+            prefetch_event(live, slots, end)
+            end += 1
+        if end - i >= MANY_LEAVE:
+            for j in range(i, end):
+                note_leaving(tree, np.int64(live.events[np.int64(slots[j])].position))
+            clear_out(tree, tree.nodes[n])
+            for j in range(i, end):
+                give_back(tree, n, np.int64(live.events[np.int64(slots[j])].position))
+                let_go(live, np.int64(slots[j]))
+        else:
+            for j in range(i, end):
+                remove_event(tree, live, np.int64(slots[j]))
+        i = end
 
 
 @kernel

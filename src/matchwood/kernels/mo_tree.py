@@ -35,7 +35,7 @@ from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.planes import count_at_most
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 
 AXIS = np.dtype(
     [
@@ -53,7 +53,7 @@ AXIS = np.dtype(
     ]
 )
 LEVEL = np.dtype([("first_cell", "u4"), ("cells", "u4"), ("width", "f8"), ("stride", "f8")])
-TREE_CELL = np.dtype([("first", "i4"), ("width", "i4")])  # in ticks
+TREE_CELL = np.dtype([("first", "i4"), ("width", "i4"), ("scale", "u8")])  # in ticks; `scale_of` slices and width
 NODE = np.dtype(
     [
         ("start", "u8"),
@@ -62,7 +62,7 @@ NODE = np.dtype(
         ("spare", "u4"),  # the next node of the bucket with a free position
         ("words", "u4"),  # P
         ("count", "u4"),
-        ("pad", "u4"),
+        ("opened", "u4"),  # 1 if a row of it is open, or has been
         (
             "reach_0",
             "u8",
@@ -106,6 +106,13 @@ class Tree(NamedTuple):
     members: np.ndarray  # uint32, the memory of `bits`
     places: np.ndarray  # PLACE, by slot
     counts: np.ndarray  # int64
+    ticks: (
+        np.ndarray
+    )  # int64, from here on the writer's notes: first and last tick on each layer of the row located last
+    here: np.ndarray  # int64, the cell of each layer of the node that is written
+    low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
+    high: np.ndarray  # int8
+    leaving: np.ndarray  # uint64
 
 
 @helper
@@ -159,7 +166,10 @@ def bucket_number(tree, store, slot):
 
 @helper
 def new_bucket(tree, rows, r):
-    """The bucket that row r of the CSR arrays would belong to: `bucket_number` of what is not in the store. O(entries)."""
+    """The bucket that row r of the CSR arrays would belong to: `bucket_number` of what is not in the store. O(entries).
+
+    Its ticks are noted.
+    """
     number = tree.counts[WHOLE]
     end = rows.offsets[r + 1]
     for at in range(rows.offsets[r], end):
@@ -170,7 +180,9 @@ def new_bucket(tree, rows, r):
             while last + 1 < end and rows.kinds[last + 1] == _MORE:
                 last += 1
             axis = tree.axes[a]
-            cell = cell_for(tree, axis, tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last]))
+            begin, end = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
+            tree.ticks[2 * a], tree.ticks[2 * a + 1] = begin, end
+            cell = cell_for(tree, axis, begin, end)
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
     return number
 
@@ -207,43 +219,53 @@ def cell_of(tree, axis, number):
     return tree.cells[np.int64(axis.first_cell) + at]
 
 
-@helper
-def slice_of(axis, first, width, tick):
-    """The slice of a tick: itself, or for a layer its part of the bucket's cell (first, width)."""
-    if axis.cells == 0:
-        return tick
-    inside = min(max(tick - first, np.int64(0)), width - 1)
-    return inside * np.int64(axis.slices) // width
+def scale_of(slices: int, width: np.ndarray) -> np.ndarray:
+    """What a tick of each cell counts in 2^32ths of a slice: `slice_in` multiplies, a division takes as long as a search."""
+    return (slices << 32) // width + 1
 
 
 @helper
-def slices_between(tree, axis, first, width, lo, hi):
-    """A bit for each slice that the keys lo..hi touch."""
-    begin = slice_of(axis, first, width, tick_of(tree, axis, lo))
-    end = slice_of(axis, first, width, tick_of(tree, axis, hi))
+def slice_in(cell, tick):
+    """The slice of a tick: its part of a layer's cell, (tick - first) * slices // width.
+
+    Exact: `scale_of` rounds up by less than 2^-32 a tick, and a quotient lies 1 / width below the next whole number at least.
+    """
+    inside = min(max(tick - np.int64(cell.first), np.int64(0)), np.int64(cell.width) - 1)
+    return np.int64((np.uint64(inside) * cell.scale) >> np.uint64(32))
+
+
+@helper
+def enter_node(tree, number):
+    """Note the cells of a bucket whose rows are written."""
+    for a in range(tree.counts[LAYERS]):
+        axis = tree.axes[a]
+        tree.here[a] = np.int64(axis.first_cell) + (number // np.int64(axis.radix)) % np.int64(axis.cells)
+
+
+@helper
+def slice_here(tree, a, tick):
+    """The slice of a tick in the node that has been entered: itself where the axis is no layer."""
+    return slice_in(tree.cells[tree.here[a]], tick) if a < tree.counts[LAYERS] else tick
+
+
+@helper
+def slice_span(tree, a, lo, hi):
+    """The first and the last slice that the keys lo..hi touch in the node that has been entered."""
+    axis = tree.axes[a]
+    return slice_here(tree, a, tick_of(tree, axis, lo)), slice_here(tree, a, tick_of(tree, axis, hi))
+
+
+@helper
+def slice_bits(begin, end):
     return (ONES >> np.uint64(63 - (end - begin))) << np.uint64(begin)
 
 
 @helper
-def cell_span(tree, axis, number):
-    """First tick and width of the layer's cell of a bucket; of no use to an axis that is no layer."""
-    if axis.cells == 0:
-        return np.int64(0), np.int64(1)
-    cell = cell_of(tree, axis, number)
-    return np.int64(cell.first), np.int64(cell.width)
-
-
-@helper
-def slices_of_entry(tree, store, start, at, axis, number):
-    """A bit for each slice in which the entry may hold, and the null bit above them."""
-    entry = store.entries[start + at]
-    if entry.kind == ABSENT:
-        return ONE << np.uint64(axis.slices)
-    first, width = cell_span(tree, axis, number)
-    if not entry.kind & SET:
-        return slices_between(tree, axis, first, width, entry.lo, entry.hi)
+def slices_of_set(tree, store, start, entry, a):
+    """A bit for each slice that an interval set touches in the node that has been entered."""
     part = start + np.int64(entry.more)
     touched = np.uint64(0)
     for p in range(part, part + np.int64(store.entries[part].more)):
-        touched |= slices_between(tree, axis, first, width, store.entries[p].lo, store.entries[p].hi)
+        begin, end = slice_span(tree, a, store.entries[p].lo, store.entries[p].hi)
+        touched |= slice_bits(begin, end)
     return touched

@@ -29,7 +29,7 @@ from matchwood.kernels.mo_tree import (
     ONES,
     SLICED,
     cell_of,
-    slice_of,
+    slice_in,
     tick_of,
 )
 from matchwood.kernels.planes import and_planes
@@ -115,8 +115,7 @@ def stab(tree, scratch):
             if begin < 0:
                 scratch.touched[i] = touched_bits(axis, begin, begin)
             else:
-                low = slice_of(axis, np.int64(cell.first), np.int64(cell.width), begin)
-                high = low if end == begin else slice_of(axis, np.int64(cell.first), np.int64(cell.width), end)
+                low, high = slice_in(cell, begin), slice_in(cell, end)
                 scratch.touched[i] = touched_bits(axis, low, high)
             scratch.slices[i] = low
             scratch.stabbed[i] *= np.int64(axis.radix)
@@ -202,8 +201,8 @@ def enter_bucket(tree, scratch, node):
         axis = tree.axes[a]
         cell = cell_of(tree, axis, np.int64(node.number))
         first, width = np.int64(cell.first), np.int64(cell.width)
-        scratch.planes[a] = np.int64(axis.plane) + slice_of(axis, first, width, begin)
-        scratch.lasts[a] = np.int64(axis.plane) + slice_of(axis, first, width, end)
+        scratch.planes[a] = np.int64(axis.plane) + slice_in(cell, begin)
+        scratch.lasts[a] = np.int64(axis.plane) + slice_in(cell, end)
         if end < first or begin >= first + width:
             scratch.planes[a] = -1
 

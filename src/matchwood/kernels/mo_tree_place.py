@@ -26,10 +26,14 @@ from matchwood.kernels.mo_tree import (
     SLICED,
     WORDS,
     axis_number,
+    enter_node,
     prefetch_row,
-    slices_of_entry,
+    slice_bits,
+    slice_span,
+    slices_of_set,
 )
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
+from matchwood.kernels.mo_tree_block import MANY_COME, MANY_LEAVE, clear_out, note_leaving, note_slices, settle
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
 
 
 @helper
@@ -80,12 +84,28 @@ def set_bits(bits, at, stride, count, position):
 
 
 @helper
-def write_row(tree, store, slot, node, position, clear):
-    """Clear the bits where the row cannot hold, or (on leaving) make all bits of its predicates ones again. O(slices)."""
+def open_position(tree, node, position):
+    """The row at the position has an entry that no plane knows."""
+    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * np.int64(node.words) + (position >> 6)
+    tree.bits[opens] |= ONE << np.uint64(position & 63)
+    node.opened = np.uint32(1)
+
+
+@helper
+def close_position(tree, node, position):
+    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * np.int64(node.words) + (position >> 6)
+    tree.bits[opens] &= ~(ONE << np.uint64(position & 63))
+
+
+@helper
+def write_row(tree, store, slot, node, position, together):
+    """Clear the bits where the row cannot hold: now, or (`together`) with those of others, by `settle`. O(slices).
+
+    The node has been entered.
+    """
     row = store.rows[slot]
     start = np.int64(row.start)
     words = np.int64(node.words)
-    bit = ONE << np.uint64(position & 63)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     is_open = False
     reach_0 = reach_1 = ONES
@@ -98,23 +118,40 @@ def write_row(tree, store, slot, node, position, clear):
         if a >= tree.counts[SLICED]:
             continue
         axis = tree.axes[a]
-        plane = word + np.int64(axis.plane) * words
-        if not clear:
-            set_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position)
-            continue
-        possible = slices_of_entry(tree, store, start, at, axis, np.int64(node.number))
+        begin = end = np.int64(axis.slices)  # the null plane
+        if entry.kind != ABSENT:
+            begin, end = slice_span(tree, a, entry.lo, entry.hi)
+        possible = slice_bits(begin, end)
+        if entry.kind & SET:
+            possible = slices_of_set(tree, store, start, entry, a)
         if a == 0:
             reach_0 = possible
         elif a == 1:
             reach_1 = possible
-        clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
-    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * words + (position >> 6)
-    tree.bits[opens] &= ~bit
-    if clear:
-        node.reach_0 |= reach_0
-        node.reach_1 |= reach_1
-        if is_open:
-            tree.bits[opens] |= bit
+        if together and not entry.kind & SET:
+            note_slices(tree, a, position, begin, end)
+        else:
+            plane = word + np.int64(axis.plane) * words
+            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
+    node.reach_0 |= reach_0
+    node.reach_1 |= reach_1
+    if is_open:
+        open_position(tree, node, position)
+
+
+@helper
+def wipe_row(tree, store, slot, node, position):
+    """Make the bits of a row that leaves ones again. O(slices)."""
+    row = store.rows[slot]
+    words = np.int64(node.words)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        entry = store.entries[at]
+        a = axis_number(tree, np.int64(entry.dim))
+        if a < tree.counts[SLICED] and not entry.kind & CIRCLE:
+            axis = tree.axes[a]
+            set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
+    close_position(tree, node, position)
 
 
 @helper
@@ -189,7 +226,7 @@ def node_with_room(tree, number, rows):
         else:
             tree.counts[FREE_NODE] = after
         tree.counts[BUCKETS] += np.int64(head.first == NONE)
-        fresh.number, fresh.count = np.uint32(number), np.uint32(0)
+        fresh.number, fresh.count, fresh.opened = np.uint32(number), np.uint32(0), np.uint32(0)
         fresh.next, fresh.spare = head.first, NONE
         fresh.reach_0 = fresh.reach_1 = np.uint64(0)
         head.first = np.uint32(n)
@@ -257,42 +294,92 @@ def give_back(tree, n, position):
         unlink(tree, n)
 
 
+@helper
+def run_of(numbers, i):
+    """Where the run of numbers[i] ends. O(run)."""
+    end = i + 1
+    while end < numbers.size and numbers[end] == numbers[i]:
+        end += 1
+    return end
+
+
+@helper
+def room_for(node, rows):
+    """For how many of the rows the node has a free position."""
+    return min(rows, 64 * np.int64(node.words) - np.int64(node.count))
+
+
+@helper
+def same_node(tree, slots, i):
+    """Where the run of slots in the node of slots[i] ends. O(run)."""
+    n = tree.places[np.int64(slots[i])].node
+    end = i + 1
+    while end < slots.size and tree.places[np.int64(slots[end])].node == n:
+        prefetch(tree.places, np.int64(slots[min(end + 2 * AHEAD, slots.size - 1)]))
+        end += 1
+    return end
+
+
 @kernel
 def place_rows(tree, store, slots, numbers, first):
     """Put rows first, first + 1, ... into their buckets; return the first for which a pool has no room, or their number.
 
     A run of one number is given its room at once, so rows sorted by bucket are never moved. O(slices of the row) each.
     """
-    run = first
-    for i in range(first, slots.size):
-        number = np.int64(numbers[i])
-        if run <= i:
-            run = i + 1
-            while run < slots.size and np.int64(numbers[run]) == number:
-                run += 1
-        n = node_with_room(tree, number, run - i)
+    i = run = first
+    while i < slots.size:
+        if i == run:
+            run = run_of(numbers, i)
+        n = node_with_room(tree, np.int64(numbers[i]), run - i)
         if n < 0:
             return i
-        slot = np.int64(slots[i])
-        prefetch_row(store, slots, i)
         node = tree.nodes[n]
-        position = take_position(tree, node)
-        tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
-        tree.places[slot].node = np.uint32(n)
-        tree.places[slot].position = np.uint32(position)
-        write_row(tree, store, slot, node, position, True)
+        here = room_for(node, run - i)
+        together = here >= MANY_COME * np.int64(node.words)
+        enter_node(tree, np.int64(node.number))
+        for j in range(i, i + here):
+            slot = np.int64(slots[j])
+            prefetch_row(store, slots, j)
+            position = take_position(tree, node)
+            tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
+            tree.places[slot].node = np.uint32(n)
+            tree.places[slot].position = np.uint32(position)
+            write_row(tree, store, slot, node, position, together)
+        if together:
+            settle(tree, node)
+        i += here
     return slots.size
+
+
+@helper
+def leave_node(tree, store, slots, begin, end):
+    """Take the rows slots[begin:end] out of the one node where they are. O(slices of the row) each, less where they are many."""
+    if begin == end:
+        return
+    n = np.int64(tree.places[np.int64(slots[begin])].node)
+    node = tree.nodes[n]
+    together = end - begin >= MANY_LEAVE
+    for j in range(begin, end):
+        slot = np.int64(slots[j])
+        if together:
+            note_leaving(tree, np.int64(tree.places[slot].position))
+        else:
+            wipe_row(tree, store, slot, node, np.int64(tree.places[slot].position))
+    if together:
+        clear_out(tree, node)
+    for j in range(begin, end):
+        place = tree.places[np.int64(slots[j])]
+        give_back(tree, n, np.int64(place.position))
+        place.node = NONE
 
 
 @kernel
 def remove_rows(tree, store, slots):
-    """Take rows out of their buckets; the store still has them. O(slices of the row) each."""
-    for i in range(slots.size):
-        slot = np.int64(slots[i])
-        prefetch_row(store, slots, i)
-        prefetch(tree.places, np.int64(slots[min(i + AHEAD, slots.size - 1)]))
-        place = tree.places[slot]
-        n = np.int64(place.node)
-        write_row(tree, store, slot, tree.nodes[n], np.int64(place.position), False)
-        give_back(tree, n, np.int64(place.position))
-        place.node = NONE
+    """Take rows, those of a node one after the other, out of their buckets; the store still has them."""
+    i = np.int64(0)
+    while i < slots.size:
+        end = same_node(tree, slots, i)
+        for j in range(i, min(end, i + MANY_LEAVE)):
+            prefetch_row(store, slots, j)
+        leave_node(tree, store, slots, i, end)
+        i = end

@@ -6,6 +6,8 @@ the arrays are handed over once.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from matchwood.encode import arrays
@@ -13,17 +15,20 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
+    LAYERS,
     NONE,
     ONE,
     SLICED,
     axis_number,
     bucket_number,
-    cell_span,
+    enter_node,
     new_bucket,
     prefetch_row,
-    slices_between,
+    slice_bits,
+    slice_here,
+    slice_span,
 )
-from matchwood.kernels.mo_tree_place import give_back, place_rows, remove_rows, write_row
+from matchwood.kernels.mo_tree_place import leave_node, place_rows, remove_rows, same_node, wipe_row, write_row
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -41,9 +46,18 @@ KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
 _ABSENT = arrays.ABSENT
 
 
+class Left(NamedTuple):
+    """What an update in bulk leaves to be done, room for all its rows."""
+
+    slots: np.ndarray  # uint32, of rows that move
+    numbers: np.ndarray  # uint32, the buckets they move to
+    rows: np.ndarray  # uint32, which they are in the update
+    odd: np.ndarray  # uint32, rows of the update that have another shape than before
+
+
 @helper
-def stays(tree, store, rows, r, row, number):
-    """Does a row of single intervals keep its dimensions, in their order, and its bucket? O(entries)."""
+def is_plain(store, rows, r, row):
+    """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries)."""
     begin, start = rows.offsets[r], np.int64(row.start)
     if row.size != row.count:
         return False
@@ -51,61 +65,72 @@ def stays(tree, store, rows, r, row, number):
         entry = store.entries[start + i]
         if entry.dim != rows.dims[begin + i] or entry.kind == ABSENT or rows.kinds[begin + i] == _ABSENT:
             return False
-    return new_bucket(tree, rows, r) == number
+    return True
 
 
 @helper
 def shift(tree, store, rows, r, row, node, position):
-    """Rewrite a row that stays: only the bits of slices that it enters or leaves are turned. O(entries + those slices).
+    """Turn the bits of a plain row that stays, in slices that it enters or leaves. O(entries + those slices).
 
-    A subscriber who moves a few metres turns none or a few bits of two attributes, instead of clearing and writing 150.
+    Its node has been entered, and it was located last. A subscriber who moves a few metres turns none or a few bits of two
+    attributes, instead of clearing and writing 150.
     """
     begin, start = rows.offsets[r], np.int64(row.start)
     words = np.int64(node.words)
     bit = ONE << np.uint64(position & 63)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    number = np.int64(node.number)
     for i in range(np.int64(row.count)):
         entry = store.entries[start + i]
         a = axis_number(tree, np.int64(entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != rows.lo[begin + i] or entry.hi != rows.hi[begin + i]):
             axis = tree.axes[a]
-            first, width = cell_span(tree, axis, number)
-            touched = slices_between(tree, axis, first, width, rows.lo[begin + i], rows.hi[begin + i])
+            if a < tree.counts[LAYERS]:
+                low, high = slice_here(tree, a, tree.ticks[2 * a]), slice_here(tree, a, tree.ticks[2 * a + 1])
+            else:
+                low, high = slice_span(tree, a, rows.lo[begin + i], rows.hi[begin + i])
+            touched = slice_bits(low, high)
             if a == 0:
                 node.reach_0 |= touched
             elif a == 1:
                 node.reach_1 |= touched
-            turned = touched ^ slices_between(tree, axis, first, width, entry.lo, entry.hi)
+            low, high = slice_span(tree, a, entry.lo, entry.hi)
+            turned = touched ^ slice_bits(low, high)
             while turned:
                 plane = np.int64(axis.plane) + np.int64(trailing_zeros(turned))
                 tree.bits[word + plane * words] ^= bit
                 turned &= turned - ONE
-    write_entries(store, rows, r, start, np.int64(row.count))
-    row.priority = rows.priority[r]
 
 
 @helper
-def rewrite(tree, store, rows, r, slot):
-    """Rewrite a row in its slot. DONE: it keeps its place in the tree too; UNPLACED: it moves; FULL: another shape, untouched."""
+def rewrite(tree, store, rows, r, slot, numbers, at):
+    """Rewrite a row whose bucket stays, in its slot and its place: DONE. Its node has been entered.
+
+    Otherwise it is untouched: UNPLACED if it moves to bucket numbers[at], FULL if it has another shape.
+    """
     row = store.rows[slot]
     main, extras = shape_of(rows, r)
     if row.next != NONE or np.int64(row.size) != main + extras or np.int64(row.count) != main:
         return FULL
-    place = tree.places[slot]
-    n, position = np.int64(place.node), np.int64(place.position)
-    node = tree.nodes[n]
-    if stays(tree, store, rows, r, row, np.int64(node.number)):
+    position = np.int64(tree.places[slot].position)
+    node = tree.nodes[np.int64(tree.places[slot].node)]
+    number = new_bucket(tree, rows, r)
+    if number != np.int64(node.number):
+        numbers[at] = np.uint32(number)
+        return UNPLACED
+    if is_plain(store, rows, r, row):
         shift(tree, store, rows, r, row, node, position)
-        return DONE
-    write_row(tree, store, slot, node, position, False)
-    write_entries(store, rows, r, np.int64(row.start), main)
+        write_record(store, rows, r, row)
+    else:
+        wipe_row(tree, store, slot, node, position)
+        write_record(store, rows, r, row)
+        write_row(tree, store, slot, node, position, False)
+    return DONE
+
+
+@helper
+def write_record(store, rows, r, row):
+    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
     row.priority = rows.priority[r]
-    if bucket_number(tree, store, slot) == np.int64(node.number):
-        write_row(tree, store, slot, node, position, True)
-        return DONE
-    give_back(tree, n, position)
-    return UNPLACED
 
 
 @kernel
@@ -131,27 +156,34 @@ def slots_once(store, ids, slots):
 
 
 @kernel
-def update_rows(tree, store, rows, order, slots, pending, odd):
-    """Rewrite the row at slots[i] as rows[order[i]], one row a subscription. O(slices of the row) each.
+def update_rows(tree, store, rows, order, slots, left):
+    """Rewrite the row at slots[i] as rows[order[i]], one row a subscription, those of a node one after the other.
 
-    A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot and is left in `pending`, to
-    be placed; one of another shape is untouched and left in `odd`. Return how many of both.
+    A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot and is `left` to be placed; one of
+    another shape is untouched. Return how many of both. O(slices of the row) each.
     """
     moves = np.int64(0)
     odds = np.int64(0)
-    for i in range(order.size):
-        r = np.int64(order[i])
-        slot = np.int64(slots[i])
-        prefetch_row(store, slots, i)
-        prefetch_new(rows, order, i)
-        prefetch(tree.places, np.int64(slots[min(i + AHEAD, slots.size - 1)]))
-        code = rewrite(tree, store, rows, r, slot)
-        if code == FULL:
-            odd[odds] = r
-            odds += 1
-        elif code == UNPLACED:
-            pending[moves] = np.uint32(slot)
-            moves += 1
+    i = np.int64(0)
+    while i < slots.size:
+        n = np.int64(tree.places[np.int64(slots[i])].node)
+        enter_node(tree, np.int64(tree.nodes[n].number))
+        end = same_node(tree, slots, i)
+        before = moves
+        for j in range(i, end):
+            prefetch_row(store, slots, j)
+            prefetch_new(rows, order, j)
+            code = rewrite(tree, store, rows, np.int64(order[j]), np.int64(slots[j]), left.numbers, moves)
+            if code == FULL:
+                left.odd[odds] = order[j]
+                odds += 1
+            elif code == UNPLACED:
+                left.slots[moves], left.rows[moves] = slots[j], order[j]
+                moves += 1
+        leave_node(tree, store, left.slots, before, moves)
+        for j in range(before, moves):
+            write_record(store, rows, np.int64(left.rows[j]), store.rows[np.int64(left.slots[j])])
+        i = end
     return moves, odds
 
 
@@ -187,8 +219,10 @@ def update_one(tree, store, rows, slots, numbers):
     if slot < 0:
         return FULL
     slots[0] = np.uint32(slot)
-    code = rewrite(tree, store, rows, np.int64(0), slot)
+    enter_node(tree, np.int64(tree.nodes[np.int64(tree.places[slot].node)].number))
+    code = rewrite(tree, store, rows, np.int64(0), slot, numbers, 0)
     if code != UNPLACED:
         return code
-    numbers[0] = np.uint32(bucket_number(tree, store, slot))
+    leave_node(tree, store, slots, 0, 1)
+    write_record(store, rows, np.int64(0), store.rows[slot])
     return DONE if place_rows(tree, store, slots, numbers, 0) == 1 else UNPLACED

@@ -2,6 +2,8 @@
 
     and_planes           64 bytes of several planes, anded in one vector register
     and_flipped_planes   the same, some of the planes complemented
+    and_ranges           64 positions of several planes, anded with "is plane j within the position's range?"
+    in_ranges            64 such ranges around one number, as a mask
     count_ones           how many bits of a word are set
     count_at_most        how many of 32 ascending numbers are at or below a key
 
@@ -17,6 +19,7 @@ from numba.extending import intrinsic
 
 _I8, _I32, _I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_I64, 8)
+_BYTES = ir.VectorType(_I8, 64)
 
 
 @intrinsic
@@ -50,16 +53,21 @@ def and_planes(typing_context, bits, valid, base, stride, planes, count, ahead, 
 
 
 @intrinsic
-def and_flipped_planes(typing_context, bits, valid, base, stride, planes, flips, count, ahead, ahead_stride, out):
-    """As `and_planes`, with plane i complemented where flips[i] is -1 and not where it is 0."""
+def and_flipped_planes(typing_context, bits, base, stride, planes, flips, count, ahead, ahead_stride, out):
+    """out[0:8] = the 8 words at base + planes[i] * stride of every i < count, anded; True if any bit is left.
+
+    Plane i is complemented where flips[i] is -1 and not where it is 0.
+
+    Types, prefetching and what the caller guarantees: as `and_planes`.
+    """
 
     def generate(context, builder, signature, arguments):
-        bits_, valid_, base_, stride_, planes_, flips_, count_, ahead_, ahead_stride_, out_ = arguments
+        bits_, base_, stride_, planes_, flips_, count_, ahead_, ahead_stride_, out_ = arguments
         data = context.make_array(signature.args[0])(context, builder, bits_).data
-        numbers = context.make_array(signature.args[4])(context, builder, planes_).data
-        masks = context.make_array(signature.args[5])(context, builder, flips_).data
-        target = context.make_array(signature.args[9])(context, builder, out_).data
-        held = cgutils.alloca_once_value(builder, _line(builder, data, valid_))
+        numbers = context.make_array(signature.args[3])(context, builder, planes_).data
+        masks = context.make_array(signature.args[4])(context, builder, flips_).data
+        target = context.make_array(signature.args[8])(context, builder, out_).data
+        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [-1] * 8))
         undefined = ir.Constant(_LINE, ir.Undefined)
         with cgutils.for_range(builder, count_) as loop:
             plane = builder.load(builder.gep(numbers, [loop.index]))
@@ -75,7 +83,44 @@ def and_flipped_planes(typing_context, bits, valid, base, stride, planes, flips,
         return builder.icmp_unsigned("!=", whole, ir.Constant(ir.IntType(512), 0))
 
     i = types.int64
-    return types.boolean(bits, i, i, i, planes, flips, i, i, i, out), generate
+    return types.boolean(bits, i, i, planes, flips, i, i, i, out), generate
+
+
+@intrinsic
+def and_ranges(typing_context, bits, at, stride, count, low, high, first):
+    """bits[at + j * stride] &= in_ranges(low, high, first, j) for every j < count, at most 128.
+
+    The caller guarantees that the words are there, and 64 elements of both int8 arrays from `first` on. Two vector compares a
+    word, the ranges in registers.
+    """
+
+    def generate(context, builder, signature, arguments):
+        bits_, at_, stride_, count_, low_, high_, first_ = arguments
+        data = context.make_array(signature.args[0])(context, builder, bits_).data
+        ranges = _ranges(context, builder, signature.args[4:6], (low_, high_), first_)
+        with cgutils.for_range(builder, count_) as loop:
+            place = builder.gep(data, [builder.add(at_, builder.mul(loop.index, stride_))])
+            mask = _around(builder, *ranges, builder.trunc(loop.index, _I8))
+            builder.store(builder.and_(builder.load(place), mask), place)
+        return context.get_dummy_value()
+
+    i = types.int64
+    return types.void(bits, i, i, i, low, high, i), generate
+
+
+@intrinsic
+def in_ranges(typing_context, low, high, first, number):
+    """Bit p: low[first + p] <= number <= high[first + p], for p in 0..63, all int8.
+
+    The caller guarantees that there are so many.
+    """
+
+    def generate(context, builder, signature, arguments):
+        low_, high_, first_, number_ = arguments
+        ranges = _ranges(context, builder, signature.args[:2], (low_, high_), first_)
+        return _around(builder, *ranges, number_)
+
+    return types.uint64(low, high, types.int64, types.int8), generate
 
 
 @intrinsic
@@ -107,6 +152,23 @@ def count_at_most(typing_context, numbers, first, key):
         return builder.zext(builder.ctpop(builder.bitcast(below, _I32)), _I64)
 
     return types.int64(numbers, types.int64, types.float64), generate
+
+
+def _ranges(context, builder, kinds, arrays, first):
+    """64 elements of both int8 arrays."""
+    pointers = (
+        context.make_array(kind)(context, builder, array).data for kind, array in zip(kinds, arrays, strict=True)
+    )
+    return [builder.load(builder.bitcast(builder.gep(p, [first]), ir.PointerType(_BYTES)), align=1) for p in pointers]
+
+
+def _around(builder, low, high, number):
+    """A bit for each of 64 ranges: is the number in it?"""
+    undefined = ir.Constant(_BYTES, ir.Undefined)
+    one = builder.insert_element(undefined, number, ir.Constant(_I32, 0))
+    every = builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, 64), [0] * 64))
+    both = builder.and_(builder.icmp_signed("<=", low, every), builder.icmp_signed("<=", every, high))
+    return builder.bitcast(both, _I64)
 
 
 def _line(builder, data, at):
