@@ -10,6 +10,8 @@ import pytest
 from matchwood.encode.arrays import make_events
 from matchwood.errors import QueryError
 from matchwood.index import MOTree, Scan
+from matchwood.index.row_store import RowStore
+from matchwood.kernels import mo_tree as kernel
 from matchwood.workloads.city import City
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
@@ -92,6 +94,23 @@ def test_a_square_of_any_size_is_never_lost(share: float) -> None:
     events = make_events(np.arange(41) * 20, np.tile(np.arange(20), 40), keys.ravel(), keys.ravel())
     for plan in ("planned", "paper"):
         assert ranked(MOTree.build(rows, plan=plan).match(events)) == ranked(Scan.build(rows).match(events))
+
+
+@pytest.mark.parametrize("plan", ["planned", "paper"])
+def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: str) -> None:
+    buckets = set()
+    for seed in range(12):
+        world = a_world(seeded_dice(seed), 300, 0)
+        rows, tree = world.rows(), MOTree(layers=3, plan=plan)
+        tree.insert(world.rows(sorted(world.subscriptions)[:40]))
+        before, after = np.zeros(rows.size, np.uint32), np.zeros(rows.size, np.uint32)
+        kernel.locate_new(tree._tree, rows, before)
+        stored = RowStore()
+        slots = stored.add(rows)
+        kernel.locate(tree._tree, stored.state, slots, after)
+        assert before.tolist() == after.tolist()
+        buckets.update(after.tolist())
+    assert len(buckets) > 3
 
 
 def test_an_unknown_plan_is_refused() -> None:

@@ -219,9 +219,10 @@ def paper(
     columns = [c for c in sorted(columns, key=lambda c: (-c.popularity, c.dim)) if len(c.ends)][:height]
     widths = cell_widths(levels, eta)
     axes = []
+    parts = np.arange(1, ticks) / ticks
     for column in columns:
         low, high = column.ends[0], column.ends[-1]
-        cuts = np.unique(low + (high - low) * np.arange(1, ticks) / ticks)
+        cuts = np.unique(low * (1.0 - parts) + high * parts)  # high - low may be past float64
         size = len(cuts) + 1
         cells = [levels - i for i in range(levels)]
         made = tuple(Level(c, w * size, (1.0 - w) * size / max(c - 1, 1)) for c, w in zip(cells, widths, strict=True))

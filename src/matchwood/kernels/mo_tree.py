@@ -180,9 +180,9 @@ def new_bucket(tree, rows, r):
             while last + 1 < end and rows.kinds[last + 1] == _MORE:
                 last += 1
             axis = tree.axes[a]
-            begin, end = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
-            tree.ticks[2 * a], tree.ticks[2 * a + 1] = begin, end
-            cell = cell_for(tree, axis, begin, end)
+            low, high = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
+            tree.ticks[2 * a], tree.ticks[2 * a + 1] = low, high
+            cell = cell_for(tree, axis, low, high)
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
     return number
 
