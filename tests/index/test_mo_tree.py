@@ -118,7 +118,6 @@ def test_an_unknown_plan_is_refused() -> None:
         MOTree(plan="best")
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("seed", range(8))
 def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> None:
     """Inserts, deletes, updates of both halves in random order, checked and compared with the oracle all along."""
