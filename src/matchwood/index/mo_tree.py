@@ -124,13 +124,21 @@ class MOTree(Index):
         return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def _insert_many(self, rows: Rows) -> None:
-        """Store the rows in the order of their buckets, then place them: what is written together lies together."""
-        numbers = np.empty(rows.size, np.uint32)
+        """Store and place the rows in the order of their buckets: what is written together lies together."""
+        self.store.check_new(rows)
+        numbers, slots = np.empty(rows.size, np.uint32), np.empty(rows.size, np.uint32)
         kernel.locate_new(self._tree, rows, numbers)
         order = order_by(numbers, len(self._tree.directory))
-        slots = self.store.add(rows, order)
-        self._reserve_places()
-        self._place(slots[order], numbers[order])
+        numbers, done = numbers[order], 0
+        while done < rows.size:
+            self._reserve_places()
+            state = self._tree, self.store.state
+            done, stored = placing.insert_rows(*state, rows, order, numbers, done, slots)
+            if not stored:
+                self.store.make_room(rows, done)
+            elif done < rows.size:
+                self._grow(rows.size - done)
+        self.store.enter(rows, slots)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""

@@ -10,7 +10,7 @@ from matchwood.index.growth import zeros
 from matchwood.index.mo_tree_plan import Plan
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
-from matchwood.kernels.mo_tree_block import HIGHEST, LOWEST
+from matchwood.kernels.mo_tree_block import HIGHEST, LOWEST, TURNS
 from matchwood.kernels.mo_tree_order import sort_by_number
 
 WORD = np.dtype(np.uint64)
@@ -49,6 +49,8 @@ def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
         "low": np.full(noted, LOWEST),
         "high": np.full(noted, HIGHEST),
         "leaving": np.zeros(kernel.LINE, WORD),
+        "turned": np.zeros(TURNS, np.int64),
+        "turning": np.zeros(TURNS, WORD),
     }
 
 

@@ -54,14 +54,19 @@ class RowStore:
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.state)
 
-    def add(self, rows: Rows, order: Slots | None = None) -> Slots:
-        """Add rows of new subscriptions, laid out in that order; return the slot of each. O(entries), amortised."""
-        self._check_new(rows)
+    def add(self, rows: Rows) -> Slots:
+        """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
+        self.check_new(rows)
         slots = np.empty(rows.size, np.uint32)
         done = 0
-        while (done := int(kernel.add_rows(self.state, rows, order, done, slots))) < rows.size:
-            self._grow(rows, done)
+        while (done := int(kernel.add_rows(self.state, rows, done, slots))) < rows.size:
+            self.make_room(rows, done)
         return slots
+
+    def enter(self, rows: Rows, slots: Slots) -> None:
+        """Make rows known that a kernel has stored with `add_row`, row r at slots[r]. O(rows), amortised."""
+        self._reserve_ids(rows.size)
+        kernel.enter_rows(self.state, rows, slots)
 
     def slots_of(self, ids: Int64s) -> Slots:
         """The slots of these subscriptions, all of which must be known. O(rows)."""
@@ -172,7 +177,8 @@ class RowStore:
             end = start + size
         assert end == counts[kernel.ENTRIES], "the end of the entries is miscounted"
 
-    def _check_new(self, rows: Rows) -> None:
+    def check_new(self, rows: Rows) -> None:
+        """Refuse rows of subscriptions that are there, and what cannot be stored. O(rows)."""
         if not rows.size:
             return
         if rows.ids.min() < 0:
@@ -199,17 +205,21 @@ class RowStore:
                 f"subscription {ids[there][0]} is there already; update or remove it first"
             )
 
-    def _grow(self, rows: Rows, done: int) -> None:
+    def make_room(self, rows: Rows, done: int) -> None:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""
+        self._reserve_ids(rows.size)
         state, counts = self.state, self.state.counts
         slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done)
         entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
-        wanted = 2 * (int(counts[kernel.SUBSCRIPTIONS]) + rows.size) + 2
-        table = state.table
-        if len(table) < wanted:
+        self.state = state._replace(rows=grown(state.rows, slots), entries=grown(state.entries, entries))
+
+    def _reserve_ids(self, more: int) -> None:
+        """Room in the table for so many ids more, at half load."""
+        wanted = 2 * (self.subscriptions + more) + 2
+        if len(self.state.table) < wanted:
             table = _table(1 << (wanted - 1).bit_length())
-            kernel.rehash(state.table, table)
-        self.state = Store(grown(state.rows, slots), grown(state.entries, entries), table, counts)
+            kernel.rehash(self.state.table, table)
+            self.state = self.state._replace(table=table)
 
 
 def _space_needed(rows: Rows) -> int:

@@ -53,7 +53,7 @@ def has_room(tree, store, rows, fresh_slot):
 @helper
 def add_one(tree, store, rows, slots):
     """Add the row; return the bucket that overflows by it, or DONE."""
-    if add_rows(store, rows, None, 0, slots) == 0:
+    if add_rows(store, rows, 0, slots) == 0:
         return SLOWLY  # the table of ids is full
     b = place_row(tree, store, np.int64(slots[0]))
     return b if tree.buckets[b].leaf_size > tree.buckets[b].capacity else DONE

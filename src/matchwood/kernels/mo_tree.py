@@ -113,6 +113,8 @@ class Tree(NamedTuple):
     low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
     high: np.ndarray  # int8
     leaving: np.ndarray  # uint64
+    turned: np.ndarray  # int64
+    turning: np.ndarray  # uint64
 
 
 @helper
@@ -171,8 +173,10 @@ def new_bucket(tree, rows, r):
     Its ticks are noted.
     """
     number = tree.counts[WHOLE]
+    left = tree.counts[LAYERS]
     end = rows.offsets[r + 1]
-    for at in range(rows.offsets[r], end):
+    at = rows.offsets[r]
+    while at < end and left > 0:
         kind = rows.kinds[at]
         a = axis_number(tree, np.int64(rows.dims[at]))
         if a < tree.counts[LAYERS] and (kind == _INTERVAL or kind == _JOINED):
@@ -182,8 +186,9 @@ def new_bucket(tree, rows, r):
             axis = tree.axes[a]
             low, high = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
             tree.ticks[2 * a], tree.ticks[2 * a + 1] = low, high
-            cell = cell_for(tree, axis, low, high)
-            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
+            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell_for(tree, axis, low, high))
+            left -= 1
+        at += 1
     return number
 
 

@@ -5,9 +5,10 @@ read and written once, 64 positions at a time:
 
     coming   note a row's slices (first and last) on each axis it constrains; settle: plane j &= first <= j <= last
     leaving  note its position; clear_out: every plane |= the positions, since bits of free positions are ones
+    moving   note the words of the bits to turn, and ask for them; turn_bits, when they have come
 
 Notes   low, high: int8, [axis * 512 + position], `LOWEST` and `HIGHEST` where nothing is noted; leaving: a bit a position. They
-        belong to the one writer and are as before when a kernel returns.
+        belong to the one writer and are as before when a kernel returns. turned, turning: words and bits to turn.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, LINE_ROWS, ONE, ONES, PLANES, SLICED
 from matchwood.kernels.planes import and_ranges, in_ranges
 
 LOWEST, HIGHEST = np.int8(-128), np.int8(127)
 MANY_LEAVE = 8  # positions of a node from which on they leave together
+TURNS = 512  # bits noted at a time
 MANY_COME = 2  # rows a word of the node's planes from which on they come together
 
 
@@ -73,3 +76,21 @@ def clear_out(tree, node):
         tree.bits[at + w] |= tree.leaving[w]
     for w in range(LINE):
         tree.leaving[w] = np.uint64(0)
+
+
+@helper
+def note_turn(tree, word, position, turns):
+    """The position's bit in a word is to be turned; return how many are noted. Notes that are full are carried out."""
+    if turns == tree.turned.size:
+        turn_bits(tree, turns)
+        turns = np.int64(0)
+    tree.turned[turns] = word
+    tree.turning[turns] = ONE << np.uint64(position & 63)
+    prefetch(tree.bits, word)
+    return turns + 1
+
+
+@helper
+def turn_bits(tree, turns):
+    for i in range(turns):
+        tree.bits[tree.turned[i]] ^= tree.turning[i]

@@ -33,7 +33,7 @@ from matchwood.kernels.mo_tree import (
     slices_of_set,
 )
 from matchwood.kernels.mo_tree_block import MANY_COME, MANY_LEAVE, clear_out, note_leaving, note_slices, settle
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET, add_row, prefetch_new
 
 
 @helper
@@ -320,6 +320,17 @@ def same_node(tree, slots, i):
     return end
 
 
+@helper
+def place_row(tree, store, slot, n, together):
+    """Put a row into a node that has been entered and has a free position."""
+    node = tree.nodes[n]
+    position = take_position(tree, node)
+    tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
+    tree.places[slot].node = np.uint32(n)
+    tree.places[slot].position = np.uint32(position)
+    write_row(tree, store, slot, node, position, together)
+
+
 @kernel
 def place_rows(tree, store, slots, numbers, first):
     """Put rows first, first + 1, ... into their buckets; return the first for which a pool has no room, or their number.
@@ -338,17 +349,48 @@ def place_rows(tree, store, slots, numbers, first):
         together = here >= MANY_COME * np.int64(node.words)
         enter_node(tree, np.int64(node.number))
         for j in range(i, i + here):
-            slot = np.int64(slots[j])
             prefetch_row(store, slots, j)
-            position = take_position(tree, node)
-            tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
-            tree.places[slot].node = np.uint32(n)
-            tree.places[slot].position = np.uint32(position)
-            write_row(tree, store, slot, node, position, together)
+            place_row(tree, store, np.int64(slots[j]), n, together)
         if together:
             settle(tree, node)
         i += here
     return slots.size
+
+
+@kernel
+def insert_rows(tree, store, rows, order, numbers, first, slots):
+    """Store the rows order[first:] of the CSR arrays and put them into their buckets numbers[first:], ascending.
+
+    slots[r] is where row r went; ids are not entered. Return how many are there, and whether the store had room: less than all
+    if one of its pools or (so it had) of the tree's is full. As `place_rows`; a row is sliced while its entries are near.
+    """
+    i = run = first
+    while i < order.size:
+        if i == run:
+            run = run_of(numbers, i)
+        n = node_with_room(tree, np.int64(numbers[i]), run - i)
+        if n < 0:
+            return i, True
+        node = tree.nodes[n]
+        here = room_for(node, run - i)
+        together = here >= MANY_COME * np.int64(node.words)
+        enter_node(tree, np.int64(node.number))
+        slot = np.int64(0)
+        end = i + here
+        while i < end:
+            prefetch_new(rows, order, i)
+            r = np.int64(order[i])
+            slot = add_row(store, rows, r)
+            if slot < 0:
+                break
+            slots[r] = np.uint32(slot)
+            place_row(tree, store, slot, n, together)
+            i += 1
+        if together:
+            settle(tree, node)
+        if slot < 0:
+            return i, False
+    return order.size, True
 
 
 @helper

@@ -28,10 +28,13 @@ from matchwood.kernels.mo_tree import (
     slice_here,
     slice_span,
 )
+from matchwood.kernels.mo_tree_block import note_turn, turn_bits
 from matchwood.kernels.mo_tree_place import leave_node, place_rows, remove_rows, same_node, wipe_row, write_row
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
+    JOINED,
+    PLAIN,
     add_rows,
     first_slot,
     home,
@@ -43,7 +46,7 @@ from matchwood.kernels.store import (
 
 MARK = np.uint16(0x8000)  # of a row, while `slots_once` runs
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
-_ABSENT = arrays.ABSENT
+_INTERVAL, _JOINED = arrays.INTERVAL, arrays.JOINED
 
 
 class Left(NamedTuple):
@@ -57,37 +60,39 @@ class Left(NamedTuple):
 
 @helper
 def is_plain(store, rows, r, row):
-    """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries)."""
+    """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries), without branches."""
     begin, start = rows.offsets[r], np.int64(row.start)
-    if row.size != row.count:
+    n = rows.offsets[r + 1] - begin
+    if np.int64(row.count) != n or row.size != row.count:
         return False
-    for i in range(np.int64(row.count)):
-        entry = store.entries[start + i]
-        if entry.dim != rows.dims[begin + i] or entry.kind == ABSENT or rows.kinds[begin + i] == _ABSENT:
-            return False
-    return True
+    plain = True
+    for i in range(n):
+        entry, kind = store.entries[start + i], rows.kinds[begin + i]
+        plain &= (entry.dim == rows.dims[begin + i]) & (entry.kind != ABSENT)
+        plain &= (kind == _INTERVAL) | (kind == _JOINED)
+    return plain
 
 
 @helper
-def shift(tree, store, rows, r, row, node, position):
-    """Turn the bits of a plain row that stays, in slices that it enters or leaves. O(entries + those slices).
+def shift(tree, store, rows, r, row, node, position, turns):
+    """Rewrite a plain row that stays, and note the bits of slices that it enters or leaves. O(entries + those slices).
 
     Its node has been entered, and it was located last. A subscriber who moves a few metres turns none or a few bits of two
-    attributes, instead of clearing and writing 150.
+    attributes, instead of clearing and writing 150. Return how many are noted.
     """
     begin, start = rows.offsets[r], np.int64(row.start)
     words = np.int64(node.words)
-    bit = ONE << np.uint64(position & 63)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for i in range(np.int64(row.count)):
         entry = store.entries[start + i]
+        lo, hi = rows.lo[begin + i], rows.hi[begin + i]
         a = axis_number(tree, np.int64(entry.dim))
-        if a < tree.counts[SLICED] and (entry.lo != rows.lo[begin + i] or entry.hi != rows.hi[begin + i]):
+        if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
             axis = tree.axes[a]
             if a < tree.counts[LAYERS]:
                 low, high = slice_here(tree, a, tree.ticks[2 * a]), slice_here(tree, a, tree.ticks[2 * a + 1])
             else:
-                low, high = slice_span(tree, a, rows.lo[begin + i], rows.hi[begin + i])
+                low, high = slice_span(tree, a, lo, hi)
             touched = slice_bits(low, high)
             if a == 0:
                 node.reach_0 |= touched
@@ -97,34 +102,43 @@ def shift(tree, store, rows, r, row, node, position):
             turned = touched ^ slice_bits(low, high)
             while turned:
                 plane = np.int64(axis.plane) + np.int64(trailing_zeros(turned))
-                tree.bits[word + plane * words] ^= bit
+                turns = note_turn(tree, word + plane * words, position, turns)
                 turned &= turned - ONE
+        entry.lo, entry.hi, entry.weight = lo, hi, rows.weight[begin + i]
+        entry.kind = JOINED if rows.kinds[begin + i] == _JOINED else PLAIN
+    row.priority = rows.priority[r]
+    return turns
 
 
 @helper
-def rewrite(tree, store, rows, r, slot, numbers, at):
+def rewrite(tree, store, rows, r, slot, numbers, at, turns):
     """Rewrite a row whose bucket stays, in its slot and its place: DONE. Its node has been entered.
 
-    Otherwise it is untouched: UNPLACED if it moves to bucket numbers[at], FULL if it has another shape.
+    Otherwise it is untouched: UNPLACED if it moves to bucket numbers[at], FULL if it has another shape. Return that, and how
+    many bits are noted to be turned.
     """
     row = store.rows[slot]
-    main, extras = shape_of(rows, r)
-    if row.next != NONE or np.int64(row.size) != main + extras or np.int64(row.count) != main:
-        return FULL
+    plain = is_plain(store, rows, r, row)
+    if row.next != NONE or not (plain or same_shape(rows, r, row)):
+        return FULL, turns
     position = np.int64(tree.places[slot].position)
     node = tree.nodes[np.int64(tree.places[slot].node)]
     number = new_bucket(tree, rows, r)
     if number != np.int64(node.number):
         numbers[at] = np.uint32(number)
-        return UNPLACED
-    if is_plain(store, rows, r, row):
-        shift(tree, store, rows, r, row, node, position)
-        write_record(store, rows, r, row)
-    else:
-        wipe_row(tree, store, slot, node, position)
-        write_record(store, rows, r, row)
-        write_row(tree, store, slot, node, position, False)
-    return DONE
+        return UNPLACED, turns
+    if plain:
+        return DONE, shift(tree, store, rows, r, row, node, position, turns)
+    wipe_row(tree, store, slot, node, position)
+    write_record(store, rows, r, row)
+    write_row(tree, store, slot, node, position, False)
+    return DONE, turns
+
+
+@helper
+def same_shape(rows, r, row):
+    main, extras = shape_of(rows, r)
+    return np.int64(row.size) == main + extras and np.int64(row.count) == main
 
 
 @helper
@@ -170,16 +184,19 @@ def update_rows(tree, store, rows, order, slots, left):
         enter_node(tree, np.int64(tree.nodes[n].number))
         end = same_node(tree, slots, i)
         before = moves
+        turns = np.int64(0)
         for j in range(i, end):
             prefetch_row(store, slots, j)
             prefetch_new(rows, order, j)
-            code = rewrite(tree, store, rows, np.int64(order[j]), np.int64(slots[j]), left.numbers, moves)
+            r, slot = np.int64(order[j]), np.int64(slots[j])
+            code, turns = rewrite(tree, store, rows, r, slot, left.numbers, moves, turns)
             if code == FULL:
                 left.odd[odds] = order[j]
                 odds += 1
             elif code == UNPLACED:
                 left.slots[moves], left.rows[moves] = slots[j], order[j]
                 moves += 1
+        turn_bits(tree, turns)
         leave_node(tree, store, left.slots, before, moves)
         for j in range(before, moves):
             write_record(store, rows, np.int64(left.rows[j]), store.rows[np.int64(left.slots[j])])
@@ -192,7 +209,7 @@ def insert_one(tree, store, rows, slots, numbers):
     """Add a subscription of one row. KNOWN or FULL: nothing was done; UNPLACED: it is stored, at slots[0], and not placed."""
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
         return KNOWN
-    if add_rows(store, rows, None, 0, slots) == 0:
+    if add_rows(store, rows, 0, slots) == 0:
         return FULL
     if np.int64(slots[0]) >= tree.places.size:
         return UNPLACED
@@ -220,7 +237,8 @@ def update_one(tree, store, rows, slots, numbers):
         return FULL
     slots[0] = np.uint32(slot)
     enter_node(tree, np.int64(tree.nodes[np.int64(tree.places[slot].node)].number))
-    code = rewrite(tree, store, rows, np.int64(0), slot, numbers, 0)
+    code, turns = rewrite(tree, store, rows, np.int64(0), slot, numbers, 0, np.int64(0))
+    turn_bits(tree, turns)
     if code != UNPLACED:
         return code
     leave_node(tree, store, slots, 0, 1)

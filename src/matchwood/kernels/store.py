@@ -219,8 +219,11 @@ def put(entries, at, lo, hi, weight):
 @helper
 def prefetch_new(rows, order, i):
     """Ask for a row of the CSR arrays that comes soon, where they are not read from front to back."""
-    if order is not None and i + AHEAD < order.size:
-        begin = rows.offsets[np.int64(order[i + AHEAD])]
+    if i + AHEAD < order.size:
+        soon = np.int64(order[i + AHEAD])
+        begin = rows.offsets[soon]
+        prefetch(rows.ids, soon)
+        prefetch(rows.priority, soon)
         prefetch(rows.dims, begin)
         prefetch(rows.kinds, begin)
         for at in (begin, begin + 5):
@@ -263,42 +266,49 @@ def take_entries(store, class_):
     return start
 
 
+@helper
+def add_row(store, rows, r):
+    """Store row r of the CSR arrays; return its slot, or -1 (and nothing is done) if a pool is full. O(entries)."""
+    counts = store.counts
+    main, extras = shape_of(rows, r)
+    class_ = size_class(main + extras)
+    size = class_size(class_)
+    if counts[REGIONS + class_] == np.int64(NONE) and counts[ENTRIES] + size > store.entries.size:
+        return np.int64(-1)
+    if counts[FREE_SLOT] == np.int64(NONE) and counts[SLOTS] >= store.rows.size:
+        return np.int64(-1)
+    slot = take_slot(store)
+    start = take_entries(store, class_)
+    write_entries(store, rows, r, start, main)
+    row = store.rows[slot]
+    row.id, row.priority = rows.ids[r], rows.priority[r]
+    row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
+    row.flags, row.next = np.uint16(0), NONE
+    return slot
+
+
 @kernel
-def add_rows(store, rows, order, first, slots):
-    """Add the rows order[first:] (None: as they come); return how many are there, less than all if a pool is full.
+def add_rows(store, rows, first, slots):
+    """Add the rows first, first + 1, ...; return how many are there, less than all if a pool is full.
 
     slots[r] is where row r went. Ids must be new to the store, and the rows of one id adjacent. The caller goes on where a
     call ended: ids are entered when the last row is there. O(entries).
     """
-    counts = store.counts
     n = rows.ids.size
-    if 2 * (counts[SUBSCRIPTIONS] + n) > store.table.size:
+    if 2 * (store.counts[SUBSCRIPTIONS] + n) > store.table.size:
         return first
-    for i in range(first, n):
-        prefetch_new(rows, order, i)
-        r = i if order is None else np.int64(order[i])
-        main, extras = shape_of(rows, r)
-        class_ = size_class(main + extras)
-        size = class_size(class_)
-        if counts[REGIONS + class_] == np.int64(NONE) and counts[ENTRIES] + size > store.entries.size:
-            return i
-        if counts[FREE_SLOT] == np.int64(NONE) and counts[SLOTS] >= store.rows.size:
-            return i
-        slot = take_slot(store)
-        start = take_entries(store, class_)
-        write_entries(store, rows, r, start, main)
-        row = store.rows[slot]
-        row.id, row.priority = rows.ids[r], rows.priority[r]
-        row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
-        row.flags, row.next = np.uint16(0), NONE
+    for r in range(first, n):
+        slot = add_row(store, rows, r)
+        if slot < 0:
+            return r
         slots[r] = np.uint32(slot)
     enter_rows(store, rows, slots)
     return n
 
 
-@helper
+@kernel
 def enter_rows(store, rows, slots):
-    """Enter the first row of each subscription into the table and chain the others behind it, in their order."""
+    """Enter the first row of each subscription into the table and chain the others behind it, in their order. O(rows)."""
     ids = rows.ids
     for r in range(ids.size):
         prefetch(store.table, home(store.table, ids[min(r + AHEAD, ids.size - 1)]))
