@@ -231,7 +231,11 @@ TABLE_5 = Section(
     plots=[("motree-table-5.png", "Both kinds of matching by skew")],
 )
 
-ROW = "Half of it is the ids and the exact row, in memory far larger than the caches, half the row's bits in some 130 planes."
+ROW = (
+    "Some twenty cache lines of the row's input, record and place, in memory far larger than the caches; its bits, written "
+    "together with its neighbours', are a fifth."
+)
+EVENT = "The event's input, record and place, in memory far larger than the caches; its bits are written with its neighbours'."
 API = "Most of it is the way through Python: checks, arrays of one row."
 SHARED = "All systems here share the row store and the way through Python, which are most of what one change costs."
 
@@ -301,9 +305,7 @@ EVENTS_CHANGE = Section(
                 at(K6, "mo-tree", f"us_per_event_{metric}", MILLION),
                 "µs",
                 target=bound,
-                why="The event's own record, in memory far larger than the caches, and its bits in some 150 planes."
-                if bulk
-                else API,
+                why=EVENT if bulk else API,
             )
             for metric, label, bound, bulk in (
                 ("insert_bulk", "insert in bulk", at_most(0.3), True),
