@@ -48,10 +48,6 @@ class BEQTree(EventIndex):
         if len(ids) != 1 or not REMOVE_ONE(self._tree, self.store.state, int(ids[0])):
             super().delete(ids)
 
-    def sweep(self, now: float, limit: int = 1024) -> int:
-        """As `EventIndex.sweep`."""
-        return int(kernel.sweep(self._tree, self.store.state, float(now), int(limit)))
-
     def _insert(self, slots: Slots) -> None:
         if len(slots) == len(self):
             self._tree = self._built(slots)

@@ -111,9 +111,12 @@ class EventIndex(ABC):
         """Which of these events are kept? O(ids)."""
         return self.store.knows(np.ascontiguousarray(ids, np.int64))
 
-    @abstractmethod
     def sweep(self, now: float, limit: int = 1024) -> int:
         """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
+        slots = self.store.expired(now, limit)
+        if len(slots):
+            self._delete(slots)
+        return len(slots)
 
     def match(
         self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None

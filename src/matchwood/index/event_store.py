@@ -11,11 +11,13 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
 from matchwood.kernels import live_events as kernel
+from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.mo_tree import LINE, NONE
 from matchwood.kernels.store import EXACT_CLASSES
 
 Slots = NDArray[np.uint32]
+LIST_EXPIRED = Direct(kernel.list_expired)
 
 
 class EventStore:
@@ -62,6 +64,11 @@ class EventStore:
         """The slots in use, ascending. O(slots)."""
         used = self.state.events["node"][: self.state.counts[kernel.SLOTS]] != NONE
         return np.flatnonzero(used).astype(np.uint32)
+
+    def expired(self, now: float, limit: int) -> Slots:
+        """The slots of those of the next `limit` events, round and round, that have expired. O(limit)."""
+        slots = np.empty(max(min(limit, int(self.state.counts[kernel.SLOTS])), 0), np.uint32)
+        return slots[: int(LIST_EXPIRED(self.state, float(now), int(limit), slots))]
 
     def starts(self, slots: Slots) -> Int64s:
         """Where the regions of these events begin."""

@@ -27,7 +27,7 @@ from matchwood.kernels.verify import ANY
 REPLAN = 4
 SMALL = 2048
 KEPT = (*EVENTS, INT64, FLOAT64)  # the types of events, ids and untils
-KEEP_ONE, REMOVE_ONE, SWEEP = map(Direct, (kernel.keep_one, kernel.remove_one, kernel.sweep))
+KEEP_ONE, REMOVE_ONE = map(Direct, (kernel.keep_one, kernel.remove_one))
 
 
 class LiveEvents(EventIndex):
@@ -73,10 +73,6 @@ class LiveEvents(EventIndex):
         ids = np.ascontiguousarray(ids, np.int64)
         if len(ids) != 1 or REMOVE_ONE(self._tree, self.store.state, int(ids[0])) != kernel.DONE:
             super().delete(ids)
-
-    def sweep(self, now: float, limit: int = 1024) -> int:
-        """As `EventIndex.sweep`."""
-        return int(SWEEP(self._tree, self.store.state, float(now), int(limit)))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The kept events and their tree without spare room, for saving. O(1)."""

@@ -37,8 +37,8 @@ _ENDS = (("first", "next"), ("spare", "spare"))
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_place` (in and out), `kernels.mo_tree_match` (answers),
-    `mo_tree_plan` (which cells).
+    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_nodes` and `mo_tree_place` (in and out),
+    `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
     Invariant: every live row stands in the one bucket that its intervals name, and its planes have ones
     wherever it may hold (`check`).
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).

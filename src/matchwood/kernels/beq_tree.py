@@ -32,7 +32,6 @@ from matchwood.kernels.live_events import (
     id_at,
     let_go,
     load_live,
-    next_expired,
     slot_at,
     unload_row,
     value_of,
@@ -242,18 +241,6 @@ def remove_one(tree, live, id_):
         return False
     remove_event(tree, live, slot_at(live, np.int64(start)))
     return True
-
-
-@kernel
-def sweep(tree, live, now, limit):
-    """Look at the next `limit` slots, round and round, and remove what has expired; return how many. O(limit)."""
-    gone = np.int64(0)
-    for _ in range(min(limit, live.counts[SLOTS])):
-        slot = next_expired(live, now)
-        if slot >= 0:
-            remove_event(tree, live, slot)
-            gone += 1
-    return gone
 
 
 @helper

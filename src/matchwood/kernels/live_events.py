@@ -365,15 +365,17 @@ def unload_row(scratch, names):
         value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
 
 
-@helper
-def next_expired(live, now):
-    """Move the cursor on, round and round; return the slot it stood on if its event has expired, else -1."""
+@kernel
+def list_expired(live, now, limit, slots):
+    """The expired ones of the next `limit` slots, round and round and each once, into `slots`; return how many. O(limit)."""
     counts = live.counts
-    if counts[CURSOR] >= counts[SLOTS]:
-        counts[CURSOR] = 0
-    slot = counts[CURSOR]
-    counts[CURSOR] += 1
-    event = live.events[slot]
-    if event.node != NONE and not now < live.keys[np.int64(event.start) + UNTIL]:
-        return slot
-    return np.int64(-1)
+    n = np.int64(0)
+    for _ in range(min(limit, counts[SLOTS])):
+        if counts[CURSOR] >= counts[SLOTS]:
+            counts[CURSOR] = 0
+        event = live.events[counts[CURSOR]]
+        if event.node != NONE and not now < live.keys[np.int64(event.start) + UNTIL]:
+            slots[n] = np.uint32(counts[CURSOR])
+            n += 1
+        counts[CURSOR] += 1
+    return n

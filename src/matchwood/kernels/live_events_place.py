@@ -21,14 +21,12 @@ from matchwood.kernels.live_events import (
     LIVE,
     LOOSE,
     MASK,
-    SLOTS,
     count_at,
     find,
     flags_at,
     id_at,
     keep_events,
     let_go,
-    next_expired,
     slot_at,
     value_of,
 )
@@ -38,29 +36,26 @@ from matchwood.kernels.mo_tree import (
     LINE,
     NONE,
     ONE,
+    PLANES,
     SLICED,
     axis_number,
-    enter_node,
     slice_here,
     tick_of,
 )
 from matchwood.kernels.mo_tree_block import (
     LOWEST,
-    MANY_COME,
     MANY_LEAVE,
     clear_out,
     note_leaving,
     note_slices,
     settle,
 )
-from matchwood.kernels.mo_tree_place import (
+from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
     give_back,
-    node_with_room,
+    next_node,
     open_position,
-    room_for,
-    run_of,
     set_bits,
     take_position,
 )
@@ -102,15 +97,6 @@ def locate_events(tree, live, slots, numbers):
 
 
 @helper
-def axis_of_value(tree, live, start, n, i, mask):
-    """The axis of an event's i-th value; `mask` has the dimensions of this and the following values."""
-    dim = np.int64(trailing_zeros(mask))
-    if flags_at(live, start) & LISTED:
-        dim = np.int64(live.keys[start + HEAD + n + i])
-    return axis_number(tree, dim)
-
-
-@helper
 def write_event(tree, live, start, node, position, together):
     """Clear the event's bits in the planes at or above its slices: now, or (`together`) with those of others, by `settle`.
 
@@ -124,8 +110,11 @@ def write_event(tree, live, start, node, position, together):
     n = count_at(live, start)
     mask = live.words[start + MASK]
     for i in range(n):
-        a = axis_of_value(tree, live, start, n, i, mask)
+        dim = np.int64(trailing_zeros(mask))
         mask &= mask - ONE
+        if flags_at(live, start) & LISTED:
+            dim = np.int64(live.keys[start + HEAD + n + i])
+        a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
         axis = tree.axes[a]
@@ -138,21 +127,12 @@ def write_event(tree, live, start, node, position, together):
 
 
 @helper
-def wipe_event(tree, live, start, node, position):
-    """Make the bits of an event that leaves ones again. O(slices)."""
-    if flags_at(live, start) & LOOSE:
-        close_position(tree, node, position)
-        return
+def wipe_event(tree, node, position):
+    """Make all bits of an event that leaves ones again: most have a value on nearly every axis. O(planes)."""
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    n = count_at(live, start)
-    mask = live.words[start + MASK]
-    for i in range(n):
-        a = axis_of_value(tree, live, start, n, i, mask)
-        mask &= mask - ONE
-        if a < tree.counts[SLICED]:
-            axis = tree.axes[a]
-            set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
+    set_bits(tree.bits, word, words, tree.counts[PLANES], position)
+    close_position(tree, node, position)
 
 
 @helper
@@ -172,25 +152,20 @@ def place_events(tree, live, slots, numbers, first):
     """As `mo_tree_place.place_rows`, for events."""
     i = run = first
     while i < slots.size:
-        if i == run:
-            run = run_of(numbers, i)
-        n = node_with_room(tree, np.int64(numbers[i]), run - i)
+        run, n, here, together = next_node(tree, numbers, i, run)
         if n < 0:
             return i
-        node = tree.nodes[n]
-        here = room_for(node, run - i)
-        together = here >= MANY_COME * np.int64(node.words)
-        enter_node(tree, np.int64(node.number))
         for j in range(i, i + here):
             prefetch_event(live, slots, j)
             event = live.events[np.int64(slots[j])]
+            node = tree.nodes[n]
             position = take_position(tree, node)
             tree.members[2 * np.int64(node.start) + position] = event.start
             event.node = np.uint32(n)
             event.position = np.uint32(position)
             write_event(tree, live, np.int64(event.start), node, position, together)
         if together:
-            settle(tree, node)
+            settle(tree, tree.nodes[n])
         i += here
     return slots.size
 
@@ -199,7 +174,7 @@ def place_events(tree, live, slots, numbers, first):
 def remove_event(tree, live, slot):
     event = live.events[slot]
     n, position = np.int64(event.node), np.int64(event.position)
-    wipe_event(tree, live, np.int64(event.start), tree.nodes[n], position)
+    wipe_event(tree, tree.nodes[n], position)
     give_back(tree, n, position)
     let_go(live, slot)
 
@@ -251,15 +226,3 @@ def remove_one(tree, live, id_):
         return KNOWN
     remove_event(tree, live, slot_at(live, np.int64(start)))
     return DONE
-
-
-@kernel
-def sweep(tree, live, now, limit):
-    """Look at the next `limit` slots, round and round, and remove what has expired; return how many. O(limit)."""
-    gone = np.int64(0)
-    for _ in range(min(limit, live.counts[SLOTS])):
-        slot = next_expired(live, now)
-        if slot >= 0:
-            remove_event(tree, live, slot)
-            gone += 1
-    return gone
