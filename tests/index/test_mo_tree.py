@@ -7,11 +7,13 @@ import random
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import make_events
+from matchwood.encode.arrays import Rows, make_events, make_rows
 from matchwood.errors import QueryError
 from matchwood.index import MOTree, Scan
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import mo_tree as kernel
+from matchwood.kernels import mo_tree_place as placing
+from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.workloads.city import City
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
@@ -103,10 +105,11 @@ def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: st
         world = a_world(seeded_dice(seed), 300, 0)
         rows, tree = world.rows(), MOTree(layers=3, plan=plan)
         tree.insert(world.rows(sorted(world.subscriptions)[:40]))
-        before, after = np.zeros(rows.size, np.uint32), np.zeros(rows.size, np.uint32)
-        kernel.locate_new(tree._tree, rows, before)
         stored = RowStore()
-        slots = stored.add(rows)
+        stored.make_room(rows, 0)
+        slots, before, after = (np.zeros(rows.size, np.uint32) for _ in range(3))
+        spans = np.zeros(len(rows.dims), SPAN)
+        assert placing.store_rows(tree._tree, stored.state, rows, 0, slots, before, spans) == rows.size
         kernel.locate(tree._tree, stored.state, slots, after)
         assert before.tolist() == after.tolist()
         buckets.update(after.tolist())
@@ -167,5 +170,53 @@ def test_subscribers_move_near_and_far_in_bulk_and_one_by_one() -> None:
         for part in parts:
             tree.update(part)
             scan.update(part)
+        tree.check()
+        assert ranked(tree.match(events)) == ranked(scan.match(events))
+
+
+def test_a_subscriber_stays_in_a_bucket_that_still_holds_it() -> None:
+    """Not only in the nearest: someone who walks to and fro across the middle between two cells moves once, not each time."""
+    city = City.preset("k6", size=4_000, source="synthetic")
+    rows = city.subscriptions()
+    tree = MOTree(layers=2)
+    tree.insert(rows)
+    moved = rows._replace(lo=rows.lo.copy(), hi=rows.hi.copy())
+    own, stayed = np.zeros(rows.size, np.uint32), 0
+    for step in range(40):
+        shift = np.where(rows.dims == 0, 0.004 * np.sin(step / 3), 0.0)
+        moved = rows._replace(lo=rows.lo + shift, hi=rows.hi + shift)
+        tree.update(moved)
+        slots = tree.store.slots_of(rows.ids)
+        kernel.locate(tree._tree, tree.store.state, slots, own)
+        stayed += int((tree._tree.nodes["number"][tree._tree.places["node"][slots]] != own).sum())
+    tree.check()
+    assert stayed > 4_000
+    events = city.events(30)
+    assert ranked(tree.match(events)) == ranked(Scan.build(moved).match(events))
+
+
+def test_rows_that_ask_for_attributes_without_an_axis() -> None:
+    rng = np.random.default_rng(4)
+    n, dims = 600, 90
+    asked = np.sort(np.argsort(rng.random((n, dims)), axis=1)[:, :5], axis=1)
+    lo = rng.random((n, 5)) * 0.5
+
+    def some(ids: range, seed: int) -> Rows:
+        shift = np.random.default_rng(seed).random((n, 5)) * 0.3
+        columns = np.roll(asked, seed, axis=0), np.zeros((n, 5)), lo + shift, lo + shift + 0.4, np.ones((n, 5))
+        return make_rows(range(n), np.zeros(n), np.arange(n + 1) * 5, *(c.ravel() for c in columns)).take(
+            ids.start, ids.stop
+        )
+
+    tree, scan = MOTree.build(some(range(n), 0)), Scan.build(some(range(n), 0))
+    assert tree.stats().details["axes"] < dims
+    keys = rng.random((20, dims))
+    events = make_events(np.arange(21) * dims, np.tile(np.arange(dims), 20), keys.ravel(), keys.ravel())
+    for step in range(1, 4):
+        for ids in (range(n), *(range(i, i + 1) for i in range(0, n, 40)), range(0, n, 1)[: 10 * step]):
+            tree.update(some(ids, step))
+            scan.update(some(ids, step))
+        tree.delete(np.arange(5, dtype=np.int64))
+        tree.insert(some(range(5), step))
         tree.check()
         assert ranked(tree.match(events)) == ranked(scan.match(events))

@@ -9,9 +9,11 @@ import pytest
 
 from matchwood.encode.arrays import make_rows
 from matchwood.index import MOTree
-from matchwood.index.mo_tree_plan import columns_of, planned
+from matchwood.index.mo_tree_plan import columns_of, paper, planned
+from matchwood.index.mo_tree_state import new_tree
 from matchwood.index.mo_tree_width import cell_widths, interception, limits, sampled_widths
 from matchwood.index.row_store import RowStore
+from matchwood.kernels.mo_tree import cell_for
 from matchwood.workloads.city import City
 
 
@@ -76,3 +78,33 @@ def test_the_papers_configuration_has_six_layers_of_ten_cells_and_is_right() -> 
     for e in range(20):
         ids, other = tree.match(events).of(e)[0], planned_tree.match(events).of(e)[0]
         assert sorted(ids.tolist()) == sorted(other.tolist())
+
+
+@pytest.mark.parametrize("plan", ["planned", "paper"])
+def test_the_cell_of_an_interval_is_the_nearest_of_the_narrowest_level_that_holds_it(plan: str) -> None:
+    rows = City.preset("k6", size=3_000, source="synthetic").subscriptions()
+    store = RowStore()
+    slots = store.add(rows)
+    made = paper(store, slots) if plan == "paper" else planned(store, slots, bytes_per_row=56, layers=2)
+    axis, rng = made.axes[0], np.random.default_rng(5)
+    tree, cells = new_tree(made), axis.cells()
+    used = set()
+    for begin, end in np.sort(
+        rng.integers(0, axis.ticks, (4_000, 2)) // rng.integers(1, 60, (4_000, 1)), axis=1
+    ).tolist():
+        first, expected = 0, len(cells) - 1
+        for level in axis.levels[:-1]:
+            mine = cells[first : first + level.cells]
+            centres = mine["first"] + level.width / 2
+            near = first + int(np.argmin(np.abs(centres - (begin + end + 1) / 2)))
+            if cells["first"][near] <= begin and end < cells["first"][near] + cells["width"][near]:
+                expected = near
+                break
+            first += level.cells
+        found = int(cell_for(tree, tree.axes[0], begin, end))
+        assert cells["first"][found] <= begin
+        assert end < cells["first"][found] + cells["width"][found]
+        assert cells["width"][found] == cells["width"][expected]
+        assert abs(found - expected) <= 1  # of two as near either will do
+        used.add(found)
+    assert len(used) > 5

@@ -129,6 +129,34 @@ def test_freed_regions_are_used_again(entries: int) -> None:
     assert store.slots == 50
 
 
+def test_a_free_slot_gives_its_region_to_a_row_of_another_size() -> None:
+    store = RowStore()
+    store.add(plain_rows(list(range(50)), 6))
+    used = int(store.state.counts[kernel.ENTRIES])
+    store.remove(np.arange(50, dtype=np.int64))
+    store.add(plain_rows(list(range(20)), 3))  # twenty regions of six are let go, and none is as small as three
+    store.check()
+    assert int(store.state.counts[kernel.ENTRIES]) == used + 60
+    store.add(plain_rows(list(range(20, 70)), 6))  # thirty in slots that kept theirs, twenty in those let go
+    store.check()
+    assert int(store.state.counts[kernel.ENTRIES]) == used + 60
+    assert store.slots == 70
+
+
+def test_slots_once_refuses_who_is_unknown_named_twice_or_of_several_rows() -> None:
+    store = RowStore()
+    store.add(plain_rows(list(range(100)), 2))
+    ids = np.array([7, 3, 99, 0], np.int64)
+    for _ in range(2):  # marks of a call that was refused are gone
+        assert (found := store.slots_once(ids)) is not None
+        assert store.state.rows["id"][found].tolist() == ids.tolist()
+        assert store.slots_once(np.array([7, 3, 7], np.int64)) is None
+        assert store.slots_once(np.array([7, 100], np.int64)) is None
+    store.add(plain_rows([200, 200], 1))
+    assert store.slots_once(np.array([7, 200], np.int64)) is None
+    assert store.slots_once(ids) is not None
+
+
 @pytest.mark.parametrize("shift", [0, 8, 20, 31, 32, 33, 40, 46])
 def test_ids_that_are_multiples_of_a_power_of_two_are_spread(shift: int) -> None:
     """A poor hash sends them all to one cell, and each search then walks over all of them."""
@@ -211,7 +239,7 @@ def test_a_store_made_of_its_arrays_goes_on_where_it_was() -> None:
     assert store.subscriptions == 30
 
 
-@pytest.mark.parametrize("damage", ["flags", "next", "id", "table", "live", "start"])
+@pytest.mark.parametrize("damage", ["flags", "next", "free", "id", "table", "live", "start"])
 def test_check_notices_damage(damage: str) -> None:
     world = a_world(seeded_dice(5), 40, 0)
     store = RowStore()
@@ -227,7 +255,9 @@ def test_check_notices_damage(damage: str) -> None:
     elif damage == "flags":
         store.state.rows["flags"][slot] ^= SIBLING
     elif damage == "next":
-        store.state.rows["next"][int(store.state.counts[kernel.FREE_SLOT])] = slot
+        store.state.rows["next"][slot] = int(store.state.free[0])
+    elif damage == "free":
+        store.state.free[0] = slot
     else:
         store.state.rows[damage][slot] += 1
     with pytest.raises(AssertionError):

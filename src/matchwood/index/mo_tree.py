@@ -13,6 +13,7 @@ from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.live_events import LiveEvents
+from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
@@ -23,24 +24,23 @@ from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import INT64, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
+from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.kernels.results import Out
-from matchwood.kernels.store import CIRCLE
 from matchwood.lang.evaluate import Mode, mode_of
 
 REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
 SMALL = 2048  # no tree is laid out anew below
 FEW_ENTRIES = 64  # a row of more is inserted the long way
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
-_ENDS = (("first", "next"), ("spare", "spare"))
 
 
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_nodes` and `mo_tree_place` (in and out),
-    `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
-    Invariant: every live row stands in the one bucket that its intervals name, and its planes have ones
-    wherever it may hold (`check`).
+    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_spans`, `mo_tree_place` and `mo_tree_nodes` (in and
+    out), `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
+    may hold (`mo_tree_check`).
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
     """
 
@@ -58,7 +58,8 @@ class MOTree(Index):
         """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
 
         It is saved with the tree and counted in its `stats().bytes`."""
-        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single row
+        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint64)
+        """The slot, the bucket and the axes of a single row."""
 
     def _insert(self, slots: Slots) -> None:
         if self._outgrown(0):
@@ -75,7 +76,11 @@ class MOTree(Index):
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
-        return not self._planned_for or len(self.store) + more > REPLAN * max(self._planned_for, SMALL)
+        return len(self.store) + more > self._most()
+
+    def _most(self) -> int:
+        """How many rows the plan is good for."""
+        return REPLAN * max(self._planned_for, SMALL) if self._planned_for else 0
 
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
@@ -105,7 +110,11 @@ class MOTree(Index):
             self._grow(len(slots) - done)
 
     def _delete(self, slots: Slots) -> None:
-        placing.remove_rows(self._tree, self.store.state, slots[self._by_node(slots)])
+        self._remove(slots, self._by_node(slots))
+
+    def _remove(self, slots: Slots, order: np.ndarray, axes: np.ndarray | None = None) -> None:
+        asked = np.zeros(0, np.uint64) if axes is None else axes[order]
+        placing.remove_rows(self._tree, self.store.state, slots[order], asked)
 
     def _by_node(self, slots: Slots) -> np.ndarray:
         return order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
@@ -114,64 +123,78 @@ class MOTree(Index):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if not exact(rows, ROWS) or self._outgrown(rows.size):
+        if not exact(rows, ROWS):
             return super().insert(rows)
         if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES:
-            return self._insert_many(rows)
-        code = int(INSERT_ONE(self._tree, self.store.state, rows, *self._one))
+            return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
+        code = int(INSERT_ONE(self._tree, self.store.state, rows, self._most(), *self._one[:2]))
         if code == updating.DONE:
             return None
         return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def _insert_many(self, rows: Rows) -> None:
-        """Store and place the rows in the order of their buckets: what is written together lies together."""
+        """Store the rows in the order in which they come, and place them in the order of their buckets."""
         self.store.check_new(rows)
-        numbers, slots = np.empty(rows.size, np.uint32), np.empty(rows.size, np.uint32)
-        kernel.locate_new(self._tree, rows, numbers)
+        slots, numbers = np.empty(rows.size, np.uint32), np.empty(rows.size, np.uint32)
+        spans = np.empty(len(rows.dims), SPAN)
+        done = 0
+        while True:
+            done = int(placing.store_rows(self._tree, self.store.state, rows, done, slots, numbers, spans))
+            if done == rows.size:
+                break
+            self.store.make_room(rows, done)
+        self._reserve_places()
         order = order_by(numbers, len(self._tree.directory))
-        numbers, done = numbers[order], 0
-        while done < rows.size:
-            self._reserve_places()
-            state = self._tree, self.store.state
-            done, stored = placing.insert_rows(*state, rows, order, numbers, done, slots)
-            if not stored:
-                self.store.make_room(rows, done)
-            elif done < rows.size:
-                self._grow(rows.size - done)
-        self.store.enter(rows, slots)
+        self._place_new(rows, spans, order, slots[order], numbers[order])
+
+    def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
+        """Place rows that have just been stored, in the order of their buckets."""
+        new, done = (rows.offsets, spans, which, slots, numbers), 0
+        while (done := int(placing.place_new(self._tree, self.store.state, *new, done))) < len(slots):
+            self._grow(len(slots) - done)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
         if not isinstance(ids, np.ndarray) or not len(ids) or not exact((ids,), (INT64,)):
             return super().delete(ids)
         if len(ids) == 1:
-            code = int(DELETE_ONE(self._tree, self.store.state, ids, self._one[0]))
+            code = int(DELETE_ONE(self._tree, self.store.state, ids, *self._one[::2]))
             return None if code == updating.DONE else super().delete(ids)
-        slots = np.empty(len(ids), np.uint32)
-        if updating.slots_once(self.store.state, ids, slots) < len(ids):
+        slots = self.store.slots_once(ids)
+        if slots is None:
             return super().delete(ids)
         order = self._by_node(slots)
-        placing.remove_rows(self._tree, self.store.state, slots[order])
+        self._remove(slots, order)
         self.store.remove(ids[order])
         return None
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
-        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES and exact(rows, ROWS):
+        if not exact(rows, ROWS) or not rows.size:
+            return super().update(rows)
+        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
             code = int(UPDATE_ONE(self._tree, self.store.state, rows, *self._one))
             if code == updating.DONE:
                 return None
             return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
-        slots = np.empty(len(rows.ids), np.uint32)
-        if updating.slots_once(self.store.state, rows.ids, slots) < len(slots) or not len(slots):
+        slots = self.store.slots_once(rows.ids)
+        if slots is None:
             return super().update(rows)
-        order = self._by_node(slots)
-        left = updating.Left(*(np.empty(rows.size, np.uint32) for _ in updating.Left._fields))
-        moves, odds = updating.update_rows(self._tree, self.store.state, rows, order, slots[order], left)
-        self._place_by_number(left.slots[:moves], left.numbers[:moves])
+        spans = np.empty(len(rows.dims), SPAN)
+        moving = updating.new_moving(rows.size)
+        moves, odds = updating.update_rows(self._tree, self.store.state, rows, slots, moving, spans)
+        if moves:
+            self._move(rows, spans, moving, moves)
         if odds:
-            super().update(pick_rows(rows, np.sort(left.odd[:odds])))
+            super().update(pick_rows(rows, moving.odd[:odds]))
         return None
+
+    def _move(self, rows: Rows, spans: np.ndarray, moving: updating.Moving, moves: int) -> None:
+        """Take rows that have been rewritten out of their nodes and put them into their new buckets."""
+        slots, nodes, axes, numbers, which = (column[:moves] for column in moving[:5])
+        self._remove(slots, order_by(nodes, int(self._tree.counts[kernel.NODES])), axes)
+        order = order_by(numbers, len(self._tree.directory))
+        self._place_new(rows, spans, which[order], slots[order], numbers[order])
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event; a batch is answered neighbour by neighbour (`batch_order`)."""
@@ -203,88 +226,7 @@ class MOTree(Index):
         return int(matching.answer_many(*state, events, first, how, combine, k, out, ends, self._candidates))
 
     def _check(self) -> None:
-        tree, none = self._tree, int(kernel.NONE)
-        total = buckets = 0
-        reached: set[int] = set()
-        for number, head in enumerate(tree.directory):
-            chain, spare = (_chain(int(head[end]), tree.nodes[link]) for end, link in _ENDS)
-            buckets += bool(chain)
-            assert not reached & set(chain), f"bucket {number} shares a node"
-            reached |= set(chain)
-            for n in chain:
-                assert tree.nodes[n]["number"] == number, f"node {n} hangs in the wrong bucket"
-            with_room = {n for n in chain if tree.nodes[n]["count"] < kernel.LINE_ROWS}
-            assert set(spare) == with_room, f"bucket {number}: wrong spare nodes"
-        for n in sorted(reached):
-            valid = self._valid(tree.nodes[n])
-            assert valid.sum() == tree.nodes[n]["count"] > 0, f"node {n}: rows are miscounted"
-            total += int(valid.sum())
-            self._check_planes(n, valid)
-        free = _chain(int(tree.counts[kernel.FREE_NODE]), tree.nodes["next"])
-        assert sorted([*reached, *free]) == list(range(tree.counts[kernel.NODES])), "a node is lost or doubled"
-        assert none not in reached
-        assert total == len(self.store), "buckets and live rows differ"
-        assert buckets == tree.counts[kernel.BUCKETS], "buckets are miscounted"
-
-    def _valid(self, node: np.void) -> np.ndarray:
-        words, start = int(node["words"]), int(node["start"])
-        at = start + kernel.MEMBER_WORDS * words
-        return np.unpackbits(self._tree.bits[at : at + words].view(np.uint8), bitorder="little").astype(bool)
-
-    def _check_planes(self, n: int, valid: np.ndarray) -> None:
-        tree, store = self._tree, self.store.state
-        node = tree.nodes[n]
-        words, start = int(node["words"]), int(node["start"])
-        planes = int(tree.counts[kernel.PLANES])
-        at = start + kernel.HEAD_WORDS * words
-        region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
-        bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
-        assert bits[:, ~valid].all(), f"node {n}: a free position has zeros"
-        for a in range(min(2, int(tree.counts[kernel.SLICED]))):
-            plane, slices = int(tree.axes[a]["plane"]), int(tree.axes[a]["slices"])
-            held = bits[plane : plane + slices + 1][:, valid].any(axis=1)
-            reached = np.array([int(node[f"reach_{a}"]) >> j & 1 for j in range(slices + 1)])
-            assert (reached >= held).all(), f"node {n}: a row holds where the node does not reach"
-        for position in np.flatnonzero(valid).tolist():
-            slot = int(tree.members[2 * start + position])
-            place = tree.places[slot]
-            assert (int(place["node"]), int(place["position"])) == (n, position), f"slot {slot} is misplaced"
-            number = np.zeros(1, np.uint32)
-            kernel.locate(tree, store, np.array([slot], np.uint32), number)
-            assert number[0] == node["number"], f"slot {slot} stands in the wrong bucket"
-            self._check_row(slot, node, bits[:, position])
-
-    def _check_row(self, slot: int, node: np.void, bits: np.ndarray) -> None:
-        tree, store = self._tree, self.store.state
-        row = store.rows[slot]
-        first = int(row["start"])
-        expected = np.ones(len(bits), bool)
-        for entry in store.entries[first : first + int(row["count"])]:
-            dim = int(entry["dim"])
-            if entry["kind"] & CIRCLE or dim >= len(tree.axis_of) or tree.axis_of[dim] == kernel.NO_AXIS:
-                continue
-            axis = tree.axes[tree.axis_of[dim]]
-            if axis["slices"] == 0:
-                continue
-            plane, slices = int(axis["plane"]), int(axis["slices"])
-            expected[plane : plane + slices + 1] = False
-            for begin, end in _parts(store.entries, first, entry):
-                low, high = (self._slice(axis, node, key) for key in (begin, end))
-                expected[plane + low : plane + high + 1] = True
-            if np.isnan(entry["lo"]):
-                expected[plane : plane + slices] = False
-                expected[plane + slices] = True
-        assert (bits == expected).all(), f"slot {slot}: wrong planes {np.flatnonzero(bits != expected).tolist()}"
-
-    def _slice(self, axis: np.void, node: np.void, key: float) -> int:
-        tree = self._tree
-        cuts = tree.cuts[int(axis["first_cut"]) : int(axis["first_cut"]) + int(axis["cuts"])]
-        tick = int(np.searchsorted(cuts, key, side="right"))
-        if not axis["cells"]:
-            return tick
-        cell = tree.cells[int(axis["first_cell"]) + int(node["number"]) // int(axis["radix"]) % int(axis["cells"])]
-        inside = min(max(tick - int(cell["first"]), 0), int(cell["width"]) - 1)
-        return inside * int(axis["slices"]) // int(cell["width"])
+        check_tree(self._tree, self.store.state, len(self.store))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         live = self.live.arrays() if len(self.live) else {}
@@ -352,22 +294,3 @@ class MOTree(Index):
                 np.zeros(matching.FOUND, np.uint32),
             )
         return room
-
-
-def _chain(head: int, following: np.ndarray) -> list[int]:
-    found: list[int] = []
-    while head != int(kernel.NONE):
-        found.append(head)
-        head = int(following[head])
-        assert len(found) <= len(following), "a chain runs in a circle"
-    return found
-
-
-def _parts(entries: np.ndarray, first: int, entry: np.void) -> list[tuple[float, float]]:
-    """The intervals of a main entry."""
-    if np.isnan(entry["lo"]):
-        return []
-    if not entry["kind"] & 1:
-        return [(float(entry["lo"]), float(entry["hi"]))]
-    at = first + int(entry["more"])
-    return [(float(p["lo"]), float(p["hi"])) for p in entries[at : at + int(entries[at]["more"])]]

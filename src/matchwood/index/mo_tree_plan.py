@@ -24,7 +24,7 @@ from matchwood.kernels.live_events import ABOUT, Live, list_values
 from matchwood.kernels.store import ABSENT, CIRCLE
 
 TICKS = 1024  # of a layer
-MOST_AXES = 32
+MOST_AXES = 32  # at most 64: a word has a bit for each
 MOST_SLICES = 32  # at most 62: a word holds them and a null bit
 MOST_BUCKETS = 1 << 21
 SAMPLE = 16_384
@@ -86,6 +86,23 @@ class Axis:
         found["width"] = [max(1, int(np.ceil(width))) for _, width in cells]
         return found
 
+    def nearest(self) -> np.ndarray:
+        """A row of `Tree.nearest` for each sum of two ticks: who is around so middle an interval, level by level.
+
+        First how far apart its ends may be for the nearest cell of the level to hold it, or that of a narrower level; then
+        the cells.
+        """
+        found = np.zeros((2 * self.ticks - 1 if self.levels else 0, 2, len(self.levels)), np.int16)
+        sums, cells, first = np.arange(len(found)), self.cells(), 0
+        for i, level in enumerate(self.levels):
+            at = np.floor((0.5 * (sums + 1) - 0.5 * level.width) / (level.stride or 1.0) + 0.5)
+            at = first + np.clip(at, 0, level.cells - 1).astype(np.int64)
+            begin, end = cells["first"][at].astype(np.int64), cells["first"][at] + cells["width"][at] - 1
+            found[:, 0, i], found[:, 1, i] = np.minimum(sums - 2 * begin, 2 * end - sums), at
+            first += level.cells
+        found[:, 0] = np.maximum.accumulate(found[:, 0], axis=1)
+        return found.ravel()
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -103,9 +120,9 @@ class Plan:
         return int(np.prod([axis.size for axis in self.axes if axis.size], initial=1))
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """axes, axis_of, cuts, levels, cells, counts of `kernels.mo_tree.Tree`."""
+        """axes, axis_of, cuts, nearest, cells, counts of `kernels.mo_tree.Tree`."""
         axes = np.zeros(len(self.axes), kernel.AXIS)
-        levels: list[tuple[int, int, float, float]] = []
+        nearest = [np.zeros(0, np.int16)]
         cells = [np.zeros(0, kernel.TREE_CELL)]
         cuts = plane = first_cell = 0
         radix, whole = self.buckets, 0
@@ -120,13 +137,10 @@ class Plan:
             mine = axis.cells()
             mine["scale"] = kernel.scale_of(axis.slices, mine["width"].astype(np.int64))
             radix //= len(mine)
-            record["first_level"], record["levels"] = len(levels), len(axis.levels)
+            record["nearest"], record["levels"] = sum(map(len, nearest)), len(axis.levels)
+            nearest.append(axis.nearest())
             record["first_cell"], record["cells"], record["radix"] = first_cell, len(mine), radix
             whole += radix * (len(mine) - 1)
-            at = first_cell
-            for level in axis.levels:
-                levels.append((at, level.cells, level.width, level.stride))
-                at += level.cells
             first_cell += len(mine)
             cells.append(mine)
         axis_of = np.full(max((axis.dim for axis in self.axes), default=-1) + 1, kernel.NO_AXIS, np.uint16)
@@ -138,7 +152,7 @@ class Plan:
         counts[[kernel.LAYERS, kernel.AXES, kernel.PLANES, kernel.WHOLE]] = self.layers, len(axes), plane, whole
         parts = (_filled(part) for axis in self.axes for part in (axis.cuts, axis.steps()))
         all_cuts = np.concatenate([np.full(0, np.nan), *parts, np.full(kernel.STEP, np.nan)])
-        return axes, axis_of, all_cuts, np.array(levels, kernel.LEVEL), np.concatenate(cells), counts
+        return axes, axis_of, all_cuts, np.concatenate(nearest), np.concatenate(cells), counts
 
 
 def _filled(cuts: Float64s) -> Float64s:

@@ -20,7 +20,7 @@ COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
 
 def new_tree(plan: Plan) -> Tree:
     """An empty tree of that plan."""
-    axes, axis_of, cuts, levels, cells, counts = plan.arrays()
+    axes, axis_of, cuts, nearest, cells, counts = plan.arrays()
     directory = np.zeros(plan.buckets, kernel.HEAD)
     directory["first"] = directory["spare"] = kernel.NONE
     bits = zeros(8, WORD)
@@ -28,7 +28,7 @@ def new_tree(plan: Plan) -> Tree:
         axes,
         axis_of,
         cuts,
-        levels,
+        nearest,
         cells,
         directory,
         np.zeros(0, kernel.NODE),

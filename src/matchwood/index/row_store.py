@@ -29,8 +29,9 @@ class RowStore:
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
-        counts[kernel.FREE_SLOT] = counts[kernel.REGIONS :] = int(kernel.NONE)
-        self.state = Store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts)
+        counts[kernel.REGIONS :] = int(kernel.NONE)
+        self.state = _store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts)
+        self._marks = np.zeros(0, np.uint64)
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -63,11 +64,6 @@ class RowStore:
             self.make_room(rows, done)
         return slots
 
-    def enter(self, rows: Rows, slots: Slots) -> None:
-        """Make rows known that a kernel has stored with `add_row`, row r at slots[r]. O(rows), amortised."""
-        self._reserve_ids(rows.size)
-        kernel.enter_rows(self.state, rows, slots)
-
     def slots_of(self, ids: Int64s) -> Slots:
         """The slots of these subscriptions, all of which must be known. O(rows)."""
         slots = np.empty(len(ids) + 16, np.uint32)
@@ -79,6 +75,13 @@ class RowStore:
             done, n = kernel.slots_of(self.state, ids, done, slots, n)
         return slots[:n]
 
+    def slots_once(self, ids: Int64s) -> Slots | None:
+        """The slot of each of these subscriptions; None if one is not known, has several rows or is named twice. O(ids)."""
+        if 64 * len(self._marks) < self.slots:
+            self._marks = np.zeros(len(self.state.rows) // 64 + 1, np.uint64)
+        slots = np.empty(len(ids), np.uint32)
+        return slots if kernel.slots_once(self.state, ids, slots, self._marks) == len(ids) else None
+
     def remove(self, ids: Int64s) -> None:
         """Remove these subscriptions, each known and named once. O(rows)."""
         kernel.remove_ids(self.state, ids)
@@ -89,7 +92,7 @@ class RowStore:
         state, counts = self.state, self.state.counts
         rows, entries = zeros(len(order), kernel.ROW), zeros(int(counts[kernel.ENTRIES]), kernel.ENTRY)
         store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
-        self.state = Store(rows, entries[: counts[kernel.ENTRIES]], state.table, counts)
+        self.state = _store(rows, entries[: counts[kernel.ENTRIES]], state.table, counts)
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
@@ -128,6 +131,7 @@ class RowStore:
             "rows": state.rows[: counts[kernel.SLOTS]],
             "entries": state.entries[: counts[kernel.ENTRIES]],
             "table": state.table,
+            "free": state.free[: counts[kernel.FREE_SLOTS]],
             "counts": counts,
         }
 
@@ -135,7 +139,8 @@ class RowStore:
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> RowStore:
         """A store over what `arrays` gave."""
         store = cls()
-        store.state = Store(saved["rows"], saved["entries"], saved["table"], saved["counts"])
+        store.state = _store(saved["rows"], saved["entries"], saved["table"], saved["counts"])
+        store.state.free[: len(saved["free"])] = saved["free"]
         return store
 
     def check(self) -> None:
@@ -165,9 +170,11 @@ class RowStore:
 
     def _check_pools(self, live: Slots) -> None:
         state, counts = self.state, self.state.counts
-        free = _chain(int(counts[kernel.FREE_SLOT]), state.rows["next"])
-        assert sorted([*free, *live.tolist()]) == list(range(counts[kernel.SLOTS])), "a slot is lost or doubled"
-        regions = [(int(r["start"]), int(r["size"])) for r in state.rows[live] if r["size"]]
+        free = state.free[: counts[kernel.FREE_SLOTS]]
+        assert sorted([*free.tolist(), *live.tolist()]) == list(range(counts[kernel.SLOTS])), (
+            "a slot is lost or doubled"
+        )
+        regions = [(int(r["start"]), int(r["size"])) for r in state.rows[: self.slots] if r["size"]]
         for class_ in range(kernel.COUNTS - kernel.REGIONS):
             size = class_ if class_ <= kernel.EXACT_CLASSES else 1 << (class_ - kernel.EXACT_CLASSES + 6)
             regions += [(at, size) for at in _chain(int(counts[kernel.REGIONS + class_]), state.entries["more"])]
@@ -207,11 +214,13 @@ class RowStore:
 
     def make_room(self, rows: Rows, done: int) -> None:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""
-        self._reserve_ids(rows.size)
+        self._reserve_ids(rows.size - done)
         state, counts = self.state, self.state.counts
         slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done)
         entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
-        self.state = state._replace(rows=grown(state.rows, slots), entries=grown(state.entries, entries))
+        self.state = state._replace(
+            rows=grown(state.rows, slots), entries=grown(state.entries, entries), free=grown(state.free, slots)
+        )
 
     def _reserve_ids(self, more: int) -> None:
         """Room in the table for so many ids more, at half load."""
@@ -227,6 +236,11 @@ def _space_needed(rows: Rows) -> int:
     kinds = rows.kinds
     space = len(kinds) + int((kinds == arrays.MORE).sum()) + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
     return space if np.diff(rows.offsets).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
+
+
+def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Store:
+    """A state with room for as many free slots as there are rows."""
+    return Store(rows, entries, table, np.zeros(len(rows), np.uint32), counts)
 
 
 def _table(size: int) -> np.ndarray:

@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 4
+VERSION = 5
 MANIFEST = "manifest.json"
 
 

@@ -16,8 +16,7 @@ from matchwood.kernels.be_star_insert import place_row, room_for_one
 from matchwood.kernels.be_star_rewrite import rewrite, stays
 from matchwood.kernels.store import (
     ENTRIES,
-    FREE_SLOT,
-    NONE,
+    FREE_SLOTS,
     SIBLING,
     SLOTS,
     add_rows,
@@ -42,7 +41,7 @@ def has_room(tree, store, rows, fresh_slot):
     main, extras = shape_of(rows, 0)
     if counts[ENTRIES] + class_size(size_class(main + extras)) > store.entries.size:
         return False
-    if fresh_slot and counts[FREE_SLOT] == np.int64(NONE) and counts[SLOTS] >= min(store.rows.size, tree.homes.size):
+    if fresh_slot and counts[FREE_SLOTS] == 0 and counts[SLOTS] >= min(store.rows.size, tree.homes.size):
         return False
     for e in range(rows.offsets[0], rows.offsets[1]):
         if np.int64(rows.dims[e]) >= tree.domains.size:

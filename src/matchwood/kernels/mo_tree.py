@@ -16,7 +16,8 @@ Layout   directory[number] -> chain of nodes[n] (48 B) -> region of `bits`, P wo
          The first H axes are the tree's layers. Their slices divide the bucket's own cell, those of the others the domain.
 Levels   of a layer: cells of one width, evenly spaced, overlapping; the last level is one cell for everything, which also takes
          rows without a predicate on the attribute (MO-Tree 4.3.2). A row goes to the narrowest level that has a cell around it,
-         there to the cell whose centre is nearest.
+         there to the cell whose centre is nearest. One that moves stays while its cell, as narrow, still holds it: those
+         near the middle between two cells would go to and fro.
 Chains   directory[number].first: all nodes of the bucket; .spare: those with a free position (or room to widen). Nodes are
          linked, rows never are. A node without rows is unlinked and its region freed, by class through its first word.
 Invariant  a row's bits are ones in exactly the slices its interval set touches; bits of free positions are ones (`MOTree.check`).
@@ -31,11 +32,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.planes import count_at_most
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, prefetch_entries
 
 AXIS = np.dtype(
     [
@@ -45,14 +45,13 @@ AXIS = np.dtype(
         ("steps", "u4"),  # how many of them, every 32nd, stand once more behind the last; 0 where there are at most 32
         ("slices", "u4"),
         ("plane", "u4"),  # its first plane; the null plane is plane + slices
-        ("first_level", "u4"),
+        ("nearest", "u4"),  # where its part of `Tree.nearest` begins
         ("levels", "u4"),
         ("first_cell", "u4"),
         ("cells", "u4"),  # 0 where the axis is no layer
         ("radix", "u4"),  # what a step of the cell adds to the number of the bucket
     ]
 )
-LEVEL = np.dtype([("first_cell", "u4"), ("cells", "u4"), ("width", "f8"), ("stride", "f8")])
 TREE_CELL = np.dtype([("first", "i4"), ("width", "i4"), ("scale", "u8")])  # in ticks; `scale_of` slices and width
 NODE = np.dtype(
     [
@@ -89,7 +88,6 @@ HEAD_WORDS = MEMBER_WORDS + 2
 LINE = 8  # words of a full node
 LINE_ROWS = 512
 STEP = 32  # cuts that a search compares at once
-_INTERVAL, _MORE, _JOINED = arrays.INTERVAL, arrays.MORE, arrays.JOINED
 
 
 class Tree(NamedTuple):
@@ -98,7 +96,7 @@ class Tree(NamedTuple):
     axes: np.ndarray  # AXIS, layers first, then by falling selectivity
     axis_of: np.ndarray  # uint16: dimension -> axis
     cuts: np.ndarray  # float64, ascending within an axis
-    levels: np.ndarray  # LEVEL
+    nearest: np.ndarray  # int16, by axis, sum of two ticks and level: how far apart they may be; then the cells
     cells: np.ndarray  # TREE_CELL
     directory: np.ndarray  # HEAD, by number of the bucket
     nodes: np.ndarray  # NODE
@@ -106,10 +104,8 @@ class Tree(NamedTuple):
     members: np.ndarray  # uint32, the memory of `bits`
     places: np.ndarray  # PLACE, by slot
     counts: np.ndarray  # int64
-    ticks: (
-        np.ndarray
-    )  # int64, from here on the writer's notes: first and last tick on each layer of the row located last
-    here: np.ndarray  # int64, the cell of each layer of the node that is written
+    ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.mo_tree_spans`
+    here: np.ndarray  # int64, the cell of each layer of the bucket that is written
     low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
     high: np.ndarray  # int8
     leaving: np.ndarray  # uint64
@@ -130,17 +126,16 @@ def tick_of(tree, axis, key):
 
 @helper
 def cell_for(tree, axis, begin, end):
-    """The layer's cell for ticks begin..end: the narrowest level with a cell around them, there the nearest centre."""
-    for at in range(np.int64(axis.first_level), np.int64(axis.first_level) + np.int64(axis.levels) - 1):
-        level = tree.levels[at]
-        if np.float64(end - begin) + 1.0 > level.width:
-            continue
-        nearest = np.int64(np.floor((0.5 * np.float64(begin + end + 1) - 0.5 * level.width) / level.stride + 0.5))
-        nearest = min(max(nearest, np.int64(0)), np.int64(level.cells) - 1)
-        cell = tree.cells[np.int64(level.first_cell) + nearest]
-        if np.int64(cell.first) <= begin and end < np.int64(cell.first) + np.int64(cell.width):
-            return np.int64(level.first_cell) + nearest - np.int64(axis.first_cell)
-    return np.int64(axis.cells) - 1
+    """The layer's cell for ticks begin..end: the narrowest level with a cell around them, there the nearest centre. O(levels).
+
+    By table and without a branch: which level a row fits is what nobody can foresee, and to work it out took 40 ns a row.
+    """
+    levels = np.int64(axis.levels)
+    at = np.int64(axis.nearest) + (begin + end) * 2 * levels
+    level = np.int64(0)
+    for i in range(at, at + levels - 1):
+        level += np.int64(end - begin > np.int64(tree.nearest[i]))
+    return np.int64(tree.nearest[at + levels + level])
 
 
 @helper
@@ -167,46 +162,11 @@ def bucket_number(tree, store, slot):
 
 
 @helper
-def new_bucket(tree, rows, r):
-    """The bucket that row r of the CSR arrays would belong to: `bucket_number` of what is not in the store. O(entries).
-
-    Its ticks are noted.
-    """
-    number = tree.counts[WHOLE]
-    left = tree.counts[LAYERS]
-    end = rows.offsets[r + 1]
-    at = rows.offsets[r]
-    while at < end and left > 0:
-        kind = rows.kinds[at]
-        a = axis_number(tree, np.int64(rows.dims[at]))
-        if a < tree.counts[LAYERS] and (kind == _INTERVAL or kind == _JOINED):
-            last = at
-            while last + 1 < end and rows.kinds[last + 1] == _MORE:
-                last += 1
-            axis = tree.axes[a]
-            low, high = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
-            tree.ticks[2 * a], tree.ticks[2 * a + 1] = low, high
-            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell_for(tree, axis, low, high))
-            left -= 1
-        at += 1
-    return number
-
-
-@kernel
-def locate_new(tree, rows, numbers):
-    """numbers[r] = the bucket that row r of the CSR arrays would belong to. O(entries)."""
-    for r in range(numbers.size):
-        numbers[r] = np.uint32(new_bucket(tree, rows, r))
-
-
-@helper
 def prefetch_row(store, slots, i):
     """Ask for a row that comes soon, and for the entries of one that comes sooner: slots by bucket are scattered in the store."""
     if i + 2 * AHEAD < slots.size:
         prefetch(store.rows, np.int64(slots[i + 2 * AHEAD]))
-        start = np.int64(store.rows[np.int64(slots[i + AHEAD])].start)
-        for line in range(0, 8, 2):
-            prefetch(store.entries, start + line)
+        prefetch_entries(store, store.rows[np.int64(slots[i + AHEAD])])
 
 
 @kernel

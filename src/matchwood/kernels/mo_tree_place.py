@@ -8,17 +8,26 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
+    AXES,
     HEAD_WORDS,
+    LAYERS,
+    LINE,
+    NO_AXIS,
     NONE,
+    ONE,
     ONES,
     SLICED,
+    WHOLE,
     axis_number,
+    cell_for,
     prefetch_row,
     slice_bits,
+    slice_in,
     slice_span,
     slices_of_set,
+    tick_of,
 )
 from matchwood.kernels.mo_tree_block import MANY_LEAVE, clear_out, note_leaving, note_slices, settle
 from matchwood.kernels.mo_tree_nodes import (
@@ -27,10 +36,25 @@ from matchwood.kernels.mo_tree_nodes import (
     give_back,
     next_node,
     open_position,
+    region_words,
     set_bits,
     take_position,
 )
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET, add_row, prefetch_new
+from matchwood.kernels.mo_tree_spans import ODD, new_bucket, slice_new
+from matchwood.kernels.store import (
+    ABSENT,
+    AHEAD,
+    CIRCLE,
+    DIMS,
+    SET,
+    enter_row,
+    only_intervals,
+    room_for_ids,
+    shape_of,
+    take_row,
+    write_entries,
+    write_interval,
+)
 
 
 @helper
@@ -76,17 +100,25 @@ def write_row(tree, store, slot, node, position, together):
 
 
 @helper
-def wipe_row(tree, store, slot, node, position):
-    """Make the bits of a row that leaves ones again. O(slices)."""
-    row = store.rows[slot]
+def axes_of(tree, store, row):
+    """A bit for each axis on which the row asks something. O(entries)."""
+    axes = np.uint64(0)
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        a = axis_number(tree, np.int64(store.entries[at].dim))
+        if a < tree.counts[SLICED]:
+            axes |= ONE << np.uint64(a)
+    return axes
+
+
+@helper
+def wipe_row(tree, node, position, axes):
+    """Make the bits of a row that asks something on these axes ones again. O(slices)."""
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
-        entry = store.entries[at]
-        a = axis_number(tree, np.int64(entry.dim))
-        if a < tree.counts[SLICED] and not entry.kind & CIRCLE:
-            axis = tree.axes[a]
-            set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
+    while axes:
+        axis = tree.axes[np.int64(trailing_zeros(axes))]
+        axes &= axes - ONE
+        set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
     close_position(tree, node, position)
 
 
@@ -102,14 +134,14 @@ def same_node(tree, slots, i):
 
 
 @helper
-def place_row(tree, store, slot, n, together):
-    """Put a row into a node that has been entered and has a free position."""
+def take_place(tree, n, slot):
+    """A free position of a node that has one, for the row at the slot; its bits are not written yet."""
     node = tree.nodes[n]
     position = take_position(tree, node)
     tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
     tree.places[slot].node = np.uint32(n)
     tree.places[slot].position = np.uint32(position)
-    write_row(tree, store, slot, node, position, together)
+    return position
 
 
 @kernel
@@ -125,7 +157,8 @@ def place_rows(tree, store, slots, numbers, first):
             return i
         for j in range(i, i + here):
             prefetch_row(store, slots, j)
-            place_row(tree, store, np.int64(slots[j]), n, together)
+            slot = np.int64(slots[j])
+            write_row(tree, store, slot, tree.nodes[n], take_place(tree, n, slot), together)
         if together:
             settle(tree, tree.nodes[n])
         i += here
@@ -133,64 +166,149 @@ def place_rows(tree, store, slots, numbers, first):
 
 
 @kernel
-def insert_rows(tree, store, rows, order, numbers, first, slots):
-    """Store the rows order[first:] of the CSR arrays and put them into their buckets numbers[first:], ascending.
+def store_rows(tree, store, rows, first, slots, numbers, spans):
+    """Store the rows first, first + 1, ... of the CSR arrays; return how many are there, less than all if a pool is full.
 
-    slots[r] is where row r went; ids are not entered. Return how many are there, and whether the store had room: less than all
-    if one of its pools or (so it had) of the tree's is full. As `place_rows`; a row is sliced while its entries are near.
+    slots[r] is where row r went, numbers[r] the bucket it belongs to, and its spans are written. As `add_rows`. O(entries).
     """
-    i = run = first
-    while i < order.size:
-        run, n, here, together = next_node(tree, numbers, i, run)
-        if n < 0:
-            return i, True
-        slot = np.int64(0)
-        end = i + here
-        while i < end:
-            prefetch_new(rows, order, i)
-            r = np.int64(order[i])
-            slot = add_row(store, rows, r)
-            if slot < 0:
-                break
-            slots[r] = np.uint32(slot)
-            place_row(tree, store, slot, n, together)
-            i += 1
-        if together:
-            settle(tree, tree.nodes[n])
+    if not room_for_ids(store, rows.ids.size - first):
+        return first
+    for r in range(first, numbers.size):
+        plain = only_intervals(rows, r)
+        main, extras = rows.offsets[r + 1] - rows.offsets[r], np.int64(0)
+        if not plain:
+            main, extras = shape_of(rows, r)
+        slot = take_row(store, rows, r, main, extras)
         if slot < 0:
-            return i, False
-    return order.size, True
+            return r
+        enter_row(store, rows.ids, r, slot, slots)
+        start = np.int64(store.rows[slot].start)
+        if plain:
+            numbers[r] = np.uint32(store_plain(tree, store, rows, r, start, spans))
+        else:
+            write_entries(store, rows, r, start, main)
+            numbers[r] = np.uint32(new_bucket(tree, rows, r))
+            slice_new(tree, rows, r, spans)
+    return numbers.size
 
 
 @helper
-def leave_node(tree, store, slots, begin, end):
-    """Take the rows slots[begin:end] out of the one node where they are. O(slices of the row) each, less where they are many."""
-    if begin == end:
-        return
-    n = np.int64(tree.places[np.int64(slots[begin])].node)
-    node = tree.nodes[n]
-    together = end - begin >= MANY_LEAVE
-    for j in range(begin, end):
-        slot = np.int64(slots[j])
+def store_plain(tree, store, rows, r, start, spans):
+    """`write_entries`, `new_bucket` and `slice_new` in one go, of a row of single intervals; return its bucket. O(entries)."""
+    number = tree.counts[WHOLE]
+    begin = rows.offsets[r]
+    most = np.int64(0)
+    odd = False
+    for e in range(begin, rows.offsets[r + 1]):
+        write_interval(store.entries[start + e - begin], rows, e)
+        most = max(most, np.int64(rows.dims[e]))
+        a = axis_number(tree, np.int64(rows.dims[e]))
+        odd |= a >= tree.counts[SLICED]
+        if a >= tree.counts[AXES]:
+            continue
+        axis = tree.axes[a]
+        low, high = tick_of(tree, axis, rows.lo[e]), tick_of(tree, axis, rows.hi[e])
+        if a < tree.counts[LAYERS]:
+            at = cell_for(tree, axis, low, high)
+            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - at)
+            cell = tree.cells[np.int64(axis.first_cell) + at]
+            low, high = slice_in(cell, low), slice_in(cell, high)
+        spans[e].axis, spans[e].first, spans[e].last = np.uint16(a), np.uint8(low), np.uint8(high)
+    if odd:
+        spans[begin].axis = ODD
+    store.counts[DIMS] = max(store.counts[DIMS], most + 1)
+    return number
+
+
+@helper
+def write_spans(tree, node, position, spans, begin, end, together):
+    """As `write_row`, of a row with the spans begin..end."""
+    words = np.int64(node.words)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    reach_0 = reach_1 = ONES
+    for at in range(begin, end):
+        if spans[at].axis == NO_AXIS:
+            continue
+        a, first, last = np.int64(spans[at].axis), np.int64(spans[at].first), np.int64(spans[at].last)
+        possible = slice_bits(first, last)
+        if a == 0:
+            reach_0 = possible
+        elif a == 1:
+            reach_1 = possible
         if together:
-            note_leaving(tree, np.int64(tree.places[slot].position))
+            note_slices(tree, a, position, first, last)
         else:
-            wipe_row(tree, store, slot, node, np.int64(tree.places[slot].position))
-    if together:
-        clear_out(tree, node)
-    for j in range(begin, end):
-        place = tree.places[np.int64(slots[j])]
-        give_back(tree, n, np.int64(place.position))
-        place.node = NONE
+            axis = tree.axes[a]
+            plane = word + np.int64(axis.plane) * words
+            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
+    node.reach_0 |= reach_0
+    node.reach_1 |= reach_1
 
 
 @kernel
-def remove_rows(tree, store, slots):
-    """Take rows, those of a node one after the other, out of their buckets; the store still has them."""
+def place_new(tree, store, offsets, spans, which, slots, numbers, first):
+    """As `place_rows`, of rows whose spans are written: the row at slots[i] is row which[i] of the CSR arrays."""
+    i = run = first
+    while i < slots.size:
+        run, n, here, together = next_node(tree, numbers, i, run)
+        if n < 0:
+            return i
+        node = tree.nodes[n]
+        planes = region_words(tree, np.int64(node.words)) if together else np.int64(0)
+        line = np.int64(node.start)
+        for j in range(i, i + here):
+            prefetch_spans(tree, offsets, spans, which, slots, j)
+            for word in range(line, line + planes // here, LINE):
+                prefetch(tree.bits, word)
+            line += planes // here
+            position = take_place(tree, n, np.int64(slots[j]))
+            begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
+            if begin < end and spans[begin].axis == ODD:
+                write_row(tree, store, np.int64(slots[j]), node, position, together)
+            else:
+                write_spans(tree, node, position, spans, begin, end, together)
+        if together:
+            settle(tree, node)
+        i += here
+    return slots.size
+
+
+@helper
+def prefetch_spans(tree, offsets, spans, which, slots, i):
+    """Ask for the spans and the place of a row that comes soon."""
+    last = which.size - 1
+    prefetch(offsets, np.int64(which[min(i + 2 * AHEAD, last)]))
+    soon = min(i + AHEAD, last)
+    prefetch(spans, offsets[np.int64(which[soon])])
+    prefetch(tree.places, np.int64(slots[soon]))
+
+
+@kernel
+def remove_rows(tree, store, slots, axes):
+    """Take rows, those of a node one after the other, out of their buckets. O(slices of the row) each, less where they are many.
+
+    axes[i]: on which the row at slots[i] asked something, where the store has been rewritten; none where it has not.
+    """
     i = np.int64(0)
     while i < slots.size:
+        n = np.int64(tree.places[np.int64(slots[i])].node)
+        node = tree.nodes[n]
         end = same_node(tree, slots, i)
-        for j in range(i, min(end, i + MANY_LEAVE)):
-            prefetch_row(store, slots, j)
-        leave_node(tree, store, slots, i, end)
+        together = end - i >= MANY_LEAVE
+        for j in range(i, end):
+            slot = np.int64(slots[j])
+            position = np.int64(tree.places[slot].position)
+            if together:
+                note_leaving(tree, position)
+            elif axes.size > 0:
+                wipe_row(tree, node, position, axes[j])
+            else:
+                prefetch_row(store, slots, j)
+                wipe_row(tree, node, position, axes_of(tree, store, store.rows[slot]))
+        if together:
+            clear_out(tree, node)
+        for j in range(i, end):
+            place = tree.places[np.int64(slots[j])]
+            give_back(tree, n, np.int64(place.position))
+            place.node = NONE
         i = end

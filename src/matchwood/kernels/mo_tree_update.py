@@ -15,47 +15,50 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
-    LAYERS,
     NONE,
     ONE,
     SLICED,
     axis_number,
     bucket_number,
-    enter_node,
-    new_bucket,
     prefetch_row,
     slice_bits,
-    slice_here,
     slice_span,
 )
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
-from matchwood.kernels.mo_tree_place import leave_node, place_rows, remove_rows, same_node, wipe_row, write_row
+from matchwood.kernels.mo_tree_place import axes_of, place_rows, remove_rows, wipe_row, write_row
+from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
     JOINED,
+    LIVE,
     PLAIN,
     add_rows,
     first_slot,
-    home,
-    prefetch_new,
     remove_ids,
     shape_of,
     write_entries,
 )
 
-MARK = np.uint16(0x8000)  # of a row, while `slots_once` runs
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
 _INTERVAL, _JOINED = arrays.INTERVAL, arrays.JOINED
 
 
-class Left(NamedTuple):
-    """What an update in bulk leaves to be done, room for all its rows."""
+class Moving(NamedTuple):
+    """What an update leaves to be done, room for all its rows."""
 
     slots: np.ndarray  # uint32, of rows that move
+    nodes: np.ndarray  # uint32, where they stand
+    axes: np.ndarray  # uint64, on which they asked something there, see `remove_rows`
     numbers: np.ndarray  # uint32, the buckets they move to
     rows: np.ndarray  # uint32, which they are in the update
     odd: np.ndarray  # uint32, rows of the update that have another shape than before
+
+
+def new_moving(size: int) -> Moving:
+    """Room for an update of so many rows."""
+    few = (np.empty(size, np.uint32) for _ in range(5))
+    return Moving(next(few), next(few), np.empty(size, np.uint64), *few)
 
 
 @helper
@@ -77,8 +80,8 @@ def is_plain(store, rows, r, row):
 def shift(tree, store, rows, r, row, node, position, turns):
     """Rewrite a plain row that stays, and note the bits of slices that it enters or leaves. O(entries + those slices).
 
-    Its node has been entered, and it was located last. A subscriber who moves a few metres turns none or a few bits of two
-    attributes, instead of clearing and writing 150. Return how many are noted.
+    It was located last. A subscriber who moves a few metres turns none or a few bits of two attributes, instead of clearing and
+    writing 150. Return how many are noted.
     """
     begin, start = rows.offsets[r], np.int64(row.start)
     words = np.int64(node.words)
@@ -88,20 +91,14 @@ def shift(tree, store, rows, r, row, node, position, turns):
         lo, hi = rows.lo[begin + i], rows.hi[begin + i]
         a = axis_number(tree, np.int64(entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
-            axis = tree.axes[a]
-            if a < tree.counts[LAYERS]:
-                low, high = slice_here(tree, a, tree.ticks[2 * a]), slice_here(tree, a, tree.ticks[2 * a + 1])
-            else:
-                low, high = slice_span(tree, a, lo, hi)
-            touched = slice_bits(low, high)
+            touched = slice_bits(*new_span(tree, rows, begin + i, a))
             if a == 0:
                 node.reach_0 |= touched
             elif a == 1:
                 node.reach_1 |= touched
-            low, high = slice_span(tree, a, entry.lo, entry.hi)
-            turned = touched ^ slice_bits(low, high)
+            turned = touched ^ slice_bits(*slice_span(tree, a, entry.lo, entry.hi))
             while turned:
-                plane = np.int64(axis.plane) + np.int64(trailing_zeros(turned))
+                plane = np.int64(tree.axes[a].plane) + np.int64(trailing_zeros(turned))
                 turns = note_turn(tree, word + plane * words, position, turns)
                 turned &= turned - ONE
         entry.lo, entry.hi, entry.weight = lo, hi, rows.weight[begin + i]
@@ -111,28 +108,31 @@ def shift(tree, store, rows, r, row, node, position, turns):
 
 
 @helper
-def rewrite(tree, store, rows, r, slot, numbers, at, turns):
-    """Rewrite a row whose bucket stays, in its slot and its place: DONE. Its node has been entered.
+def rewrite(tree, store, rows, r, slot, axes, at, turns):
+    """Rewrite the row at the slot as row r of the CSR arrays.
 
-    Otherwise it is untouched: UNPLACED if it moves to bucket numbers[at], FULL if it has another shape. Return that, and how
-    many bits are noted to be turned.
+    DONE: it stays where it is, and its bits are right when those noted have been turned. UNPLACED: it belongs to another bucket
+    and was located last; its bits are as before, on axes[at]. FULL: it has another shape and is untouched. Return that, its
+    bucket, and how many bits are noted.
     """
     row = store.rows[slot]
     plain = is_plain(store, rows, r, row)
-    if row.next != NONE or not (plain or same_shape(rows, r, row)):
-        return FULL, turns
-    position = np.int64(tree.places[slot].position)
-    node = tree.nodes[np.int64(tree.places[slot].node)]
+    if not (plain or same_shape(rows, r, row)):
+        return FULL, np.int64(0), turns
+    place = tree.places[slot]
+    node, position = tree.nodes[np.int64(place.node)], np.int64(place.position)
     number = new_bucket(tree, rows, r)
-    if number != np.int64(node.number):
-        numbers[at] = np.uint32(number)
-        return UNPLACED, turns
-    if plain:
-        return DONE, shift(tree, store, rows, r, row, node, position, turns)
-    wipe_row(tree, store, slot, node, position)
-    write_record(store, rows, r, row)
-    write_row(tree, store, slot, node, position, False)
-    return DONE, turns
+    stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
+    if plain and stays:
+        return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
+    axes[at] = axes_of(tree, store, row)
+    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
+    row.priority = rows.priority[r]
+    if stays:
+        wipe_row(tree, node, position, axes[at])
+        write_row(tree, store, slot, node, position, False)
+        return DONE, number, turns
+    return UNPLACED, number, turns
 
 
 @helper
@@ -141,75 +141,40 @@ def same_shape(rows, r, row):
     return np.int64(row.size) == main + extras and np.int64(row.count) == main
 
 
-@helper
-def write_record(store, rows, r, row):
-    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
-    row.priority = rows.priority[r]
-
-
 @kernel
-def slots_once(store, ids, slots):
-    """slots[i] = where the one row of subscription ids[i] is; return how many were found before one that is unknown, named twice
-    or of several rows. O(ids).
+def update_rows(tree, store, rows, slots, moving, spans):
+    """Rewrite the row at slots[r] as row r of the CSR arrays, one row a subscription, in the order in which they come.
 
-    Rows are marked to see an id again: 0.07 us an id, where sorting them costs 0.25.
+    A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot, and where it stands, until it is
+    removed and placed; one of another shape is untouched. Return how many of both. O(slices of the row) each.
     """
-    n = ids.size
-    for i in range(ids.size):
-        prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, ids.size - 1)]))
-        prefetch(store.rows, np.int64(store.table[home(store.table, ids[min(i + AHEAD, ids.size - 1)])].slot))
-        slot = first_slot(store, ids[i])
-        if slot < 0 or store.rows[slot].next != NONE or store.rows[slot].flags & MARK:
-            n = i
-            break
-        store.rows[slot].flags |= MARK
-        slots[i] = np.uint32(slot)
-    for i in range(n):
-        store.rows[np.int64(slots[i])].flags &= ~MARK
-    return n
-
-
-@kernel
-def update_rows(tree, store, rows, order, slots, left):
-    """Rewrite the row at slots[i] as rows[order[i]], one row a subscription, those of a node one after the other.
-
-    A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot and is `left` to be placed; one of
-    another shape is untouched. Return how many of both. O(slices of the row) each.
-    """
-    moves = np.int64(0)
-    odds = np.int64(0)
-    i = np.int64(0)
-    while i < slots.size:
-        n = np.int64(tree.places[np.int64(slots[i])].node)
-        enter_node(tree, np.int64(tree.nodes[n].number))
-        end = same_node(tree, slots, i)
-        before = moves
-        turns = np.int64(0)
-        for j in range(i, end):
-            prefetch_row(store, slots, j)
-            prefetch_new(rows, order, j)
-            r, slot = np.int64(order[j]), np.int64(slots[j])
-            code, turns = rewrite(tree, store, rows, r, slot, left.numbers, moves, turns)
-            if code == FULL:
-                left.odd[odds] = order[j]
-                odds += 1
-            elif code == UNPLACED:
-                left.slots[moves], left.rows[moves] = slots[j], order[j]
-                moves += 1
-        turn_bits(tree, turns)
-        leave_node(tree, store, left.slots, before, moves)
-        for j in range(before, moves):
-            write_record(store, rows, np.int64(left.rows[j]), store.rows[np.int64(left.slots[j])])
-        i = end
+    moves = odds = turns = np.int64(0)
+    for r in range(slots.size):
+        prefetch_row(store, slots, r)
+        prefetch(tree.places, np.int64(slots[min(r + 2 * AHEAD, slots.size - 1)]))
+        slot = np.int64(slots[r])
+        code, number, turns = rewrite(tree, store, rows, r, slot, moving.axes, moves, turns)
+        if code == FULL:
+            moving.odd[odds] = np.uint32(r)
+            odds += 1
+        elif code == UNPLACED:
+            slice_new(tree, rows, r, spans)
+            moving.slots[moves], moving.nodes[moves] = slots[r], tree.places[slot].node
+            moving.numbers[moves], moving.rows[moves] = np.uint32(number), np.uint32(r)
+            moves += 1
+    turn_bits(tree, turns)
     return moves, odds
 
 
 @kernel
-def insert_one(tree, store, rows, slots, numbers):
-    """Add a subscription of one row. KNOWN or FULL: nothing was done; UNPLACED: it is stored, at slots[0], and not placed."""
+def insert_one(tree, store, rows, most, slots, numbers):
+    """Add a subscription of one row, so that there are at most `most`.
+
+    KNOWN or FULL: nothing was done; UNPLACED: it is stored, at slots[0], and not placed.
+    """
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
         return KNOWN
-    if add_rows(store, rows, 0, slots) == 0:
+    if store.counts[LIVE] >= most or add_rows(store, rows, 0, slots) == 0:
         return FULL
     if np.int64(slots[0]) >= tree.places.size:
         return UNPLACED
@@ -218,29 +183,27 @@ def insert_one(tree, store, rows, slots, numbers):
 
 
 @kernel
-def delete_one(tree, store, ids, slots):
+def delete_one(tree, store, ids, slots, axes):
     """Remove a subscription of one row. FULL: it has several rows, or is not known; nothing was done."""
     slot = first_slot(store, ids[0])
     if slot < 0 or store.rows[slot].next != NONE:
         return FULL
     slots[0] = np.uint32(slot)
-    remove_rows(tree, store, slots)
+    remove_rows(tree, store, slots, axes[:0])
     remove_ids(store, ids)
     return DONE
 
 
 @kernel
-def update_one(tree, store, rows, slots, numbers):
+def update_one(tree, store, rows, slots, numbers, axes):
     """Replace a subscription of one row. FULL: nothing was done; UNPLACED: it is stored anew, at slots[0], and not placed."""
     slot = first_slot(store, rows.ids[0])
-    if slot < 0:
+    if slot < 0 or store.rows[slot].next != NONE:
         return FULL
-    slots[0] = np.uint32(slot)
-    enter_node(tree, np.int64(tree.nodes[np.int64(tree.places[slot].node)].number))
-    code, turns = rewrite(tree, store, rows, np.int64(0), slot, numbers, 0, np.int64(0))
+    code, number, turns = rewrite(tree, store, rows, np.int64(0), slot, axes, np.int64(0), np.int64(0))
     turn_bits(tree, turns)
     if code != UNPLACED:
         return code
-    leave_node(tree, store, slots, 0, 1)
-    write_record(store, rows, np.int64(0), store.rows[slot])
+    slots[0], numbers[0] = np.uint32(slot), np.uint32(number)
+    remove_rows(tree, store, slots, axes)
     return DONE if place_rows(tree, store, slots, numbers, 0) == 1 else UNPLACED

@@ -10,7 +10,9 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
                  the first with the latitude's dimension in `more`
 Table    open addressing, linear probing, backward-shift deletion: subscription id -> its first slot;
          rows[slot].next chains the rest, in the order in which they were added.
-Pools    free slots are chained through `next`; freed entry regions by size class through entries[start].more.
+Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last: one sees who comes soon and can ask for
+         it, which a chain through the slots hides. A free slot keeps its region of entries, for a row of the same size; one of
+         another size leaves it to the free regions, chained by size class through entries[start].more.
 Invariant  every live row is in exactly one chain, chains and free lists share nothing (`RowStore.check`).
 
 One writer, no reader at the same time. Kernels never grow a pool: they stop before any change and say how far they got.
@@ -48,13 +50,14 @@ PLAIN, SET, ABSENT, JOINED, CIRCLE = np.uint16(0), np.uint16(1), np.uint16(2), n
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
 # places in `counts`
-SLOTS, LIVE, SUBSCRIPTIONS, FREE_SLOT, ENTRIES, SIBLINGS, DIMS = 0, 1, 2, 3, 4, 5, 6
+SLOTS, LIVE, SUBSCRIPTIONS, FREE_SLOTS, ENTRIES, SIBLINGS, DIMS = 0, 1, 2, 3, 4, 5, 6
 REGIONS = 8  # the free list heads of the size classes follow
 EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
 AHEAD = 8  # rows between a prefetch and its use
+_ONE = np.uint64(1)
 
 _INTERVAL, _MORE, _JOINED, _ABSENT, _CIRCLE = (
     arrays.INTERVAL,
@@ -71,6 +74,7 @@ class Store(NamedTuple):
     rows: np.ndarray  # ROW
     entries: np.ndarray  # ENTRY
     table: np.ndarray  # CELL, a power of two long
+    free: np.ndarray  # uint32, as long as `rows`
     counts: np.ndarray  # int64, see the places above
 
 
@@ -162,6 +166,22 @@ def shape_of(rows, r):
 
 
 @helper
+def only_intervals(rows, r):
+    """Has row r of the CSR arrays single intervals only, no sets, circles or absences? O(entries), without branches."""
+    kinds = np.uint8(0)
+    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+        kinds |= rows.kinds[e]
+    return kinds | np.uint8(_JOINED) == np.uint8(_JOINED)  # INTERVAL is 0
+
+
+@helper
+def write_interval(entry, rows, e):
+    """Write entry e of the CSR arrays, a single interval."""
+    entry.lo, entry.hi, entry.weight = rows.lo[e], rows.hi[e], rows.weight[e]
+    entry.dim, entry.kind, entry.more = rows.dims[e], JOINED if rows.kinds[e] == _JOINED else PLAIN, NONE
+
+
+@helper
 def write_entries(store, rows, r, start, main):
     """Copy row r of the CSR arrays into the region at `start`."""
     entries = store.entries
@@ -217,34 +237,31 @@ def put(entries, at, lo, hi, weight):
 
 
 @helper
-def prefetch_new(rows, order, i):
-    """Ask for a row of the CSR arrays that comes soon, where they are not read from front to back."""
-    if i + AHEAD < order.size:
-        soon = np.int64(order[i + AHEAD])
-        begin = rows.offsets[soon]
-        prefetch(rows.ids, soon)
-        prefetch(rows.priority, soon)
-        prefetch(rows.dims, begin)
-        prefetch(rows.kinds, begin)
-        for at in (begin, begin + 5):
-            prefetch(rows.lo, at)
-            prefetch(rows.hi, at)
-            prefetch(rows.weight, at)
-        prefetch(rows.offsets, np.int64(order[min(i + 2 * AHEAD, order.size - 1)]))
+def prefetch_entries(store, row):
+    """Ask for the entries of a row, as far as a few cache lines go, and for no line more: each takes 10 ns."""
+    start = np.int64(row.start)
+    for at in range(start, start + min(np.int64(row.size), 16), 2):
+        prefetch(store.entries, at)
+
+
+@helper
+def next_slot(store):
+    """The slot that is given out next: a free one, or that behind the last."""
+    free = store.counts[FREE_SLOTS]
+    if free == 0:
+        return store.counts[SLOTS]
+    prefetch(store.rows, np.int64(store.free[max(free - 1 - 2 * AHEAD, 0)]))
+    prefetch_entries(store, store.rows[np.int64(store.free[max(free - 1 - AHEAD, 0)])])
+    return np.int64(store.free[free - 1])
 
 
 @helper
 def take_slot(store):
-    """A slot, from the free list or behind the last. The next free one is asked for: lists run anywhere in memory."""
-    counts = store.counts
-    slot = counts[FREE_SLOT]
-    if slot == np.int64(NONE):
-        slot = counts[SLOTS]
-        counts[SLOTS] += 1
-        return slot
-    counts[FREE_SLOT] = np.int64(store.rows[slot].next)
-    prefetch(store.rows, counts[FREE_SLOT])
-    return slot
+    """Take the slot that is next."""
+    if store.counts[FREE_SLOTS] == 0:
+        store.counts[SLOTS] += 1
+    else:
+        store.counts[FREE_SLOTS] -= 1
 
 
 @helper
@@ -259,31 +276,40 @@ def take_entries(store, class_):
         start = counts[ENTRIES]
         counts[ENTRIES] += size
         return start
-    after = np.int64(store.entries[start].more)
-    counts[REGIONS + class_] = after
-    for line in range(0, 8, 2):
-        prefetch(store.entries, after + line)
+    counts[REGIONS + class_] = np.int64(store.entries[start].more)
     return start
 
 
 @helper
-def add_row(store, rows, r):
-    """Store row r of the CSR arrays; return its slot, or -1 (and nothing is done) if a pool is full. O(entries)."""
+def give_entries(store, row):
+    """Put the region of a free slot on the free list of its class."""
+    if row.size > 0:
+        class_ = size_class(np.int64(row.size))
+        store.entries[np.int64(row.start)].more = np.uint32(store.counts[REGIONS + class_])
+        store.counts[REGIONS + class_] = np.int64(row.start)
+
+
+@helper
+def take_row(store, rows, r, main, extras):
+    """A slot for row r of the CSR arrays, with room for its entries, which are not written yet.
+
+    -1 (and nothing is done) if a pool is full.
+    """
     counts = store.counts
-    main, extras = shape_of(rows, r)
     class_ = size_class(main + extras)
     size = class_size(class_)
-    if counts[REGIONS + class_] == np.int64(NONE) and counts[ENTRIES] + size > store.entries.size:
+    slot = next_slot(store)
+    if slot >= store.rows.size:
         return np.int64(-1)
-    if counts[FREE_SLOT] == np.int64(NONE) and counts[SLOTS] >= store.rows.size:
-        return np.int64(-1)
-    slot = take_slot(store)
-    start = take_entries(store, class_)
-    write_entries(store, rows, r, start, main)
     row = store.rows[slot]
+    if np.int64(row.size) != size:
+        if counts[REGIONS + class_] == np.int64(NONE) and counts[ENTRIES] + size > store.entries.size:
+            return np.int64(-1)
+        give_entries(store, row)
+        row.start, row.size = np.uint32(take_entries(store, class_)), np.uint32(size)
+    take_slot(store)
     row.id, row.priority = rows.ids[r], rows.priority[r]
-    row.start, row.size, row.count = np.uint32(start), np.uint32(size), np.uint16(main)
-    row.flags, row.next = np.uint16(0), NONE
+    row.count, row.flags, row.next = np.uint16(main), np.uint16(0), NONE
     return slot
 
 
@@ -291,35 +317,39 @@ def add_row(store, rows, r):
 def add_rows(store, rows, first, slots):
     """Add the rows first, first + 1, ...; return how many are there, less than all if a pool is full.
 
-    slots[r] is where row r went. Ids must be new to the store, and the rows of one id adjacent. The caller goes on where a
-    call ended: ids are entered when the last row is there. O(entries).
+    slots[r] is where row r went. Ids must be new to the store, and the rows of one id adjacent. O(entries).
     """
-    n = rows.ids.size
-    if 2 * (store.counts[SUBSCRIPTIONS] + n) > store.table.size:
+    if not room_for_ids(store, rows.ids.size - first):
         return first
-    for r in range(first, n):
-        slot = add_row(store, rows, r)
+    for r in range(first, rows.ids.size):
+        main, extras = shape_of(rows, r)
+        slot = take_row(store, rows, r, main, extras)
         if slot < 0:
             return r
-        slots[r] = np.uint32(slot)
-    enter_rows(store, rows, slots)
-    return n
+        write_entries(store, rows, r, np.int64(store.rows[slot].start), main)
+        enter_row(store, rows.ids, r, slot, slots)
+    return rows.ids.size
 
 
-@kernel
-def enter_rows(store, rows, slots):
-    """Enter the first row of each subscription into the table and chain the others behind it, in their order. O(rows)."""
-    ids = rows.ids
-    for r in range(ids.size):
-        prefetch(store.table, home(store.table, ids[min(r + AHEAD, ids.size - 1)]))
-        if r > 0 and ids[r - 1] == ids[r]:
-            chain(store, np.int64(slots[r - 1]), np.int64(slots[r]))
-        else:
-            cell = store.table[find_cell(store.table, ids[r])]
-            cell.id = ids[r]
-            cell.slot = slots[r]
-            store.counts[SUBSCRIPTIONS] += 1
-    store.counts[LIVE] += ids.size
+@helper
+def room_for_ids(store, more):
+    """Has the table room for so many ids more, at half load?"""
+    return 2 * (store.counts[SUBSCRIPTIONS] + more) <= store.table.size
+
+
+@helper
+def enter_row(store, ids, r, slot, slots):
+    """Make row r known, which is stored at the slot: in the table, or behind the row of its subscription before it."""
+    prefetch(store.table, home(store.table, ids[min(r + AHEAD, ids.size - 1)]))
+    slots[r] = np.uint32(slot)
+    store.counts[LIVE] += 1
+    if r > 0 and ids[r - 1] == ids[r]:
+        chain(store, np.int64(slots[r - 1]), slot)
+        return
+    cell = store.table[find_cell(store.table, ids[r])]
+    cell.id = ids[r]
+    cell.slot = np.uint32(slot)
+    store.counts[SUBSCRIPTIONS] += 1
 
 
 @helper
@@ -354,43 +384,52 @@ def slots_of(store, ids, first, slots, n):
     return ids.size, n
 
 
-@helper
-def prefetch_id(store, ids, i):
-    """Ask for the cell of an id that comes soon, the row of one that comes sooner, the entries of one that comes sooner still."""
+@kernel
+def slots_once(store, ids, slots, marks):
+    """slots[i] = where the one row of subscription ids[i] is; return how many were found before one that is unknown, named twice
+    or of several rows. O(ids).
+
+    `marks`, zeros before and after, has a bit for each slot: to see an id again by marks takes 5 ns, by sorting 250.
+    """
     last = ids.size - 1
-    table = store.table
-    prefetch(table, home(table, ids[min(i + 3 * AHEAD, last)]))
-    if i + 2 * AHEAD <= last:
-        prefetch(store.rows, np.int64(table[home(table, ids[i + 2 * AHEAD])].slot))
-        slot = np.int64(table[home(table, ids[i + AHEAD])].slot)
-        if slot < store.rows.size:
-            prefetch(store.entries, np.int64(store.rows[slot].start))
+    n = ids.size
+    single = store.counts[SIBLINGS] == 0
+    for i in range(ids.size):
+        prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, last)]))
+        if not single:
+            prefetch(store.rows, np.int64(store.table[home(store.table, ids[min(i + AHEAD, last)])].slot))
+        slot = first_slot(store, ids[i])
+        if slot < 0 or marks[slot >> 6] >> np.uint64(slot & 63) & _ONE or not (single or store.rows[slot].next == NONE):
+            n = i
+            break
+        marks[slot >> 6] |= _ONE << np.uint64(slot & 63)
+        slots[i] = np.uint32(slot)
+    for i in range(n):
+        marks[np.int64(slots[i]) >> 6] = np.uint64(0)
+    return n
 
 
 @kernel
 def remove_ids(store, ids):
     """Remove the rows of all these subscriptions, each known and named once. O(rows)."""
-    counts = store.counts
+    counts, table = store.counts, store.table
+    last = ids.size - 1
     for i in range(ids.size):
-        prefetch_id(store, ids, i)
-        at = find_cell(store.table, ids[i])
-        slot = np.int64(store.table[at].slot)
-        free_cell(store.table, at)
+        prefetch(table, home(table, ids[min(i + 2 * AHEAD, last)]))
+        prefetch(store.rows, np.int64(table[home(table, ids[min(i + AHEAD, last)])].slot))
+        at = find_cell(table, ids[i])
+        slot = np.int64(table[at].slot)
+        free_cell(table, at)
         counts[SUBSCRIPTIONS] -= 1
         while slot != np.int64(NONE):
             row = store.rows[slot]
             if row.flags & SIBLING:
                 counts[SIBLINGS] -= 1
-            if row.size > 0:
-                class_ = size_class(np.int64(row.size))
-                store.entries[np.int64(row.start)].more = np.uint32(counts[REGIONS + class_])
-                counts[REGIONS + class_] = np.int64(row.start)
-            after = np.int64(row.next)
             row.id = FREE
-            row.next = np.uint32(counts[FREE_SLOT])
-            counts[FREE_SLOT] = slot
+            store.free[counts[FREE_SLOTS]] = np.uint32(slot)
+            counts[FREE_SLOTS] += 1
             counts[LIVE] -= 1
-            slot = after
+            slot = np.int64(row.next)
 
 
 @kernel

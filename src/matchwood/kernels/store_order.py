@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import kernel
-from matchwood.kernels.store import ENTRIES, FREE, FREE_SLOT, NONE, REGIONS, SLOTS
+from matchwood.kernels.store import ENTRIES, FREE, FREE_SLOTS, NONE, REGIONS, SLOTS
 
 
 @kernel
@@ -33,5 +33,5 @@ def reorder(store, order, rows, entries, moved):
         if store.table[i].id != FREE:
             store.table[i].slot = moved[np.int64(store.table[i].slot)]
     counts = store.counts
-    counts[SLOTS], counts[ENTRIES], counts[FREE_SLOT] = order.size, at, np.int64(NONE)
+    counts[SLOTS], counts[ENTRIES], counts[FREE_SLOTS] = order.size, at, 0
     counts[REGIONS:] = np.int64(NONE)
