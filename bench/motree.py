@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ SIZES = {"quick": [50_000], "paper": [1_000_000, 3_000_000, 5_000_000]}
 PREDICATES = {"quick": ["k10"], "paper": ["k4", "k8", "k10"]}
 SKEWS = {"quick": [], "paper": [0.0, 0.25, 0.5, 0.75]}
 R_STAR_ROWS = {"quick": 1_000, "paper": 10_000}
+ROUNDS = 5  # of changes and their undoing
 FEW = 100  # events that every system is compared on
 CHANGES = {"mo-tree": 10_000, "tama": 50, "op-index": 50, "beq-tree": 1_000, "r-star-tree": 200}
 """How many changes one by one: the paper's ten thousand, fewer where one costs a tenth of a millisecond or more."""
@@ -135,15 +137,12 @@ def _changes(report: Report, index: Index, rows: Rows, events: Events, truth: An
     """Delete and insert again: one by one, and for the MO-Tree a fifth of all at once. The answers must be those of before."""
     chosen = np.sort(np.random.default_rng(7).permutation(rows.size)[: CHANGES[index.name]])
     ones = [rows.take(int(i), int(i) + 1) for i in chosen]
-    costs = {
-        "us_per_delete": _cost(partial(_each, index.delete, [one.ids for one in ones]), len(ones)),
-        "us_per_insert": _cost(partial(_each, index.insert, ones), len(ones)),
-    }
+    costs = _single(index, ones)
     if isinstance(index, MOTree):
         ids = np.sort(np.random.default_rng(8).permutation(rows.size)[: rows.size // 5])
         back = pick_rows(rows, ids)
-        costs["us_per_delete_bulk"] = _cost(partial(index.delete, ids), len(ids))
-        costs["us_per_insert_bulk"] = _cost(partial(index.insert, back), len(ids))
+        bulk = {"us_per_delete_bulk": partial(index.delete, ids), "us_per_insert_bulk": partial(index.insert, back)}
+        costs |= _costs(bulk, len(ids))
     _compare(truth, index, events)
     for metric, value in costs.items():
         report.row(metric=metric, value=value, **common)
@@ -183,18 +182,22 @@ def _live_changes(report: Report, live: EventIndex, events: Events, rows: Rows, 
     """Delete and keep again: one by one, and for the MO-Tree a fifth of all at once. The answers must be those of before."""
     chosen = np.sort(np.random.default_rng(7).permutation(events.size)[: CHANGES[common["system"]]])
     ones = [(events.take(int(i), int(i) + 1), np.array([i]), np.array([np.inf])) for i in chosen]
-    costs = {
-        "us_per_event_delete": _cost(partial(_each, live.delete, [ids for _, ids, _ in ones]), len(ones)),
-        "us_per_event_insert": _cost(partial(_each, lambda one: live.insert(*one), ones), len(ones)),
+    single: dict[str, Callable[[], object]] = {
+        "us_per_event_delete": partial(_each, live.delete, [ids for _, ids, _ in ones]),
+        "us_per_event_insert": partial(_each, lambda one: live.insert(*one), ones),
     }
+    costs = _costs(single, len(ones))
     if isinstance(live, LiveEvents):
         part = events.take(0, events.size // 5)
-        until = np.full(part.size, np.inf)
-        costs["us_per_event_delete_bulk"] = _cost(partial(live.delete, np.arange(part.size)), part.size)
-        costs["us_per_event_insert_bulk"] = _cost(partial(live.insert, part, np.arange(part.size), until), part.size)
+        ids, until = np.arange(part.size), np.full(part.size, np.inf)
+        bulk = {
+            "us_per_event_delete_bulk": partial(live.delete, ids),
+            "us_per_event_insert_bulk": partial(live.insert, part, ids, until),
+        }
+        costs |= _costs(bulk, part.size)
     _compare_live(truth, live, rows)
     if isinstance(live, LiveEvents):
-        costs["us_per_event_swept"] = _cost(partial(live.sweep, 0.0, events.size), events.size)
+        costs |= _costs({"us_per_event_swept": partial(live.sweep, 0.0, events.size)}, events.size)
     for metric, value in costs.items():
         report.row(metric=metric, value=value, **common)
 
@@ -209,11 +212,10 @@ def _updates(report: Report, city: City) -> None:
     back, near = pick_rows(rows, ids), _moved(pick_rows(rows, ids))
     far = near._replace(ids=np.roll(near.ids, len(ids) // 2))
     steps = {"near": near, "back": back, "far": far, "home": back}
-    bulk = {step: _cost(partial(tree.update, to), len(ids)) for step, to in steps.items()}
-    single = {}
-    for step, to in steps.items():
-        ones = [to.take(i, i + 1) for i in range(min(CHANGES["mo-tree"], len(ids)))]
-        single[step] = _cost(partial(_each, tree.update, ones), len(ones))
+    bulk = _costs({step: partial(tree.update, to) for step, to in steps.items()}, len(ids))
+    few = min(CHANGES["mo-tree"], len(ids))
+    ones = {step: [to.take(i, i + 1) for i in range(few)] for step, to in steps.items()}
+    single = _costs({step: partial(_each, tree.update, some) for step, some in ones.items()}, few)
     tree.update(back)
     _compare(truth, tree, events)
     common: dict[str, Any] = {"workload": "city-k6", "system": "mo-tree", "n": rows.size, "verified": True}
@@ -237,23 +239,32 @@ def _r_star(report: Report, city: City) -> None:
         _compare(truth, index, events)
         times[system] = median_time(partial(index.match, events), 3) / events.size * 1e6
         ones = [rows.take(i, i + 1) for i in range(CHANGES["r-star-tree"])]
-        delete = _cost(partial(_each, index.delete, [one.ids for one in ones]), len(ones))
-        insert = _cost(partial(_each, index.insert, ones), len(ones))
+        costs = _single(index, ones)
         _compare(truth, index, events)
         ratio = times["r-star-tree"] / times[system]
         mine = {**common, "system": system}
         report.row(metric="us_per_event", value=times[system], baseline="r-star-tree", ratio=ratio, **mine)
-        report.row(metric="us_per_delete", value=delete, **mine)
-        report.row(metric="us_per_insert", value=insert, **mine)
+        for metric, value in costs.items():
+            report.row(metric=metric, value=value, **mine)
 
 
 def _keep(live: EventIndex, events: Events) -> None:
     live.insert(events, np.arange(events.size), np.full(events.size, np.inf))
 
 
-def _cost(call: Callable[[], object], count: int) -> float:
-    """Microseconds that one of `count` changes takes; the call is made once, since it changes the index."""
-    return median_time(call, 1) / count * 1e6
+def _costs(steps: dict[str, Callable[[], object]], count: int) -> dict[str, float]:
+    """Microseconds that one of `count` changes takes at each step: medians of several rounds, each of which ends as it began."""
+    rounds = [{name: median_time(step, 1) for name, step in steps.items()} for _ in range(ROUNDS)]
+    return {name: median(times[name] for times in rounds) / count * 1e6 for name in steps}
+
+
+def _single(index: Index, ones: list[Rows]) -> dict[str, float]:
+    """What it costs to delete these subscriptions one by one, and to insert them again."""
+    steps: dict[str, Callable[[], object]] = {
+        "us_per_delete": partial(_each, index.delete, [one.ids for one in ones]),
+        "us_per_insert": partial(_each, index.insert, ones),
+    }
+    return _costs(steps, len(ones))
 
 
 def _each(change: Callable[[Any], None], items: list[Any]) -> None:
