@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from matchwood.index.pool_check import check_regions, freed
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import covering_forest as kernel
 from matchwood.kernels.covering_forest import Forest
@@ -144,12 +145,6 @@ def _check_regions(forest: Forest) -> None:
     regions += [(int(group["scale"]), 2 * int(group["stride"])) for group in groups if int(group["scale"]) >= 0]
     spans = [(start, int(kernel.region_size(kernel.region_class(size)))) for start, size in regions if size]
     for class_ in range(kernel.COUNTS - kernel.REGIONS):
-        at = int(forest.counts[kernel.REGIONS + class_])
-        while at >= 0:
-            spans.append((at, int(kernel.region_size(class_))))
-            at = int(forest.words[at])
-    end = 0
-    for start, size in sorted(spans):
-        assert start == end, f"words {end} to {start} are lost or doubled"
-        end = start + size
-    assert end == forest.counts[kernel.WORDS], "the end of the words is miscounted"
+        size = int(kernel.region_size(class_))
+        spans += freed(forest.counts[kernel.REGIONS + class_], size, forest.words, end=-1)
+    check_regions("words", spans, int(forest.counts[kernel.WORDS]))

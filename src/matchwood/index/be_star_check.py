@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.index.pool_check import chain, check_regions, freed
 from matchwood.index.row_store import Slots
 from matchwood.kernels import be_star as layout
 from matchwood.kernels.be_star import Tree
@@ -197,39 +198,19 @@ class _Checker:
         """Every bucket, leaf region, p-directory and box region is either in use or in one free list."""
         tree, counts = self.tree, self.tree.counts
         used = tree.buckets[self.reached]
-        free = _chain(int(counts[layout.FREE_BUCKET]), lambda b: int(tree.buckets[b]["left"]))
+        free = chain(int(counts[layout.FREE_BUCKET]), tree.buckets["left"])
         assert sorted([*free, *self.reached]) == list(range(counts[layout.BUCKETS])), "a bucket is lost or doubled"
         leaves = [(int(x["leaf"]), 1 << int(x["leaf_class"])) for x in used if x["leaf_class"] != layout.NO_CLASS]
         parts = [(int(x["parts"]), 1 << int(x["parts_class"])) for x in used if x["parts_class"] != layout.NO_CLASS]
         boxes = [(int(x["boxes"]), int(x["level"]) - 1) for x in used if x["level"] > 1]
         for class_ in range(layout.CLASSES):
-            leaves += _freed(counts[layout.FREE_LEAF + class_], 1 << class_, lambda at: int(tree.leaves[at]["slot"]))
-            parts += _freed(counts[layout.FREE_PARTS + class_], 1 << class_, lambda at: int(tree.parts[at]["root"]))
+            leaves += freed(counts[layout.FREE_LEAF + class_], 1 << class_, tree.leaves["slot"])
+            parts += freed(counts[layout.FREE_PARTS + class_], 1 << class_, tree.parts["root"])
         for size in range(1, layout.LEVELS + 1):
-            boxes += _freed(counts[layout.FREE_BOXES + size], size, lambda at: int(tree.boxes[at]["lo"]))
-        for name, regions, top in (
-            ("leaf rows", leaves, counts[layout.LEAVES]),
-            ("p-nodes", parts, counts[layout.PARTS]),
-            ("boxes", boxes, counts[layout.BOXES]),
-        ):
-            end = 0
-            for start, size in sorted(regions):
-                assert start == end, f"{name} {end} to {start} are lost or doubled"
-                end = start + size
-            assert end == top, f"the end of the {name} is miscounted"
-
-
-def _freed(head: int, size: int, following: object) -> list[tuple[int, int]]:
-    return [(at, size) for at in _chain(int(head), following)]
-
-
-def _chain(head: int, following: object) -> list[int]:
-    found: list[int] = []
-    while head != _NONE:
-        assert head not in found[-1:], "a free list runs in a circle"
-        found.append(head)
-        head = following(head)  # type: ignore[operator]
-    return found
+            boxes += freed(counts[layout.FREE_BOXES + size], size, tree.boxes["lo"])
+        check_regions("leaf rows", leaves, int(counts[layout.LEAVES]))
+        check_regions("p-nodes", parts, int(counts[layout.PARTS]))
+        check_regions("boxes", boxes, int(counts[layout.BOXES]))
 
 
 def _entries(store: Store, slot: int) -> np.ndarray:

@@ -76,6 +76,10 @@ class EventIndex(ABC):
     def _nbytes(self) -> int:
         """The memory of the structure without the store."""
 
+    def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
+        """Put events into the store and take them in."""
+        self._insert(self.store.add(events, ids, until))
+
     def _order(self, rows: Rows, groups: Int64s, how: int) -> Int64s | None:
         """In which order the subscriptions had better be answered, if it matters."""
         return None
@@ -95,7 +99,7 @@ class EventIndex(ABC):
         if Capability.RANGE_EVENTS not in self.capabilities and has_ranges(events):
             self._demand(Capability.RANGE_EVENTS)
         if len(ids):
-            self._insert(self.store.add(events, ids, until))
+            self._keep(events, ids, until)
         if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT * len(ids))
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
+from matchwood.index.pool_check import chain, check_regions, freed
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.mo_tree import LINE, NONE
-from matchwood.kernels.store import EXACT_CLASSES
+from matchwood.kernels.store import EXACT_CLASSES, class_size, home
 
 Slots = NDArray[np.uint32]
 LIST_EXPIRED = Direct(kernel.list_expired)
@@ -42,11 +43,11 @@ class EventStore:
 
     def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
         """Keep events under new ids; return the slot of each. O(entries), amortised."""
-        self._check_new(ids)
+        self.check_new(ids)
         slots = np.empty(len(ids), np.uint32)
         done = 0
         while (done := int(kernel.keep_events(self.state, events, ids, until, done, slots))) < len(ids):
-            self._grow(events, done)
+            self.make_room(events, done)
         return slots
 
     def slots_of(self, ids: Int64s) -> Slots:
@@ -112,12 +113,30 @@ class EventStore:
         return store
 
     def check(self) -> None:
-        """Raise AssertionError if an event cannot be found, or slots and table differ. O(n)."""
-        kept = self.live_slots()
+        """Raise AssertionError if an event cannot be found, or slots, regions and table differ. O(n), in Python: for tests."""
+        kept, state = self.live_slots(), self.state
         assert len(kept) == len(self), "live events are miscounted"
         ids = self.ids(kept)
         assert (self._find(ids) == kept).all(), "an event cannot be found, or stands under another's id"
-        assert int((self.state.table != NONE).sum()) == len(kept), "the table and the events differ"
+        cells = np.flatnonzero(state.table != NONE)
+        assert len(cells) == len(kept), "the table and the events differ"
+        farthest = int(kernel.FARTHEST)
+        for at, cell in zip(cells.tolist(), state.table[cells].tolist(), strict=True):
+            id_ = int(state.words[cell & ~farthest])
+            distance = (at - int(home(state.table, id_))) % len(state.table)
+            assert cell & farthest == min(distance, farthest), f"cell {at} is wrong about how far its id is from home"
+        self._check_pools(kept)
+
+    def _check_pools(self, kept: Slots) -> None:
+        state, counts = self.state, self.state.counts
+        free = chain(int(counts[kernel.FREE_SLOT]), state.events["position"])
+        assert sorted([*free, *kept.tolist()]) == list(range(counts[kernel.SLOTS])), "a slot is lost or doubled"
+        starts = self.starts(np.arange(counts[kernel.SLOTS], dtype=np.uint32)).tolist()
+        regions = [(start, LINE * int(class_size(kernel.class_at(state, start)))) for start in starts]
+        for class_ in range(kernel.COUNTS - kernel.REGIONS):
+            head, size = counts[kernel.REGIONS + class_], LINE * int(class_size(class_))
+            regions += freed(head, size, state.words.view(np.int64), int(kernel.FREE))
+        check_regions("words", regions, int(counts[kernel.KEYS]))
 
     def ids(self, slots: Slots) -> Int64s:
         """The ids of the events at these slots."""
@@ -128,7 +147,8 @@ class EventStore:
         kernel.slots_of_ids(self.state, ids, slots)
         return slots
 
-    def _check_new(self, ids: Int64s) -> None:
+    def check_new(self, ids: Int64s) -> None:
+        """Refuse ids that are negative, given twice or kept already. O(ids)."""
         if ids.min() < 0:
             raise EventError(f"expected event ids that are not negative, got {ids.min()}")
         if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
@@ -137,7 +157,7 @@ class EventStore:
         if there.any():
             raise EventError(f"event {ids[there][0]} is there already")
 
-    def _grow(self, events: Events, done: int) -> None:
+    def make_room(self, events: Events, done: int) -> None:
         """Room for the rest of the events, and by a quarter at least."""
         state, counts = self.state, self.state.counts
         more = events.size - done

@@ -21,6 +21,7 @@ from matchwood.kernels.direct import EVENTS, FLOAT64, INT64, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
 from matchwood.kernels.mo_tree_match import FOUND
+from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
@@ -58,12 +59,25 @@ class LiveEvents(EventIndex):
         elif now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT)
 
+    def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
+        """Keep the events in the order in which they come, and place them in the order of their buckets."""
+        if len(self) + len(ids) > self._most():
+            super()._keep(events, ids, until)
+            return
+        self.store.check_new(ids)
+        slots, numbers = np.empty(len(ids), np.uint32), np.empty(len(ids), np.uint32)
+        spans = np.empty(len(events.dims), SPAN)
+        new, notes, done = (events, ids, until), (slots, numbers, spans), 0
+        while (done := int(kernel.keep_new(self._tree, self.store.state, *new, done, *notes))) < len(ids):
+            self.store.make_room(events, done)
+        order = order_by(numbers, len(self._tree.directory))
+        self._place(kernel.place_new, events.offsets, spans, order, slots[order], numbers[order])
+
     def _keep_one(self, events: Events, ids: Int64s, until: Float64s) -> bool:
         """Keep one event in one call of a kernel; False (and nothing done) if there is no room, or something is wrong."""
         if not (isinstance(ids, np.ndarray) and isinstance(until, np.ndarray) and exact((*events, ids, until), KEPT)):
             return False
-        most = REPLAN * self._planned_for
-        code = int(KEEP_ONE(self._tree, self.store.state, events, ids, until, most, *self._one))
+        code = int(KEEP_ONE(self._tree, self.store.state, events, ids, until, self._most(), *self._one))
         if code == kernel.UNPLACED:
             self._insert(self._one[0].copy())
         return code in (kernel.DONE, kernel.UNPLACED)
@@ -91,7 +105,7 @@ class LiveEvents(EventIndex):
         return live
 
     def _insert(self, slots: Slots) -> None:
-        if not self._planned_for or len(self) > REPLAN * max(self._planned_for, SMALL):
+        if len(self) > self._most():
             slots = self.store.live_slots()
             self._tree = new_tree(plans.planned_events(self.store.state, slots, self._like() if self._like else ()))
             self._planned_for = len(slots)
@@ -99,11 +113,18 @@ class LiveEvents(EventIndex):
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self.store.state, slots, numbers)
         order = order_by(numbers, len(self._tree.directory))
-        slots, numbers = slots[order], numbers[order]
-        done = 0
-        while (done := int(kernel.place_events(self._tree, self.store.state, slots, numbers, done))) < len(slots):
-            self._tree = grown_tree(self._tree, len(slots) - done)
+        self._place(kernel.place_events, slots[order], numbers[order])
+
+    def _place(self, place: Callable[..., int], *what: np.ndarray) -> None:
+        """Place events by one of two kernels; `what` ends with their slots and buckets, in the order of the buckets."""
+        done, many = 0, len(what[-1])
+        while (done := int(place(self._tree, self.store.state, *what, done))) < many:
+            self._tree = grown_tree(self._tree, many - done)
             self._room = None
+
+    def _most(self) -> int:
+        """How many events the plan is good for."""
+        return REPLAN * max(self._planned_for, SMALL) if self._planned_for else 0
 
     def _reorder(self, slots: Slots) -> Slots:
         """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).

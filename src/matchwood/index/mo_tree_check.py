@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.index.pool_check import chain
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
 from matchwood.kernels.store import CIRCLE, SET, Store
@@ -25,20 +26,20 @@ class _Checker:
         total = buckets = 0
         reached: set[int] = set()
         for number, head in enumerate(tree.directory):
-            chain, spare = (_chain(int(head[end]), tree.nodes[link]) for end, link in _ENDS)
-            buckets += bool(chain)
-            assert not reached & set(chain), f"bucket {number} shares a node"
-            reached |= set(chain)
-            for n in chain:
+            nodes, spare = (chain(int(head[end]), tree.nodes[link]) for end, link in _ENDS)
+            buckets += bool(nodes)
+            assert not reached & set(nodes), f"bucket {number} shares a node"
+            reached |= set(nodes)
+            for n in nodes:
                 assert tree.nodes[n]["number"] == number, f"node {n} hangs in the wrong bucket"
-            with_room = {n for n in chain if tree.nodes[n]["count"] < kernel.LINE_ROWS}
+            with_room = {n for n in nodes if tree.nodes[n]["count"] < kernel.LINE_ROWS}
             assert set(spare) == with_room, f"bucket {number}: wrong spare nodes"
         for n in sorted(reached):
             valid = self._valid(tree.nodes[n])
             assert valid.sum() == tree.nodes[n]["count"] > 0, f"node {n}: rows are miscounted"
             total += int(valid.sum())
             self._check_planes(n, valid)
-        free = _chain(int(tree.counts[kernel.FREE_NODE]), tree.nodes["next"])
+        free = chain(int(tree.counts[kernel.FREE_NODE]), tree.nodes["next"])
         assert sorted([*reached, *free]) == list(range(tree.counts[kernel.NODES])), "a node is lost or doubled"
         assert none not in reached
         assert total == rows, "buckets and live rows differ"
@@ -124,15 +125,6 @@ class _Checker:
     def _cell(self, axis: np.void, number: int) -> np.void:
         cell: np.void = self.tree.cells[int(axis["first_cell"]) + number // int(axis["radix"]) % int(axis["cells"])]
         return cell
-
-
-def _chain(head: int, following: np.ndarray) -> list[int]:
-    found: list[int] = []
-    while head != int(kernel.NONE):
-        found.append(head)
-        head = int(following[head])
-        assert len(found) <= len(following), "a chain runs in a circle"
-    return found
 
 
 def _parts(entries: np.ndarray, first: int, entry: np.void) -> list[tuple[float, float]]:

@@ -11,6 +11,7 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
+from matchwood.index.pool_check import check_regions, freed
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -177,12 +178,8 @@ class RowStore:
         regions = [(int(r["start"]), int(r["size"])) for r in state.rows[: self.slots] if r["size"]]
         for class_ in range(kernel.COUNTS - kernel.REGIONS):
             size = class_ if class_ <= kernel.EXACT_CLASSES else 1 << (class_ - kernel.EXACT_CLASSES + 6)
-            regions += [(at, size) for at in _chain(int(counts[kernel.REGIONS + class_]), state.entries["more"])]
-        end = 0
-        for start, size in sorted(regions):
-            assert start == end, f"entries {end} to {start} are lost or doubled"
-            end = start + size
-        assert end == counts[kernel.ENTRIES], "the end of the entries is miscounted"
+            regions += freed(counts[kernel.REGIONS + class_], size, state.entries["more"])
+        check_regions("entries", regions, int(counts[kernel.ENTRIES]))
 
     def check_new(self, rows: Rows) -> None:
         """Refuse rows of subscriptions that are there, and what cannot be stored. O(rows)."""
@@ -251,12 +248,3 @@ def _table(size: int) -> np.ndarray:
 
 def _enough(size: int, wanted: int) -> int:
     return size if size >= wanted else max(wanted, size + size // 2, 64)
-
-
-def _chain(head: int, following: np.ndarray) -> list[int]:
-    found = []
-    while head != int(kernel.NONE):
-        found.append(head)
-        head = int(following[head])
-        assert len(found) <= len(following), "a free list runs in a circle"
-    return found

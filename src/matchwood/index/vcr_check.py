@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from matchwood.index.pool_check import check_regions, freed
 from matchwood.index.vcr_geometry import Constructs, Rectangle
 from matchwood.kernels import vcr as kernel
 from matchwood.kernels.store import ABSENT, CIRCLE, NONE, SET
@@ -86,17 +87,11 @@ def _check_pools(index: VCR, headers: np.ndarray, live: int) -> None:
     """Regions in use and free tile the pool; positions in use and free are all there are."""
     state, counts = index.state, index.state.counts
     load = state.directory["load"][headers]
-    regions = list(zip(state.directory["start"][headers].tolist(), (load >> kernel.SIZE_BITS).tolist(), strict=True))
+    sizes = np.int64(1) << (load >> kernel.SIZE_BITS).astype(np.int64) >> 1
+    regions = list(zip(state.directory["start"][headers].tolist(), sizes.tolist(), strict=True))
     for class_ in range(1, kernel.COUNTS - kernel.REGIONS):
-        at = int(counts[kernel.REGIONS + class_])
-        while at != int(NONE):
-            regions.append((at, class_))
-            at = int(state.entries[at])
-    end = 0
-    for start, class_ in sorted(regions):
-        assert start == end, f"entries {end} to {start} are lost or doubled"
-        end = start + (1 << class_ >> 1)
-    assert end == counts[kernel.POOL], "the end of the pool is miscounted"
+        regions += freed(counts[kernel.REGIONS + class_], 1 << class_ >> 1, state.entries)
+    check_regions("entries", regions, int(counts[kernel.POOL]))
     free, p = 0, int(counts[kernel.FREE_POSITION])
     while p != int(NONE):
         assert state.places[p]["slot"] == NONE, f"position {p} is free and in use"

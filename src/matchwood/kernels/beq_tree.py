@@ -27,12 +27,11 @@ from matchwood.kernels.live_events import (
     Parts,
     count_at,
     dim_of,
-    find,
     flags_at,
     id_at,
     let_go,
     load_live,
-    slot_at,
+    slot_of,
     unload_row,
     value_of,
 )
@@ -236,10 +235,10 @@ def remove_events(tree, live, slots):
 @kernel
 def remove_one(tree, live, id_):
     """Remove one event by id; False if it is not there."""
-    start = live.table[find(live, id_)]
-    if start == NONE:
+    slot = slot_of(live, id_)
+    if slot == np.int64(NONE):
         return False
-    remove_event(tree, live, slot_at(live, np.int64(start)))
+    remove_event(tree, live, slot)
     return True
 
 

@@ -2,11 +2,15 @@
 
 Layout   events[slot] (12 B) -> a region of `keys`, all that matching reads of an event in one place:
              id, until, mask, about (slot, count, flags), then the values, 8 bytes each
-         `node` and `position` say where the structure has put it; a slot is free where `node` is none.
+         `node` and `position` say where the structure has put it. A slot is free where `node` is none; `position` is the next
+         free one then. It keeps its region, for an event of as many lines; for another that goes to the free ones of its
+         class, chained through their first word.
          mask: the dimensions below 64 that the event has; the value of one stands behind as many others as bits are below it.
          LISTED: a dimension of 64 or more; after the n keys come their n dimensions, ascending.
          LOOSE (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
-Table    open addressing, linear probing: regions by event id (4 bytes an event at half load, the id is read from the region).
+Table    open addressing, linear probing: regions by event id, 4 bytes a cell. The id is read from the region; a region's number
+         is that of a line, so its low three bits say how far from its home the id stands (7: that far or farther). Who stands
+         elsewhere than the id would is passed over, and shifted back, without a look at the region.
 Invariant  every live event is in the table, once (`EventStore.check`).
 
 With the record of an event, its dimensions and its keys in three arrays, a candidate cost five cache lines instead of three; with
@@ -25,13 +29,15 @@ from matchwood.kernels.mo_tree import LINE, NONE, ONE
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, home, size_class
 
-EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])  # free: node is NONE, start the next free slot
+EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])
 FREE = np.int64(-1)
+FARTHEST = np.uint32(LINE - 1)
 
 # words of a region before its values
 ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED = 64  # dimensions that a mask can name
 LISTED, LOOSE = np.uint64(1), np.uint64(2)
+SORTED = np.uint64(4)  # while an event is written: not kept
 
 # places in `counts`
 SLOTS, LIVE, FREE_SLOT, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
@@ -92,38 +98,77 @@ def region_class(flags, n):
 
 
 @helper
+def start_in(cell):
+    """The region that a cell of the table names."""
+    return np.int64(cell & ~FARTHEST)
+
+
+@helper
+def may_hold(table, at, distance):
+    """From cell `at` on, so far from an id's home: the first that is free or holds an id of that home, and how far it is."""
+    while table[at] != NONE and np.int64(table[at] & FARTHEST) != min(distance, np.int64(FARTHEST)):
+        at = (at + 1) & (table.size - 1)
+        distance += 1
+    return at, distance
+
+
+@helper
 def find(live, id_):
     """The cell of the table that holds the id, or the free one where it would go."""
-    at = home(live.table, id_)
-    while live.table[at] != NONE and id_at(live, np.int64(live.table[at])) != id_:
-        at = (at + 1) & (live.table.size - 1)
+    at, distance = may_hold(live.table, home(live.table, id_), np.int64(0))
+    while live.table[at] != NONE and id_at(live, start_in(live.table[at])) != id_:
+        at, distance = may_hold(live.table, (at + 1) & (live.table.size - 1), distance + 1)
     return at
 
 
 @helper
+def slot_of(live, id_):
+    """Where the event is kept, or none."""
+    cell = live.table[find(live, id_)]
+    return np.int64(NONE) if cell == NONE else slot_at(live, start_in(cell))
+
+
+@helper
+def enter(table, id_, start):
+    """Enter a region under an id that is new."""
+    at = home(table, id_)
+    distance = np.int64(0)
+    while table[at] != NONE:
+        at = (at + 1) & (table.size - 1)
+        distance += 1
+    table[at] = np.uint32(start) | np.uint32(min(distance, np.int64(FARTHEST)))
+
+
+@helper
 def prefetch_id(live, ids, i):
-    """Ask for the cell of an id that comes soon, and for the event that stands in the cell of one that comes sooner."""
+    """Ask for the cell of an id that comes soon, and for the event that may stand in the cell of one that comes sooner."""
     last = ids.size - 1
     prefetch(live.table, home(live.table, ids[min(i + 2 * AHEAD, last)]))
-    prefetch(live.words, np.int64(live.table[home(live.table, ids[min(i + AHEAD, last)])]))
+    soon = ids[min(i + AHEAD, last)]
+    at, _ = may_hold(live.table, home(live.table, soon), np.int64(0))
+    prefetch(live.words, start_in(live.table[at]))
 
 
 @helper
 def forget(live, at):
     """Empty a cell of the table and shift back those behind it that it had pushed away."""
-    mask = live.table.size - 1
+    table = live.table
+    mask = table.size - 1
     hole = at
     probe = at
     while True:
-        live.table[hole] = NONE
+        table[hole] = NONE
         while True:
             probe = (probe + 1) & mask
-            if live.table[probe] == NONE:
+            if table[probe] == NONE:
                 return
-            start = home(live.table, id_at(live, np.int64(live.table[probe])))
-            if ((probe - start) & mask) >= ((probe - hole) & mask):
+            distance = np.int64(table[probe] & FARTHEST)
+            if distance == np.int64(FARTHEST):
+                distance = (probe - home(table, id_at(live, start_in(table[probe])))) & mask
+            if distance >= ((probe - hole) & mask):
                 break
-        live.table[hole] = live.table[probe]
+        distance -= (probe - hole) & mask
+        table[hole] = np.uint32(start_in(table[probe])) | np.uint32(min(distance, np.int64(FARTHEST)))
         hole = probe
 
 
@@ -131,13 +176,9 @@ def forget(live, at):
 def enter_all(live, table):
     """Enter every live event into the new, empty table. O(slots)."""
     for slot in range(live.counts[SLOTS]):
-        if live.events[slot].node == NONE:
-            continue
-        start = live.events[slot].start
-        at = home(table, id_at(live, np.int64(start)))
-        while table[at] != NONE:
-            at = (at + 1) & (table.size - 1)
-        table[at] = start
+        if live.events[slot].node != NONE:
+            start = np.int64(live.events[slot].start)
+            enter(table, id_at(live, start), start)
 
 
 @kernel
@@ -145,34 +186,42 @@ def slots_of_ids(live, ids, slots):
     """slots[i] = where event ids[i] is kept, or none."""
     for i in range(ids.size):
         prefetch_id(live, ids, i)
-        start = live.table[find(live, ids[i])]
-        slots[i] = NONE if start == NONE else np.uint32(slot_at(live, np.int64(start)))
+        slots[i] = np.uint32(slot_of(live, ids[i]))
 
 
 @helper
 def flags_of(events, e):
-    """How event e must be written: see the module's text. O(entries)."""
-    begin, end = events.offsets[e], events.offsets[e + 1]
+    """How event e must be written: see the module's text; SORTED if its dimensions rise. O(entries), without branches."""
+    begin, end = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1])  # signed places would become gathers
     loose = False
-    listed = False
+    rising = True
+    most = np.uint16(0)
     for i in range(begin, end):
         loose |= (events.lo[i] != events.hi[i]) | (events.weight[i] != 1.0)
-        loose |= i > begin and events.dims[i] == events.dims[i - 1]
-        listed |= np.int64(events.dims[i]) >= MASKED
+        most = max(most, events.dims[i])
+    for i in range(begin + ONE, end):
+        rising &= events.dims[i] > events.dims[i - ONE]
+        loose |= events.dims[i] == events.dims[i - ONE]
     if loose:
         return LISTED | LOOSE
-    return LISTED if listed else np.uint64(0)
+    if most >= MASKED:
+        return LISTED
+    return SORTED if rising else np.uint64(0)
 
 
 @helper
-def write_masked(live, events, e, first):
+def write_masked(live, events, e, first, rising):
     """Write the values of a plain event; return its mask."""
-    begin, end = events.offsets[e], events.offsets[e + 1]
+    begin, end, first = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), np.uint64(first)
     mask = np.uint64(0)
     for i in range(begin, end):
         mask |= ONE << np.uint64(events.dims[i])
-    for i in range(begin, end):
-        live.keys[first + count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE))] = events.lo[i]
+    if rising:
+        for i in range(end - begin):
+            live.keys[first + i] = events.lo[begin + i]
+    else:
+        for i in range(begin, end):
+            live.keys[first + np.uint64(count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE)))] = events.lo[i]
     return mask
 
 
@@ -197,64 +246,113 @@ def write_listed(live, events, e, first, loose):
             keys[at + 3 * n] = events.weight[begin + i]
 
 
+@helper
+def prefetch_free(live, slot, size):
+    """Ask for the region of the free slot after this one, and for the slot after that: chains run anywhere in memory."""
+    after = np.int64(live.events[slot].position)
+    if after != np.int64(NONE):
+        start = np.int64(live.events[after].start)
+        for line in range(0, size, LINE):
+            prefetch(live.words, start + line)
+        prefetch(live.events, np.int64(live.events[after].position))
+
+
+@helper
+def take_region(live, class_):
+    """A region of that class, from its free list or behind the last."""
+    counts = live.counts
+    start = counts[REGIONS + class_]
+    if start == FREE:
+        start = counts[KEYS]
+        counts[KEYS] += LINE * class_size(class_)
+    else:
+        counts[REGIONS + class_] = np.int64(live.words[start])
+    return start
+
+
+@helper
+def class_at(live, start):
+    """The class of the region that holds an event, or held the last of a free slot."""
+    return region_class(flags_at(live, start), count_at(live, start))
+
+
+@helper
+def take_room(live, n, flags):
+    """A slot with a region for an event of n values; -1 (and nothing is done) if a pool is full."""
+    counts = live.counts
+    class_ = region_class(flags, n)
+    size = LINE * class_size(class_)
+    # one word more than the region: the value of a missing dimension is read and thrown away
+    full = counts[REGIONS + class_] == FREE and counts[KEYS] + size >= live.keys.size
+    slot = counts[FREE_SLOT]
+    if slot == np.int64(NONE):
+        slot = counts[SLOTS]
+        if full or slot == live.events.size:
+            return np.int64(-1)
+        counts[SLOTS] += 1
+        live.events[slot].start = np.uint32(take_region(live, class_))
+        return slot
+    event = live.events[slot]
+    prefetch_free(live, slot, size)
+    start = np.int64(event.start)
+    held = class_at(live, start)
+    if held != class_:
+        if full:
+            return np.int64(-1)
+        live.words[start] = np.uint64(counts[REGIONS + held])
+        counts[REGIONS + held] = start
+        event.start = np.uint32(take_region(live, class_))
+    counts[FREE_SLOT] = np.int64(event.position)
+    return slot
+
+
+@helper
+def keep_event(live, events, e, ids, until):
+    """Keep event e under a new id; return its slot, or -1 (and nothing is done) if a pool is full. O(entries)."""
+    prefetch(live.table, home(live.table, ids[min(e + AHEAD, ids.size - 1)]))
+    counts = live.counts
+    n = events.offsets[e + 1] - events.offsets[e]
+    flags = flags_of(events, e)
+    slot = np.int64(-1)
+    if 2 * (counts[LIVE] + 1) <= live.table.size:
+        slot = take_room(live, n, flags)
+    if slot < 0:
+        return slot
+    event = live.events[slot]
+    start = np.int64(event.start)
+    live.words[start + ID] = np.uint64(ids[e])
+    live.keys[start + UNTIL] = until[e]
+    live.words[start + MASK] = np.uint64(0)
+    live.words[start + ABOUT] = np.uint64(slot) | np.uint64(n) << np.uint64(32) | (flags & ~SORTED) << np.uint64(48)
+    if flags & LISTED:
+        write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
+    else:
+        live.words[start + MASK] = write_masked(live, events, e, start + HEAD, flags & SORTED != 0)
+    event.node = np.uint32(0)
+    enter(live.table, ids[e], start)
+    counts[MOST] = max(counts[MOST], n)
+    counts[LIVE] += 1
+    return slot
+
+
 @kernel
 def keep_events(live, events, ids, until, first, slots):
     """Keep events[first:] under new ids; return the first not kept (a pool is full) or their number. O(entries)."""
-    counts = live.counts
     for e in range(first, ids.size):
-        prefetch_id(live, ids, e)
-        n = events.offsets[e + 1] - events.offsets[e]
-        flags = flags_of(events, e)
-        class_ = region_class(flags, n)
-        size = LINE * class_size(class_)
-        fresh_region = counts[REGIONS + class_] == FREE
-        fresh_slot = counts[FREE_SLOT] == np.int64(NONE)
-        # one word more than the region: the value of a missing dimension is read and thrown away
-        if (fresh_region and counts[KEYS] + size >= live.keys.size) or 2 * (counts[LIVE] + 1) > live.table.size:
+        slot = keep_event(live, events, e, ids, until)
+        if slot < 0:
             return e
-        if fresh_slot and counts[SLOTS] == live.events.size:
-            return e
-        slot = counts[SLOTS] if fresh_slot else counts[FREE_SLOT]
-        event = live.events[slot]
-        if fresh_slot:
-            counts[SLOTS] += 1
-        else:
-            counts[FREE_SLOT] = np.int64(event.start)
-        start = counts[KEYS]
-        if fresh_region:
-            counts[KEYS] += size
-        else:
-            start = counts[REGIONS + class_]
-            counts[REGIONS + class_] = np.int64(live.words[start])
-            for line in range(0, size, LINE):  # of the next one
-                prefetch(live.words, counts[REGIONS + class_] + line)
-        live.words[start + ID] = np.uint64(ids[e])
-        live.keys[start + UNTIL] = until[e]
-        live.words[start + MASK] = np.uint64(0)
-        live.words[start + ABOUT] = np.uint64(slot) | np.uint64(n) << np.uint64(32) | flags << np.uint64(48)
-        if flags & LISTED:
-            write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
-        else:
-            live.words[start + MASK] = write_masked(live, events, e, start + HEAD)
-        event.start, event.node = np.uint32(start), np.uint32(0)
-        live.table[find(live, ids[e])] = np.uint32(start)
-        counts[MOST] = max(counts[MOST], n)
-        counts[LIVE] += 1
         slots[e] = np.uint32(slot)
     return ids.size
 
 
 @helper
 def let_go(live, slot):
-    """Free an event's slot, region and cell of the table."""
+    """Free an event's slot, which keeps its region, and its cell of the table."""
     event = live.events[slot]
-    start = np.int64(event.start)
-    forget(live, find(live, id_at(live, start)))
-    class_ = region_class(flags_at(live, start), count_at(live, start))
-    live.words[start] = np.uint64(live.counts[REGIONS + class_])
-    live.counts[REGIONS + class_] = start
+    forget(live, find(live, id_at(live, np.int64(event.start))))
     event.node = NONE
-    event.start = np.uint32(live.counts[FREE_SLOT])
+    event.position = np.uint32(live.counts[FREE_SLOT])
     live.counts[FREE_SLOT] = slot
     live.counts[LIVE] -= 1
 
@@ -265,7 +363,7 @@ def lay_out(live, order, events, keys):
     at = np.int64(0)
     for i in range(order.size):
         start = np.int64(live.events[np.int64(order[i])].start)
-        size = LINE * class_size(region_class(flags_at(live, start), count_at(live, start)))
+        size = LINE * class_size(class_at(live, start))
         for j in range(size):
             keys[at + j] = live.words[start + j]
         keys[at + ABOUT] = (keys[at + ABOUT] & ~np.uint64(0xFFFFFFFF)) | np.uint64(i)

@@ -22,12 +22,12 @@ from matchwood.kernels.live_events import (
     LOOSE,
     MASK,
     count_at,
-    find,
     flags_at,
     id_at,
+    keep_event,
     keep_events,
     let_go,
-    slot_at,
+    slot_of,
     value_of,
 )
 from matchwood.kernels.mo_tree import (
@@ -38,8 +38,10 @@ from matchwood.kernels.mo_tree import (
     ONE,
     PLANES,
     SLICED,
+    WHOLE,
     axis_number,
     slice_here,
+    slice_in,
     tick_of,
 )
 from matchwood.kernels.mo_tree_block import (
@@ -56,12 +58,19 @@ from matchwood.kernels.mo_tree_nodes import (
     give_back,
     next_node,
     open_position,
+    prefetch_share,
     set_bits,
     take_position,
 )
+from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
 from matchwood.kernels.store import AHEAD, home
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
+
+
+@helper
+def disjoint_cell(axis, tick):
+    return tick * (np.int64(axis.cells) - 2) // (np.int64(axis.cuts) + 1)
 
 
 @helper
@@ -74,18 +83,16 @@ def event_bucket(tree, live, slot):
     for a in range(tree.counts[LAYERS]):
         axis = tree.axes[a]
         dim = np.int64(axis.dim)
-        parts = np.int64(axis.cells) - 2
-        ticks = np.int64(axis.cuts) + 1
-        cell = parts + 1
+        cell = np.int64(axis.cells) - 1
         at = value_of(live, start, dim)
         if at >= 0:
-            cell = tick_of(tree, axis, live.keys[at]) * parts // ticks
+            cell = disjoint_cell(axis, tick_of(tree, axis, live.keys[at]))
             if loose:
                 last = at
                 while last + 1 < start + HEAD + n and live.keys[last + 1 + n] == dim:
                     last += 1
-                if tick_of(tree, axis, live.keys[last + 2 * n]) * parts // ticks != cell:
-                    cell = parts
+                if disjoint_cell(axis, tick_of(tree, axis, live.keys[last + 2 * n])) != cell:
+                    cell = np.int64(axis.cells) - 2
         number += cell * np.int64(axis.radix)
     return number
 
@@ -94,6 +101,61 @@ def event_bucket(tree, live, slot):
 def locate_events(tree, live, slots, numbers):
     for i in range(slots.size):
         numbers[i] = np.uint32(event_bucket(tree, live, np.int64(slots[i])))
+
+
+@kernel
+def keep_new(tree, live, events, ids, until, first, slots, numbers, spans):
+    """As `keep_events`, and on the way the bucket and the spans of each event: `first` of a span is the slice of the value.
+
+    ODD, at an event's first value: it is LOOSE, planes know nothing about it.
+    """
+    for e in range(first, ids.size):
+        slot = keep_event(live, events, e, ids, until)
+        if slot < 0:
+            return e
+        slots[e] = np.uint32(slot)
+        begin, end = events.offsets[e], events.offsets[e + 1]
+        if flags_at(live, np.int64(live.events[slot].start)) & LOOSE:
+            numbers[e] = np.uint32(event_bucket(tree, live, slot))
+            spans[begin].axis = ODD
+            continue
+        number = tree.counts[WHOLE]
+        for i in range(begin, end):
+            a = axis_number(tree, np.int64(events.dims[i]))
+            if a >= tree.counts[SLICED]:
+                spans[i].axis = NOTHING
+                continue
+            axis = tree.axes[a]
+            above = tick_of(tree, axis, events.lo[i])
+            if a < tree.counts[LAYERS]:
+                cell = disjoint_cell(axis, above)
+                number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
+                above = slice_in(tree.cells[np.int64(axis.first_cell) + cell], above)
+            spans[i].axis, spans[i].first = np.uint8(a), np.uint8(above)
+        numbers[e] = np.uint32(number)
+    return ids.size
+
+
+@helper
+def write_spans(tree, node, position, spans, begin, end, together):
+    """As `write_event`, of an event with the spans begin..end."""
+    words = np.int64(node.words)
+    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    for i in range(begin, end):
+        if spans[i].axis != NOTHING:
+            a, above = np.int64(spans[i].axis), np.int64(spans[i].first)
+            write_value(tree, word, words, a, position, above, together)
+
+
+@helper
+def write_value(tree, word, words, a, position, above, together):
+    """Clear the bits of a value in the planes at or above its slice: now, or (`together`) noted for `settle`."""
+    if together:
+        note_slices(tree, a, position, LOWEST, above - 1)
+    else:
+        axis = tree.axes[a]
+        plane = word + (np.int64(axis.plane) + above) * words
+        clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1 - above, position, np.uint64(0))
 
 
 @helper
@@ -117,13 +179,8 @@ def write_event(tree, live, start, node, position, together):
         a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
-        axis = tree.axes[a]
-        above = slice_here(tree, a, tick_of(tree, axis, live.keys[start + HEAD + i]))
-        if together:
-            note_slices(tree, a, position, LOWEST, above - 1)
-        else:
-            plane = word + (np.int64(axis.plane) + above) * words
-            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1 - above, position, np.uint64(0))
+        above = slice_here(tree, a, tick_of(tree, tree.axes[a], live.keys[start + HEAD + i]))
+        write_value(tree, word, words, a, position, above, together)
 
 
 @helper
@@ -158,16 +215,47 @@ def place_events(tree, live, slots, numbers, first):
         for j in range(i, i + here):
             prefetch_event(live, slots, j)
             event = live.events[np.int64(slots[j])]
-            node = tree.nodes[n]
-            position = take_position(tree, node)
-            tree.members[2 * np.int64(node.start) + position] = event.start
-            event.node = np.uint32(n)
-            event.position = np.uint32(position)
-            write_event(tree, live, np.int64(event.start), node, position, together)
+            write_event(tree, live, np.int64(event.start), tree.nodes[n], take_place(tree, n, event), together)
         if together:
             settle(tree, tree.nodes[n])
         i += here
     return slots.size
+
+
+@kernel
+def place_new(tree, live, offsets, spans, which, slots, numbers, first):
+    """As `place_events`, of events whose spans are written: the event at slots[i] is event which[i] of the CSR arrays."""
+    i = run = first
+    while i < slots.size:
+        run, n, here, together = next_node(tree, numbers, i, run)
+        if n < 0:
+            return i
+        node = tree.nodes[n]
+        for j in range(i, i + here):
+            prefetch_spans(live.events, offsets, spans, which, slots, j)
+            prefetch_share(tree, node, j - i, here, together)
+            event = live.events[np.int64(slots[j])]
+            position = take_place(tree, n, event)
+            begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
+            if begin < end and spans[begin].axis == ODD:
+                open_position(tree, node, position)
+            else:
+                write_spans(tree, node, position, spans, begin, end, together)
+        if together:
+            settle(tree, node)
+        i += here
+    return slots.size
+
+
+@helper
+def take_place(tree, n, event):
+    """A free position of a node that has one, for the event; its bits are not written yet."""
+    node = tree.nodes[n]
+    position = take_position(tree, node)
+    tree.members[2 * np.int64(node.start) + position] = event.start
+    event.node = np.uint32(n)
+    event.position = np.uint32(position)
+    return position
 
 
 @helper
@@ -210,7 +298,7 @@ def keep_one(tree, live, events, ids, until, most, slots, numbers):
     """
     if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
         return FULL
-    if ids[0] < 0 or live.table[find(live, ids[0])] != NONE:
+    if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
         return KNOWN
     if keep_events(live, events, ids, until, 0, slots) == 0:
         return FULL
@@ -221,8 +309,8 @@ def keep_one(tree, live, events, ids, until, most, slots, numbers):
 @kernel
 def remove_one(tree, live, id_):
     """Remove one event by id; KNOWN if it is not known."""
-    start = live.table[find(live, id_)]
-    if start == NONE:
+    slot = slot_of(live, id_)
+    if slot == np.int64(NONE):
         return KNOWN
-    remove_event(tree, live, slot_at(live, np.int64(start)))
+    remove_event(tree, live, slot)
     return DONE

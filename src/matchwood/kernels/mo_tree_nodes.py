@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper
-from matchwood.kernels.intrinsics import trailing_zeros
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     BUCKETS,
     FREE_NODE,
@@ -211,6 +211,15 @@ def next_node(tree, numbers, i, run):
     here = min(run - i, 64 * words - np.int64(tree.nodes[n].count))
     enter_node(tree, np.int64(numbers[i]))
     return run, n, here, here >= MANY_COME * words
+
+
+@helper
+def prefetch_share(tree, node, i, of, together):
+    """Ask for the i-th of so many shares of a node's region, where rows come together: `settle` writes it when all are noted."""
+    if together:
+        share = region_words(tree, np.int64(node.words)) // of
+        for word in range(np.int64(node.start) + i * share, np.int64(node.start) + (i + 1) * share, LINE):
+            prefetch(tree.bits, word)
 
 
 @helper

@@ -13,8 +13,6 @@ from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,
     LAYERS,
-    LINE,
-    NO_AXIS,
     NONE,
     ONE,
     ONES,
@@ -36,11 +34,11 @@ from matchwood.kernels.mo_tree_nodes import (
     give_back,
     next_node,
     open_position,
-    region_words,
+    prefetch_share,
     set_bits,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import ODD, new_bucket, slice_new
+from matchwood.kernels.mo_tree_spans import NOTHING, ODD, new_bucket, prefetch_spans, slice_new
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -213,7 +211,7 @@ def store_plain(tree, store, rows, r, start, spans):
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - at)
             cell = tree.cells[np.int64(axis.first_cell) + at]
             low, high = slice_in(cell, low), slice_in(cell, high)
-        spans[e].axis, spans[e].first, spans[e].last = np.uint16(a), np.uint8(low), np.uint8(high)
+        spans[e].axis, spans[e].first, spans[e].last = np.uint8(a), np.uint8(low), np.uint8(high)
     if odd:
         spans[begin].axis = ODD
     store.counts[DIMS] = max(store.counts[DIMS], most + 1)
@@ -227,7 +225,7 @@ def write_spans(tree, node, position, spans, begin, end, together):
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     reach_0 = reach_1 = ONES
     for at in range(begin, end):
-        if spans[at].axis == NO_AXIS:
+        if spans[at].axis == NOTHING:
             continue
         a, first, last = np.int64(spans[at].axis), np.int64(spans[at].first), np.int64(spans[at].last)
         possible = slice_bits(first, last)
@@ -254,13 +252,9 @@ def place_new(tree, store, offsets, spans, which, slots, numbers, first):
         if n < 0:
             return i
         node = tree.nodes[n]
-        planes = region_words(tree, np.int64(node.words)) if together else np.int64(0)
-        line = np.int64(node.start)
         for j in range(i, i + here):
-            prefetch_spans(tree, offsets, spans, which, slots, j)
-            for word in range(line, line + planes // here, LINE):
-                prefetch(tree.bits, word)
-            line += planes // here
+            prefetch_spans(tree.places, offsets, spans, which, slots, j)
+            prefetch_share(tree, node, j - i, here, together)
             position = take_place(tree, n, np.int64(slots[j]))
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
             if begin < end and spans[begin].axis == ODD:
@@ -271,16 +265,6 @@ def place_new(tree, store, offsets, spans, which, slots, numbers, first):
             settle(tree, node)
         i += here
     return slots.size
-
-
-@helper
-def prefetch_spans(tree, offsets, spans, which, slots, i):
-    """Ask for the spans and the place of a row that comes soon."""
-    last = which.size - 1
-    prefetch(offsets, np.int64(which[min(i + 2 * AHEAD, last)]))
-    soon = min(i + AHEAD, last)
-    prefetch(spans, offsets[np.int64(which[soon])])
-    prefetch(tree.places, np.int64(slots[soon]))
 
 
 @kernel

@@ -4,7 +4,7 @@ Rows are placed bucket by bucket, in an order that has nothing to do with the on
 keys is done where they stand, and what is left for placing is a few bytes a predicate: to fetch the columns of rows in the
 order of their buckets took ten cache lines a row, a quarter of an insert in bulk.
 
-Spans    spans[e]: the axis of entry e, the first and the last slice it touches in its bucket. NO_AXIS: planes ask nothing of it.
+Spans    spans[e]: the axis of entry e, the first and the last slice it touches in its bucket. NOTHING: planes know nothing of it.
          ODD, at a row's first entry: spans cannot say it (interval sets, absence, attributes without an axis), read the store.
 Notes    ticks: first and last tick on each layer of the row located last; here: its cells.
 """
@@ -15,9 +15,9 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.kernels._jit import helper
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     LAYERS,
-    NO_AXIS,
     SLICED,
     WHOLE,
     axis_number,
@@ -27,9 +27,10 @@ from matchwood.kernels.mo_tree import (
     slice_here,
     tick_of,
 )
+from matchwood.kernels.store import AHEAD
 
-SPAN = np.dtype([("axis", "u2"), ("first", "u1"), ("last", "u1")])
-ODD = np.uint16(0xFFFE)
+SPAN = np.dtype([("axis", "u1"), ("first", "u1"), ("last", "u1")])
+NOTHING, ODD = np.uint8(0xFF), np.uint8(0xFE)
 _INTERVAL, _MORE, _JOINED, _CIRCLE = arrays.INTERVAL, arrays.MORE, arrays.JOINED, arrays.CIRCLE
 
 
@@ -92,11 +93,22 @@ def slice_new(tree, rows, r, spans):
     for at in range(begin, rows.offsets[r + 1]):
         kind = rows.kinds[at]
         if kind == _CIRCLE:
-            spans[at].axis = NO_AXIS
+            spans[at].axis = NOTHING
             continue
         a = axis_number(tree, np.int64(rows.dims[at]))
         if a >= tree.counts[SLICED] or not (kind == _INTERVAL or kind == _JOINED):
             spans[begin].axis = ODD
             break
         first, last = new_span(tree, rows, at, a)
-        spans[at].axis, spans[at].first, spans[at].last = np.uint16(a), np.uint8(first), np.uint8(last)
+        spans[at].axis, spans[at].first, spans[at].last = np.uint8(a), np.uint8(first), np.uint8(last)
+
+
+@helper
+def prefetch_spans(places, offsets, spans, which, slots, i):
+    """Ask for the spans and the place of a row that comes soon."""
+    last = which.size - 1
+    prefetch(offsets, np.int64(which[min(i + 2 * AHEAD, last)]))
+    soon = min(i + AHEAD, last)
+    prefetch(spans, offsets[np.int64(which[soon])])
+    prefetch(spans, offsets[np.int64(which[soon]) + 1] - 1)
+    prefetch(places, np.int64(slots[soon]))

@@ -169,7 +169,7 @@ def shape_of(rows, r):
 def only_intervals(rows, r):
     """Has row r of the CSR arrays single intervals only, no sets, circles or absences? O(entries), without branches."""
     kinds = np.uint8(0)
-    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+    for e in range(np.uint64(rows.offsets[r]), np.uint64(rows.offsets[r + 1])):  # signed places would become gathers
         kinds |= rows.kinds[e]
     return kinds | np.uint8(_JOINED) == np.uint8(_JOINED)  # INTERVAL is 0
 

@@ -9,6 +9,7 @@ import numpy as np
 from matchwood.encode.arrays import Int64s
 from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown
+from matchwood.index.pool_check import check_regions, freed
 from matchwood.index.ranked.checks import block_entries, check_tree
 from matchwood.index.ranked.parts import Entries, build_part
 from matchwood.index.ranked.pools import Pools
@@ -165,15 +166,8 @@ class IRTree(ScoredIntervals):
         """Live blocks and free lists share out all entries."""
         regions = [(int(b["start"]), int(b["room"])) for b in blocks if b["count"]]
         for room in range(1, kernel.COUNTS - kernel.ROOMS):
-            start = int(self._counts[kernel.ROOMS + room])
-            while start != int(NONE):
-                regions.append((start, room))
-                start = int(self._state.link[start])
-        end = 0
-        for start, room in sorted(regions):
-            assert start == end, f"entries {end} to {start} are lost or doubled"
-            end = start + room
-        assert end == self._counts[kernel.ENTRIES], "the end of the entries is miscounted"
+            regions += freed(self._counts[kernel.ROOMS + room], room, self._state.link)
+        check_regions("entries", regions, int(self._counts[kernel.ENTRIES]))
 
     def _tree(self, dim: int) -> int:
         first = int(self._state.firsts[dim]) if dim < len(self._state.firsts) else int(NONE)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from matchwood.index.pool_check import check_regions
 from matchwood.index.ranked.parts import Entries, Part
 from matchwood.kernels.ranked.bits import PAD
 from matchwood.kernels.ranked.layout import BLOCK, BLOCKS, LISTS, NODE, NONE, TREE, Forest
@@ -184,11 +185,7 @@ class Pools:
         trees = self.state.trees[self.live()]
         for name, first in zip(REGIONS, FIRST, strict=True):
             spans = [(int(t[first]), int(t[name])) for t in trees if t[name]] + self.regions[name].free
-            end = 0
-            for start, size in sorted(spans):
-                assert start == end, f"{name} {end} to {start} are lost or doubled"
-                end = start + size
-            assert end == self.regions[name].used, f"the end of {name} is miscounted"
+            check_regions(name, spans, self.regions[name].used)
 
     def _reserve(self) -> None:
         """Give every array the length that its regions ask for."""
