@@ -163,7 +163,7 @@ def test_ids_that_are_multiples_of_a_power_of_two_are_spread(shift: int) -> None
     ids = [n << shift for n in range(2**16)]
     store = RowStore()
     store.add(plain_rows(ids))
-    cells = np.flatnonzero(store.state.table["id"] >= 0)
+    cells = np.flatnonzero(store.state.table != kernel.NONE)
     runs = np.diff(np.flatnonzero(np.diff(np.concatenate([[-9], cells, [10**9]])) > 1))
     assert runs.max(initial=0) < 400, "the cells lie in one heap"
     assert store.knows(np.array(ids, np.int64)).all()
@@ -225,6 +225,17 @@ def test_a_row_with_more_entries_than_the_record_counts_is_refused(monkeypatch: 
     assert len(store) == 1
 
 
+def test_more_rows_than_the_table_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "MOST_SLOTS", 100)
+    store = RowStore()
+    store.add(plain_rows(list(range(85))))
+    store.add(plain_rows(list(range(85, 90))))
+    with pytest.raises(SubscriptionError, match="at most 100 rows in one index, got 110"):
+        store.add(plain_rows(list(range(90, 110))))
+    store.add(plain_rows(list(range(90, 100))))
+    assert len(store) == 100
+
+
 def test_a_store_made_of_its_arrays_goes_on_where_it_was() -> None:
     world = a_world(seeded_dice(3), 60, 0)
     ids = list(world.subscriptions)
@@ -239,7 +250,7 @@ def test_a_store_made_of_its_arrays_goes_on_where_it_was() -> None:
     assert store.subscriptions == 30
 
 
-@pytest.mark.parametrize("damage", ["flags", "next", "free", "id", "table", "live", "start"])
+@pytest.mark.parametrize("damage", ["flags", "next", "free", "id", "table", "distance", "live", "start"])
 def test_check_notices_damage(damage: str) -> None:
     world = a_world(seeded_dice(5), 40, 0)
     store = RowStore()
@@ -248,8 +259,10 @@ def test_check_notices_damage(damage: str) -> None:
     store.check()
     slot = int(store.slots_of(np.array([list(world.subscriptions)[-1]], np.int64))[0])
     if damage == "table":
-        cell = np.flatnonzero(store.state.table["id"] >= 0)[0]
-        store.state.table["id"][cell] = -1
+        cell = np.flatnonzero(store.state.table != kernel.NONE)[0]
+        store.state.table[cell] = kernel.NONE
+    elif damage == "distance":
+        store.state.table[np.flatnonzero(store.state.table != kernel.NONE)[0]] ^= 3
     elif damage == "live":
         store.state.counts[kernel.LIVE] += 1
     elif damage == "flags":

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
-from matchwood.index.pool_check import chain, check_regions, freed
+from matchwood.index.pool_check import chain, check_regions, check_table, freed
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.mo_tree import LINE, NONE
-from matchwood.kernels.store import EXACT_CLASSES, class_size, home
+from matchwood.kernels.store import EXACT_CLASSES, class_size
 
 Slots = NDArray[np.uint32]
 LIST_EXPIRED = Direct(kernel.list_expired)
@@ -118,13 +118,8 @@ class EventStore:
         assert len(kept) == len(self), "live events are miscounted"
         ids = self.ids(kept)
         assert (self._find(ids) == kept).all(), "an event cannot be found, or stands under another's id"
-        cells = np.flatnonzero(state.table != NONE)
-        assert len(cells) == len(kept), "the table and the events differ"
-        farthest = int(kernel.FARTHEST)
-        for at, cell in zip(cells.tolist(), state.table[cells].tolist(), strict=True):
-            id_ = int(state.words[cell & ~farthest])
-            distance = (at - int(home(state.table, id_))) % len(state.table)
-            assert cell & farthest == min(distance, farthest), f"cell {at} is wrong about how far its id is from home"
+        assert int((state.table != NONE).sum()) == len(kept), "the table and the events differ"
+        check_table(state.table, state.words, kernel.WORD_SHIFT)
         self._check_pools(kept)
 
     def _check_pools(self, kept: Slots) -> None:

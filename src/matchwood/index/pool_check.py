@@ -1,4 +1,4 @@
-"""Pools verified: free lists walked, regions laid side by side. In Python, for tests."""
+"""Pools and tables of ids verified: free lists walked, regions laid side by side. In Python, for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-NONE = 0xFFFFFFFF
+from matchwood.kernels import id_table
+
+NONE = int(id_table.NONE)
 Region = tuple[int, int]
 """Where it begins, and its size."""
 
@@ -33,3 +35,12 @@ def check_regions(what: str, regions: Iterable[Region], top: int) -> None:
         assert start == at, f"{what} {at} to {start} are lost or doubled"
         at = start + size
     assert at == top, f"the end of the {what} is miscounted"
+
+
+def check_table(table: np.ndarray, ids: np.ndarray, shift: int) -> None:
+    """Raise AssertionError if a cell is wrong about how far from home its id stands. O(cells)."""
+    farthest = int(id_table.FARTHEST)
+    for at in np.flatnonzero(table != id_table.NONE).tolist():
+        id_ = int(ids[int(id_table.number_in(table[at])) >> shift])
+        distance = (at - int(id_table.home(table, id_))) % len(table)
+        assert int(table[at]) & farthest == min(distance, farthest), f"cell {at}: {id_} stands {distance} from home"

@@ -11,7 +11,7 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
-from matchwood.index.pool_check import check_regions, freed
+from matchwood.index.pool_check import check_regions, check_table, freed
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -150,21 +150,21 @@ class RowStore:
         live = self.live_slots()
         assert len(live) == counts[kernel.LIVE], "live rows are miscounted"
         reached: list[int] = []
-        for cell in state.table[state.table["id"] >= 0]:
-            slot, chain = int(cell["slot"]), []
+        cells = np.flatnonzero(state.table != kernel.NONE)
+        for at in cells.tolist():
+            slot, chain = int(kernel.slot_in(state.table[at])), []
+            id_ = int(state.rows[slot]["id"])
             while slot != int(kernel.NONE):
-                assert state.rows[slot]["id"] == cell["id"], (
-                    f"slot {slot} hangs in the chain of subscription {cell['id']}"
-                )
+                assert state.rows[slot]["id"] == id_, f"slot {slot} hangs in the chain of subscription {id_}"
                 chain.append(slot)
                 slot = int(state.rows[slot]["next"])
             flagged = {bool(state.rows[s]["flags"] & kernel.SIBLING) for s in chain}
-            assert flagged == {len(chain) > 1}, f"subscription {cell['id']}: wrong sibling flags"
-            found = kernel.find_cell(state.table, cell["id"])
-            assert state.table[found]["id"] == cell["id"], f"subscription {cell['id']} cannot be found"
+            assert flagged == {len(chain) > 1}, f"subscription {id_}: wrong sibling flags"
+            assert kernel.first_slot(state, id_) == chain[0], f"subscription {id_} cannot be found"
             reached += chain
         assert sorted(reached) == live.tolist(), "chains and live slots differ"
-        assert int((state.table["id"] >= 0).sum()) == counts[kernel.SUBSCRIPTIONS], "subscriptions are miscounted"
+        assert len(cells) == counts[kernel.SUBSCRIPTIONS], "subscriptions are miscounted"
+        check_table(state.table, state.heads, kernel.HEAD_SHIFT)
         siblings = state.rows["flags"][live] & kernel.SIBLING
         assert int((siblings > 0).sum()) == counts[kernel.SIBLINGS], "siblings are miscounted"
         self._check_pools(live)
@@ -187,6 +187,10 @@ class RowStore:
             return
         if rows.ids.min() < 0:
             raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
+        if len(self) + rows.size > kernel.MOST_SLOTS:
+            raise SubscriptionError(
+                f"expected at most {kernel.MOST_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
+            )
         for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
             count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
             if count > MAX_COUNT:
@@ -213,10 +217,14 @@ class RowStore:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""
         self._reserve_ids(rows.size - done)
         state, counts = self.state, self.state.counts
-        slots = _enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done)
+        slots = min(_enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done), kernel.MOST_SLOTS)
         entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
+        rows_ = grown(state.rows, slots)
         self.state = state._replace(
-            rows=grown(state.rows, slots), entries=grown(state.entries, entries), free=grown(state.free, slots)
+            rows=rows_,
+            heads=rows_.view(np.int64),
+            entries=grown(state.entries, entries),
+            free=grown(state.free, slots),
         )
 
     def _reserve_ids(self, more: int) -> None:
@@ -224,7 +232,7 @@ class RowStore:
         wanted = 2 * (self.subscriptions + more) + 2
         if len(self.state.table) < wanted:
             table = _table(1 << (wanted - 1).bit_length())
-            kernel.rehash(self.state.table, table)
+            kernel.rehash(self.state, table)
             self.state = self.state._replace(table=table)
 
 
@@ -237,13 +245,11 @@ def _space_needed(rows: Rows) -> int:
 
 def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Store:
     """A state with room for as many free slots as there are rows."""
-    return Store(rows, entries, table, np.zeros(len(rows), np.uint32), counts)
+    return Store(rows, rows.view(np.int64), entries, table, np.zeros(len(rows), np.uint32), counts)
 
 
 def _table(size: int) -> np.ndarray:
-    table = np.zeros(size, kernel.CELL)
-    table["id"] = kernel.FREE
-    return table
+    return np.full(size, kernel.NONE, np.uint32)
 
 
 def _enough(size: int, wanted: int) -> int:

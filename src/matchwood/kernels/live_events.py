@@ -8,9 +8,7 @@ Layout   events[slot] (12 B) -> a region of `keys`, all that matching reads of a
          mask: the dimensions below 64 that the event has; the value of one stands behind as many others as bits are below it.
          LISTED: a dimension of 64 or more; after the n keys come their n dimensions, ascending.
          LOOSE (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
-Table    open addressing, linear probing: regions by event id, 4 bytes a cell. The id is read from the region; a region's number
-         is that of a line, so its low three bits say how far from its home the id stands (7: that far or farther). Who stands
-         elsewhere than the id would is passed over, and shifted back, without a look at the region.
+Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
 Invariant  every live event is in the table, once (`EventStore.check`).
 
 With the record of an event, its dimensions and its keys in three arrays, a candidate cost five cache lines instead of three; with
@@ -24,14 +22,15 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.mo_tree import LINE, NONE, ONE
+from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
-from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, home, size_class
+from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
 
 EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])
 FREE = np.int64(-1)
-FARTHEST = np.uint32(LINE - 1)
+WORD_SHIFT = 0  # the number of an event in the table is the place of its id in `words`
 
 # words of a region before its values
 ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
@@ -98,45 +97,10 @@ def region_class(flags, n):
 
 
 @helper
-def start_in(cell):
-    """The region that a cell of the table names."""
-    return np.int64(cell & ~FARTHEST)
-
-
-@helper
-def may_hold(table, at, distance):
-    """From cell `at` on, so far from an id's home: the first that is free or holds an id of that home, and how far it is."""
-    while table[at] != NONE and np.int64(table[at] & FARTHEST) != min(distance, np.int64(FARTHEST)):
-        at = (at + 1) & (table.size - 1)
-        distance += 1
-    return at, distance
-
-
-@helper
-def find(live, id_):
-    """The cell of the table that holds the id, or the free one where it would go."""
-    at, distance = may_hold(live.table, home(live.table, id_), np.int64(0))
-    while live.table[at] != NONE and id_at(live, start_in(live.table[at])) != id_:
-        at, distance = may_hold(live.table, (at + 1) & (live.table.size - 1), distance + 1)
-    return at
-
-
-@helper
 def slot_of(live, id_):
     """Where the event is kept, or none."""
-    cell = live.table[find(live, id_)]
-    return np.int64(NONE) if cell == NONE else slot_at(live, start_in(cell))
-
-
-@helper
-def enter(table, id_, start):
-    """Enter a region under an id that is new."""
-    at = home(table, id_)
-    distance = np.int64(0)
-    while table[at] != NONE:
-        at = (at + 1) & (table.size - 1)
-        distance += 1
-    table[at] = np.uint32(start) | np.uint32(min(distance, np.int64(FARTHEST)))
+    cell = live.table[find(live.table, live.words, WORD_SHIFT, id_)]
+    return np.int64(NONE) if cell == NONE else slot_at(live, number_in(cell))
 
 
 @helper
@@ -144,32 +108,7 @@ def prefetch_id(live, ids, i):
     """Ask for the cell of an id that comes soon, and for the event that may stand in the cell of one that comes sooner."""
     last = ids.size - 1
     prefetch(live.table, home(live.table, ids[min(i + 2 * AHEAD, last)]))
-    soon = ids[min(i + AHEAD, last)]
-    at, _ = may_hold(live.table, home(live.table, soon), np.int64(0))
-    prefetch(live.words, start_in(live.table[at]))
-
-
-@helper
-def forget(live, at):
-    """Empty a cell of the table and shift back those behind it that it had pushed away."""
-    table = live.table
-    mask = table.size - 1
-    hole = at
-    probe = at
-    while True:
-        table[hole] = NONE
-        while True:
-            probe = (probe + 1) & mask
-            if table[probe] == NONE:
-                return
-            distance = np.int64(table[probe] & FARTHEST)
-            if distance == np.int64(FARTHEST):
-                distance = (probe - home(table, id_at(live, start_in(table[probe])))) & mask
-            if distance >= ((probe - hole) & mask):
-                break
-        distance -= (probe - hole) & mask
-        table[hole] = np.uint32(start_in(table[probe])) | np.uint32(min(distance, np.int64(FARTHEST)))
-        hole = probe
+    prefetch_bearer(live.table, live.words, WORD_SHIFT, ids[min(i + AHEAD, last)])
 
 
 @kernel
@@ -350,7 +289,8 @@ def keep_events(live, events, ids, until, first, slots):
 def let_go(live, slot):
     """Free an event's slot, which keeps its region, and its cell of the table."""
     event = live.events[slot]
-    forget(live, find(live, id_at(live, np.int64(event.start))))
+    at = find(live.table, live.words, WORD_SHIFT, id_at(live, np.int64(event.start)))
+    forget(live.table, live.words, WORD_SHIFT, at)
     event.node = NONE
     event.position = np.uint32(live.counts[FREE_SLOT])
     live.counts[FREE_SLOT] = slot

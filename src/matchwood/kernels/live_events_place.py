@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.id_table import home
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
     HEAD,
@@ -63,7 +64,7 @@ from matchwood.kernels.mo_tree_nodes import (
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
-from matchwood.kernels.store import AHEAD, home
+from matchwood.kernels.store import AHEAD
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
 

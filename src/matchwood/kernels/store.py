@@ -8,8 +8,8 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
          JOINED  belongs to the predicate before it (latitude, circle); weight 0
          CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
                  the first with the latitude's dimension in `more`
-Table    open addressing, linear probing, backward-shift deletion: subscription id -> its first slot;
-         rows[slot].next chains the rest, in the order in which they were added.
+Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest, in the order in which they
+         were added.
 Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last: one sees who comes soon and can ask for
          it, which a chain through the slots hides. A free slot keeps its region of entries, for a row of the same size; one of
          another size leaves it to the free regions, chained by size class through entries[start].more.
@@ -26,6 +26,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.places import chord_squared, unit_vector
 
@@ -41,10 +42,11 @@ ROW = np.dtype(
     ]
 )
 ENTRY = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("dim", "u2"), ("kind", "u2"), ("more", "u4")])
-CELL = np.dtype([("id", "i8"), ("slot", "u4"), ("pad", "u4")])
 
 NONE = np.uint32(0xFFFFFFFF)
 FREE = np.int64(-1)
+HEAD_SHIFT = 1  # slot * 8 is the number of a row in the table, slot * 4 the place of its id in `heads`
+MOST_SLOTS = 1 << 29
 
 PLAIN, SET, ABSENT, JOINED, CIRCLE = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
@@ -72,8 +74,9 @@ class Store(NamedTuple):
     """The state of a row store, as kernels see it."""
 
     rows: np.ndarray  # ROW
+    heads: np.ndarray  # int64, the memory of `rows`, four words each, the first the id
     entries: np.ndarray  # ENTRY
-    table: np.ndarray  # CELL, a power of two long
+    table: np.ndarray  # uint32, see `kernels.id_table`
     free: np.ndarray  # uint32, as long as `rows`
     counts: np.ndarray  # int64, see the places above
 
@@ -95,55 +98,22 @@ def class_size(class_):
 
 
 @helper
-def home(table, id_):
-    """Where the id's search begins: a multiplicative hash, folded before and after.
-
-    A product has only zeros below the lowest bit of its factors: without the first fold, ids that are multiples of
-    a large power of two (a shard number in the upper half, say) would all begin at one cell.
-    """
-    h = np.uint64(id_)
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(table.size - 1))
-
-
-@helper
-def find_cell(table, id_):
-    """The cell that holds the id, or the free cell where it would go."""
-    at = home(table, id_)
-    while table[at].id != id_ and table[at].id != FREE:
-        at = (at + 1) & (table.size - 1)
-    return at
-
-
-@helper
 def first_slot(store, id_):
     """The first slot of a subscription, or -1."""
-    cell = store.table[find_cell(store.table, id_)]
-    if cell.id == FREE:
-        return np.int64(-1)
-    return np.int64(cell.slot)
+    cell = store.table[find(store.table, store.heads, HEAD_SHIFT, id_)]
+    return np.int64(-1) if cell == NONE else slot_in(cell)
 
 
 @helper
-def free_cell(table, at):
-    """Empty the cell and shift back those behind it that it had pushed away."""
-    mask = table.size - 1
-    hole = at
-    probe = at
-    while True:
-        table[hole].id = FREE
-        while True:
-            probe = (probe + 1) & mask
-            if table[probe].id == FREE:
-                return
-            start = home(table, table[probe].id)
-            if ((probe - start) & mask) >= ((probe - hole) & mask):
-                break
-        table[hole].id = table[probe].id
-        table[hole].slot = table[probe].slot
-        hole = probe
+def slot_in(cell):
+    """The slot that a cell of the table names."""
+    return number_in(cell) >> 3
+
+
+@helper
+def prefetch_slot(store, id_):
+    """Ask for the row that may have the id; its cell is there already."""
+    prefetch_bearer(store.table, store.heads, HEAD_SHIFT, id_)
 
 
 @helper
@@ -346,9 +316,7 @@ def enter_row(store, ids, r, slot, slots):
     if r > 0 and ids[r - 1] == ids[r]:
         chain(store, np.int64(slots[r - 1]), slot)
         return
-    cell = store.table[find_cell(store.table, ids[r])]
-    cell.id = ids[r]
-    cell.slot = np.uint32(slot)
+    enter(store.table, ids[r], slot << 3)
     store.counts[SUBSCRIPTIONS] += 1
 
 
@@ -393,13 +361,11 @@ def slots_once(store, ids, slots, marks):
     """
     last = ids.size - 1
     n = ids.size
-    single = store.counts[SIBLINGS] == 0
     for i in range(ids.size):
         prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, last)]))
-        if not single:
-            prefetch(store.rows, np.int64(store.table[home(store.table, ids[min(i + AHEAD, last)])].slot))
+        prefetch_slot(store, ids[min(i + AHEAD, last)])
         slot = first_slot(store, ids[i])
-        if slot < 0 or marks[slot >> 6] >> np.uint64(slot & 63) & _ONE or not (single or store.rows[slot].next == NONE):
+        if slot < 0 or marks[slot >> 6] >> np.uint64(slot & 63) & _ONE or store.rows[slot].next != NONE:
             n = i
             break
         marks[slot >> 6] |= _ONE << np.uint64(slot & 63)
@@ -416,10 +382,10 @@ def remove_ids(store, ids):
     last = ids.size - 1
     for i in range(ids.size):
         prefetch(table, home(table, ids[min(i + 2 * AHEAD, last)]))
-        prefetch(store.rows, np.int64(table[home(table, ids[min(i + AHEAD, last)])].slot))
-        at = find_cell(table, ids[i])
-        slot = np.int64(table[at].slot)
-        free_cell(table, at)
+        prefetch_slot(store, ids[min(i + AHEAD, last)])
+        at = find(table, store.heads, HEAD_SHIFT, ids[i])
+        slot = slot_in(table[at])
+        forget(table, store.heads, HEAD_SHIFT, at)
         counts[SUBSCRIPTIONS] -= 1
         while slot != np.int64(NONE):
             row = store.rows[slot]
@@ -435,16 +401,17 @@ def remove_ids(store, ids):
 @kernel
 def known(store, ids, found):
     """found[i] = is ids[i] in the store? O(ids)."""
+    last = ids.size - 1
     for i in range(ids.size):
-        prefetch(store.table, home(store.table, ids[min(i + AHEAD, ids.size - 1)]))
+        prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, last)]))
+        prefetch_slot(store, ids[min(i + AHEAD, last)])
         found[i] = first_slot(store, ids[i]) >= 0
 
 
 @kernel
-def rehash(old, new):
-    """Enter every cell of the old table into the new, empty one. O(cells)."""
-    for i in range(old.size):
-        if old[i].id != FREE:
-            cell = new[find_cell(new, old[i].id)]
-            cell.id = old[i].id
-            cell.slot = old[i].slot
+def rehash(store, table):
+    """Enter all that the store's table holds into the new, empty one. O(cells)."""
+    for i in range(store.table.size):
+        if store.table[i] != NONE:
+            number = number_in(store.table[i])
+            enter(table, store.heads[number >> HEAD_SHIFT], number)

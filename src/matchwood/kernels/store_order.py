@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import kernel
-from matchwood.kernels.store import ENTRIES, FREE, FREE_SLOTS, NONE, REGIONS, SLOTS
+from matchwood.kernels.id_table import FARTHEST, NONE
+from matchwood.kernels.store import ENTRIES, FREE_SLOTS, REGIONS, SLOTS, slot_in
 
 
 @kernel
@@ -30,8 +31,9 @@ def reorder(store, order, rows, entries, moved):
         if rows[i].next != NONE:
             rows[i].next = moved[np.int64(rows[i].next)]
     for i in range(store.table.size):
-        if store.table[i].id != FREE:
-            store.table[i].slot = moved[np.int64(store.table[i].slot)]
+        cell = store.table[i]
+        if cell != NONE:
+            store.table[i] = np.uint32(moved[slot_in(cell)] << np.uint32(3)) | (cell & FARTHEST)
     counts = store.counts
     counts[SLOTS], counts[ENTRIES], counts[FREE_SLOTS] = order.size, at, 0
     counts[REGIONS:] = np.int64(NONE)

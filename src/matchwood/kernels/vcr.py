@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING, find_cell
+from matchwood.kernels.id_table import home
+from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING
 
 LIST = np.dtype([("id", "i8"), ("start", "u4"), ("load", "u4")])
 HIT = np.dtype([("id", "i8"), ("score", "f8")])
@@ -255,7 +256,16 @@ def find_list(state, id_):
     """Where the VCR's list header is, or would be. O(1)."""
     if state.counts[HASHED] == 0:
         return id_
-    return find_cell(state.directory, id_)
+    return find_header(state.directory, id_)
+
+
+@helper
+def find_header(directory, id_):
+    """The header of a hashed directory that has the id, or the free one where it would go."""
+    at = home(directory, id_)
+    while directory[at].id != id_ and directory[at].id != EMPTY:
+        at = (at + 1) & (directory.size - 1)
+    return at
 
 
 @helper

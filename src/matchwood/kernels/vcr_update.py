@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.id_table import NONE, home
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.store import NONE, find_cell, home
 from matchwood.kernels.vcr import (
     EMPTY,
     FREE_POSITION,
@@ -28,6 +28,7 @@ from matchwood.kernels.vcr import (
     SIZE,
     SIZE_BITS,
     decompose,
+    find_header,
     find_list,
     group_of,
     id_of,
@@ -310,5 +311,5 @@ def rehash_lists(old, new):
     """Enter every header of the old table into the new, empty one. O(old)."""
     for i in range(old.size):
         if old[i].id != EMPTY:
-            header = new[find_cell(new, old[i].id)]
+            header = new[find_header(new, old[i].id)]
             header.id, header.start, header.load = old[i].id, old[i].start, old[i].load
