@@ -64,7 +64,7 @@ def test_selective_popular_attributes_become_layers() -> None:
     slots = store.add(rows)
     columns, _ = columns_of(store, slots)
     assert [column.dim for column in columns] == [0, 2, 1]
-    plan = planned(store, slots, bytes_per_row=56, layers=2)
+    plan = planned(store, slots, bytes_per_row=64, layers=2)
     assert [axis.dim for axis in plan.axes[:2]] == [0, 2]
 
 
@@ -85,7 +85,7 @@ def test_the_cell_of_an_interval_is_the_nearest_of_the_narrowest_level_that_hold
     rows = City.preset("k6", size=3_000, source="synthetic").subscriptions()
     store = RowStore()
     slots = store.add(rows)
-    made = paper(store, slots) if plan == "paper" else planned(store, slots, bytes_per_row=56, layers=2)
+    made = paper(store, slots) if plan == "paper" else planned(store, slots, bytes_per_row=64, layers=2)
     axis, rng = made.axes[0], np.random.default_rng(5)
     tree, cells = new_tree(made), axis.cells()
     used = set()

@@ -46,7 +46,7 @@ class MOTree(Index):
 
     name: ClassVar[str] = "mo-tree"
 
-    def __init__(self, *, plan: str = "planned", bytes_per_row: int = 56, layers: int | None = None) -> None:
+    def __init__(self, *, plan: str = "planned", bytes_per_row: int = 64, layers: int | None = None) -> None:
         super().__init__()
         if plan not in ("planned", "paper"):
             raise QueryError(f"expected a plan of 'planned' or 'paper', got {plan!r}")

@@ -34,7 +34,7 @@ LINE_ROWS = 512
 EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8
 EVENT_FEWEST, EVENT_SHARE = (
     6,
-    0.9,
+    1.1,
 )  # slices of an event's axis: at least, and as a share of those the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
 

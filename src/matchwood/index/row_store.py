@@ -54,7 +54,7 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.state)
+        return sum(array.nbytes for array in self.state) - self.state.heads.nbytes  # which is the memory of the rows
 
     def add(self, rows: Rows) -> Slots:
         """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
