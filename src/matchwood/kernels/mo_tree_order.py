@@ -37,7 +37,7 @@ def order_keys(tree, store, slots, keys):
     """keys[i] = the bucket of the row at slots[i] in the upper half, below it where its intervals on the first two layers begin,
     in Z-order. O(entries).
 
-    A million city squares: an event looks at 161 nodes instead of 206 with rows in any order, and at 172 by centres.
+    A million city squares: an event looks at 177 nodes instead of 218 with rows in any order; no other order tried did better.
     """
     for i in range(slots.size):
         prefetch_row(store, slots, i)
