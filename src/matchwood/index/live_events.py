@@ -36,7 +36,7 @@ class LiveEvents(EventIndex):
 
     Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_match`
     (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 8 to be found by id and
-    about 55 for its planes.
+    about 67 for its planes and place.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
     inserting: each event inserted looks at four others.
     One writer; matching writes too, since it removes what has expired.

@@ -32,10 +32,8 @@ JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot 
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_ROWS = 512
 EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8
-EVENT_FEWEST, EVENT_SHARE = (
-    6,
-    1.1,
-)  # slices of an event's axis: at least, and as a share of those the subscriptions have
+EVENT_FEWEST = 6  # slices of an event's axis
+EVENT_SHARE = 1.1  # and as a share of those that the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
 
 

@@ -75,8 +75,7 @@ def write_row(tree, store, slot, node, position, together):
         is_open = is_open or entry.kind == ABSENT or a >= tree.counts[SLICED]
         if a >= tree.counts[SLICED]:
             continue
-        axis = tree.axes[a]
-        begin = end = np.int64(axis.slices)  # the null plane
+        begin = end = np.int64(tree.axes[a].slices)  # the null plane
         if entry.kind != ABSENT:
             begin, end = slice_span(tree, a, entry.lo, entry.hi)
         possible = slice_bits(begin, end)
@@ -89,12 +88,19 @@ def write_row(tree, store, slot, node, position, together):
         if together and not entry.kind & SET:
             note_slices(tree, a, position, begin, end)
         else:
-            plane = word + np.int64(axis.plane) * words
-            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
+            clear_slices(tree, word, words, a, position, possible)
     node.reach_0 |= reach_0
     node.reach_1 |= reach_1
     if is_open:
         open_position(tree, node, position)
+
+
+@helper
+def clear_slices(tree, word, words, a, position, possible):
+    """Clear the bits of a position on an axis but those in `possible`; `word` is where its bit of the first plane stands."""
+    axis = tree.axes[a]
+    plane = word + np.int64(axis.plane) * words
+    clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
 
 
 @helper
@@ -236,9 +242,7 @@ def write_spans(tree, node, position, spans, begin, end, together):
         if together:
             note_slices(tree, a, position, first, last)
         else:
-            axis = tree.axes[a]
-            plane = word + np.int64(axis.plane) * words
-            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
+            clear_slices(tree, word, words, a, position, possible)
     node.reach_0 |= reach_0
     node.reach_1 |= reach_1
 

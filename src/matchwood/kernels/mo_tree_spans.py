@@ -2,7 +2,7 @@
 
 Rows are placed bucket by bucket, in an order that has nothing to do with the one in which they come. So all that needs their
 keys is done where they stand, and what is left for placing is a few bytes a predicate: to fetch the columns of rows in the
-order of their buckets took ten cache lines a row, a quarter of an insert in bulk.
+order of their buckets touched ten cache lines a row.
 
 Spans    spans[e]: the axis of entry e, the first and the last slice it touches in its bucket. NOTHING: planes know nothing of it.
          ODD, at a row's first entry: spans cannot say it (interval sets, absence, attributes without an axis), read the store.

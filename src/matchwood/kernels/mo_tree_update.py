@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
@@ -30,18 +29,17 @@ from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, sti
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
-    JOINED,
     LIVE,
-    PLAIN,
     add_rows,
     first_slot,
+    only_intervals,
     remove_ids,
     shape_of,
     write_entries,
+    write_interval,
 )
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
-_INTERVAL, _JOINED = arrays.INTERVAL, arrays.JOINED
 
 
 class Moving(NamedTuple):
@@ -68,11 +66,10 @@ def is_plain(store, rows, r, row):
     n = rows.offsets[r + 1] - begin
     if np.int64(row.count) != n or row.size != row.count:
         return False
-    plain = True
+    plain = only_intervals(rows, r)
     for i in range(n):
-        entry, kind = store.entries[start + i], rows.kinds[begin + i]
+        entry = store.entries[start + i]
         plain &= (entry.dim == rows.dims[begin + i]) & (entry.kind != ABSENT)
-        plain &= (kind == _INTERVAL) | (kind == _JOINED)
     return plain
 
 
@@ -101,8 +98,7 @@ def shift(tree, store, rows, r, row, node, position, turns):
                 plane = np.int64(tree.axes[a].plane) + np.int64(trailing_zeros(turned))
                 turns = note_turn(tree, word + plane * words, position, turns)
                 turned &= turned - ONE
-        entry.lo, entry.hi, entry.weight = lo, hi, rows.weight[begin + i]
-        entry.kind = JOINED if rows.kinds[begin + i] == _JOINED else PLAIN
+        write_interval(entry, rows, begin + i)
     row.priority = rows.priority[r]
     return turns
 
