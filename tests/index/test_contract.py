@@ -24,7 +24,7 @@ from matchwood.errors import (
     UnknownSubscriptionError,
     UnsupportedError,
 )
-from matchwood.index import INDEXES, Capability, Index, load_index, make_index
+from matchwood.index import INDEXES, Capability, Index, load_index, make_index, row_store
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
@@ -281,6 +281,24 @@ def test_an_id_that_is_there_is_refused_and_nothing_changes(name: str) -> None:
         index.insert(concatenate_rows([world.rows(ids[12:13]), world.rows(ids[11:12]), world.rows(ids[12:13])]))
     index.check()
     world.subscriptions = {i: world.subscriptions[i] for i in ids[:10]}
+    assert_agrees(index, world)
+
+
+def test_an_update_with_a_row_too_long_is_refused_and_nothing_changes(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can(name, Capability.UPDATES):
+        pytest.skip("the index says that it is static")
+    world = fitted(a_world(seeded_dice(4), 20, 5), name)
+    index = INDEXES[name].build(world.rows())
+    monkeypatch.setattr(row_store, "MAX_COUNT", 2)
+    for id_, other in zip(sorted(world.subscriptions), sorted(world.subscriptions)[1:], strict=False):
+        changed = make_rows([id_], [9.0], [0, 2], [0, 1], [0, 0], [1.0, 1.0], [2.0, 2.0], [1.0, 1.0])
+        long = make_rows([other], [9.0], [0, 3], [0, 1, 2], [0] * 3, [1.0] * 3, [2.0] * 3, [1.0] * 3)
+        for rows in (concatenate_rows([changed, long]), long):
+            with pytest.raises(MatchwoodError, match="the limit is 2"):
+                index.update(rows)
+    index.check()
     assert_agrees(index, world)
 
 

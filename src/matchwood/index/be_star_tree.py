@@ -119,6 +119,7 @@ class BEStarTree(Tallied):
         if not rows.size or len(ids) != heads:
             super().update(rows)
             return
+        self.store.check_shapes(rows)
         self.store.slots_of(ids)  # every id is known, or it says which is not
         kept = np.zeros(rows.size, np.bool_)
         rewriting.rewrite_many(self._tree, self.store.state, rows, kept)

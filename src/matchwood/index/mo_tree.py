@@ -177,6 +177,7 @@ class MOTree(Index):
             if code == updating.DONE:
                 return None
             return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
+        self.store.check_shapes(rows)
         slots = self.store.slots_once(rows.ids)
         if slots is None:
             return super().update(rows)

@@ -141,6 +141,7 @@ class Index(ABC):
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none. Structures that can, do it in place."""
         ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
+        self.store.check_shapes(rows)
         self.delete(ids)
         self.insert(rows)
 

@@ -191,12 +191,7 @@ class RowStore:
             raise SubscriptionError(
                 f"expected at most {kernel.MOST_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
             )
-        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
-            count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
-            if count > MAX_COUNT:
-                raise SubscriptionError(
-                    f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
-                )
+        self.check_shapes(rows)
         ids = rows.ids
         if rows.size > 1:
             ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
@@ -212,6 +207,15 @@ class RowStore:
             raise DuplicateSubscriptionError(
                 f"subscription {ids[there][0]} is there already; update or remove it first"
             )
+
+    def check_shapes(self, rows: Rows) -> None:
+        """Refuse rows that no record can hold. O(rows)."""
+        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
+            count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
+            if count > MAX_COUNT:
+                raise SubscriptionError(
+                    f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
+                )
 
     def make_room(self, rows: Rows, done: int) -> None:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""

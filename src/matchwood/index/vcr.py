@@ -118,6 +118,7 @@ class VCR(Index):
         if len(slots) != rows.size or len(np.unique(rows.ids)) != rows.size:
             super().update(rows)
             return
+        self.store.check_shapes(rows)
         positions = self.state.positions[slots]
         order = np.argsort(positions)  # as in `_delete`
         positions = positions[order]
