@@ -1,4 +1,4 @@
-"""Bit planes: ranges of positions, complemented planes, slices without a division."""
+"""Bit planes: ranges of positions, planes that pass or rule out, words with bits, slices without a division."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.mo_tree import TREE_CELL, scale_of, slice_in
-from matchwood.kernels.planes import and_flipped_planes, and_ranges, in_ranges
+from matchwood.kernels.planes import and_planes, and_ranges, in_ranges, keep_words, rule_out_planes
 
 ONES = 2**64 - 1
 
@@ -23,8 +23,18 @@ def _and_ranges(bits, at, stride, count, low, high, first):
 
 
 @kernel
-def _and_flipped(bits, base, stride, planes, flips, count, out):
-    return and_flipped_planes(bits, base, stride, planes, flips, count, base, stride, out)
+def _and_planes(bits, valid, base, shift, planes, first, count, out):
+    and_planes(bits, valid, base, shift, planes, first, count, out)
+
+
+@kernel
+def _rule_out(bits, base, shift, planes, first, count, back, more, out):
+    rule_out_planes(bits, base, shift, planes, first, count, back, more, out)
+
+
+@kernel
+def _keep_words(line, count, tag, words, tags, n):
+    return keep_words(line, count, tag, words, tags, n)
 
 
 @kernel
@@ -58,16 +68,43 @@ def test_planes_are_anded_with_the_ranges_of_their_positions_and_nothing_else_is
     assert bits.tolist() == expected.tolist()
 
 
-def test_planes_are_anded_some_of_them_complemented() -> None:
-    bits = np.random.default_rng(3).integers(0, 2**64, 200, np.uint64)
-    planes, flips = np.array([-2, 3, 0, 7]), np.array([0, -1, 0, -1])
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_planes_are_anded_and_others_rule_out(shift: int) -> None:
+    rng = np.random.default_rng(3)
+    bits = rng.integers(0, 2**64, 400, np.uint64) | rng.integers(0, 2**64, 400, np.uint64)
+    planes = np.array([9, 3, 0, 7, 7, 12, -2, 20, 5], np.int32)
     out = np.zeros(8, np.uint64)
+
+    def line(place: int, number: int) -> np.ndarray:
+        return bits[place + (number << shift) :][:8]
+
     for count in range(5):
-        expected = [ONES] * 8
-        for plane, flip in zip(planes[:count].tolist(), flips[:count].tolist(), strict=True):
-            expected = [e & int(bits[24 + 8 * plane + w]) ^ (e & flip) for w, e in enumerate(expected)]
-        assert bool(_and_flipped(bits, 24, 8, planes, flips, count, out)) == any(expected)
-        assert out.tolist() == expected
+        _and_planes(bits, 5, 40, shift, planes, 2, count, out)
+        expected = bits[5:13].copy()
+        for number in planes[2 : 2 + count].tolist():
+            expected &= line(40, number)
+        assert out.tolist() == expected.tolist()
+        for more in range(4):
+            _rule_out(bits, 40, shift, planes, 1, count, 8, more, out)
+            expected = np.full(8, ONES, np.uint64)
+            for number in planes[8 - np.arange(more)].tolist():
+                expected &= line(40, number)
+            for number in planes[1 : 1 + count].tolist():
+                expected &= ~line(40, number)
+            assert out.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_words_without_a_bit_are_left_out(count: int) -> None:
+    rng = np.random.default_rng(4)
+    for zeros in rng.integers(0, 2, (50, 8)):
+        line = rng.integers(1, 2**64, 8, np.uint64) * zeros.astype(np.uint64)
+        words, tags = np.zeros(20, np.uint64), np.zeros(20, np.uint64)
+        kept = [w for w in range(count) if line[w]]
+        tag = np.uint64((5 << 32) + 1000)
+        assert _keep_words(line, count, tag, words, tags, 3) == 3 + len(kept)
+        assert words[3 : 3 + len(kept)].tolist() == [int(line[w]) for w in kept]
+        assert tags[3 : 3 + len(kept)].tolist() == [int(tag) + 64 * w for w in kept]
 
 
 @pytest.mark.parametrize("slices", [0, 1, 4, 24, 32])

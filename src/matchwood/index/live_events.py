@@ -20,8 +20,8 @@ from matchwood.kernels import mo_tree
 from matchwood.kernels.direct import EVENTS, FLOAT64, INT64, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
-from matchwood.kernels.mo_tree_match import FOUND
 from matchwood.kernels.mo_tree_spans import SPAN
+from matchwood.kernels.mo_tree_visits import QUESTIONS, new_visits
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
@@ -180,10 +180,10 @@ class LiveEvents(EventIndex):
         names = int(store.state.rows["count"].max(initial=1))
         if room is None or len(room.values) < dims or len(room.lo) < names or len(room.seen) < kept:
             axes = len(tree.axes)
-            begins, ends, runs, digits = (np.zeros(axes + 1, np.int64) for _ in range(4))
+            begins, ends, planes = (np.zeros(QUESTIONS * each, np.int32) for each in (axes, axes, 2 * axes + 1))
             self._room = room = LiveScratch(
                 new_values(dims),
-                np.zeros(dims, np.int64),
+                np.zeros(dims + 1, np.int64),
                 np.zeros(names),
                 np.zeros(names),
                 np.zeros(names, np.uint64),
@@ -191,14 +191,14 @@ class LiveEvents(EventIndex):
                 Parts(np.zeros(most), np.zeros(most)),
                 begins,
                 ends,
-                np.zeros(2 * axes + 2, np.int64),
-                np.zeros(2 * axes + 2, np.int64),
+                planes,
+                np.zeros(QUESTIONS, matching.PLANES),
+                np.zeros(QUESTIONS, matching.PLANES),
                 np.zeros(len(tree.cells) + 2 * axes + 1, np.int64),
-                runs,
-                digits,
-                np.zeros(len(tree.nodes) + 1, np.uint32),
+                np.zeros(axes + 1, np.int64),
+                np.zeros(axes + 1, np.int64),
                 np.zeros(mo_tree.LINE, np.uint64),
-                np.zeros(FOUND, np.uint32),
+                new_visits(len(tree.directory)),
             )
         elif len(room.parts.lo) < most:
             self._room = None

@@ -17,6 +17,7 @@ from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index
 from matchwood.index.row_store import Slots
+from matchwood.index.tally import new_keys
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
@@ -25,6 +26,7 @@ from matchwood.kernels.direct import INT64, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN
+from matchwood.kernels.mo_tree_visits import QUESTIONS, new_visits
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
@@ -275,23 +277,23 @@ class MOTree(Index):
     def _scratch(self) -> Scratch:
         tree, room = self._tree, self._room
         if room is None or room.values is not self._values or room.seen is not self._seen:
-            axes = len(tree.axes)
-            begins, ends, planes, lasts = (np.zeros(max(axes, 2), np.int64) for _ in range(4))
+            axes, cells, most = len(tree.axes), len(tree.cells) + 1, QUESTIONS
+            begins, ends, planes, lasts = (np.zeros(most * axes, np.int32) for _ in range(4))
             self._room = room = Scratch(
                 self._values,
+                new_keys(len(self._values)),
                 self._seen,
                 begins,
                 ends,
                 planes,
                 lasts,
-                np.zeros(len(tree.cells) + 1, np.int64),
-                np.zeros(len(tree.cells) + 1, np.int64),
-                np.zeros(len(tree.cells) + 1, np.uint64),
+                np.zeros(most, np.bool_),
+                np.zeros(cells, np.int64),
+                np.zeros(cells, np.int64),
+                np.zeros(cells, np.uint64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
-                np.zeros(len(tree.nodes) + 1, np.uint32),
-                np.zeros(len(tree.nodes) + 1, np.uint64),
                 np.zeros(kernel.LINE, np.uint64),
-                np.zeros(matching.FOUND, np.uint32),
+                new_visits(len(tree.directory)),
             )
         return room

@@ -71,7 +71,7 @@ class Index(ABC):
         self._candidates = np.zeros(1, np.int64)  # kernels add to it
         self._values = new_values(0)
         self._seen = np.zeros(0, np.uint32)
-        self._hits_per_event = 0.0  # of the last batch: the first guess of room for the next
+        self._hits_per_event = 0.0  # of the last `match`: the first guess of room for the next
 
     # what a structure adds
 
@@ -148,7 +148,14 @@ class Index(ABC):
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event with its score, in no particular order."""
         how = self._how(events, mode, combine)
-        return self._collect(events, 1024, lambda first, out, ends: self._match(events, first, how, combine, out, ends))
+        found = self._collect(
+            events,
+            1024,
+            self._hits_per_event,
+            lambda first, out, ends: self._match(events, first, how, combine, out, ends),
+        )
+        self._hits_per_event = len(found.ids) / max(events.size, 1)
+        return found
 
     def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """The k best subscriptions of each event: score descending, then id ascending; ties at the border go to smaller ids."""
@@ -157,7 +164,10 @@ class Index(ABC):
         how = self._how(events, mode, combine)
         most = min(int(k), max(self.store.subscriptions, 1))
         return self._collect(
-            events, most, lambda first, out, ends: self._top_k(events, first, how, combine, most, out, ends)
+            events,
+            most,
+            float(most),
+            lambda first, out, ends: self._top_k(events, first, how, combine, most, out, ends),
         )
 
     def check(self) -> None:
@@ -220,13 +230,11 @@ class Index(ABC):
         if capability not in self.capabilities:
             raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
 
-    def _collect(self, events: Events, room: int, run: Callable[[int, Out, Int64s], int]) -> Matches:
+    def _collect(self, events: Events, room: int, hits_each: float, run: Callable[[int, Out, Int64s], int]) -> Matches:
         """The hits of all events, from a kernel that asks for more room."""
         self._prepare()
-        found = collect(run, events.size, room=room, hits_each=self._hits_per_event)
         self._events += events.size
-        self._hits_per_event = len(found.ids) / max(events.size, 1)
-        return found
+        return collect(run, events.size, room=room, hits_each=hits_each)
 
     def _prepare(self) -> None:
         """Scratch as large as the store asks for."""

@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 5
+VERSION = 6
 MANIFEST = "manifest.json"
 
 

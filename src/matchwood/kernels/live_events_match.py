@@ -2,6 +2,7 @@
 
     row -> ticks -> cells of each layer that meet it -> nodes -> at most two planes a predicate -> a few events -> exact test
 
+As in `mo_tree_match` the rows of a batch are filtered node by node and their candidates verified row by row.
 A row of single intervals is compared with an event of single values without a branch, and has one score for all of them. For any
 other pair the exact test is that of event matching: the few dimensions that the row names are spread over `values`, and the row,
 in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.live_events import (
     HEAD,
     MASK,
@@ -30,28 +31,45 @@ from matchwood.kernels.live_events import (
 )
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.mo_tree import (
+    AXES,
     HEAD_WORDS,
     LAYERS,
     LINE,
-    LINE_ROWS,
-    NODES,
     NONE,
     ONE,
+    ONES,
     SLICED,
     axis_number,
-    cell_of,
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_match import FOUND, next_number
-from matchwood.kernels.planes import and_flipped_planes, count_ones
+from matchwood.kernels.mo_tree_match import next_number
+from matchwood.kernels.mo_tree_visits import (
+    FIRST,
+    MANY,
+    MOST,
+    NOTED,
+    Visits,
+    ask,
+    ask_everywhere,
+    begin_batch,
+    find,
+    group_found,
+    room_to_ask,
+    shift_of,
+)
+from matchwood.kernels.planes import count_ones, keep_words, prefetch_planes, rule_out_planes
 from matchwood.kernels.results import best_first, take_event, worse
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
 VALID = -2  # the plane of positions in use, as a number: it stands before the first plane
 NODES_AHEAD = 3
-"""Nodes between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
+"""Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
+
+
+PLANES = np.dtype([("against", "u4"), ("for_", "u4"), ("number", "u4")])
+"""How many planes rule events out and how many let them pass; in which bucket."""
 
 
 class LiveScratch(NamedTuple):
@@ -62,65 +80,79 @@ class LiveScratch(NamedTuple):
     below: np.ndarray  # uint64: the bits of a mask below the dimension's
     seen: np.ndarray  # uint32, one an event: where it stands in the answer
     parts: Parts
-    begins: np.ndarray  # int64, one a layer: first tick, -1 for the null cell, -2 for all cells
-    ends: np.ndarray  # int64: last tick
-    planes: np.ndarray  # int64, two an axis
-    flips: np.ndarray  # int64, 0 or -1
+    begins: np.ndarray  # int32, one a layer of each question: first tick, -1 for the null cell, -2 for all cells
+    ends: np.ndarray  # int32: last tick
+    planes: np.ndarray  # int32, see `planes_of`
+    fixed: np.ndarray  # PLANES, one a question: those that are the same in all buckets
+    here: np.ndarray  # PLANES: all, in the bucket that was entered last
     stabbed: np.ndarray  # as in `mo_tree_match.Scratch`
     runs: np.ndarray
     digits: np.ndarray
-    visit: np.ndarray  # uint32
     line: np.ndarray  # uint64 [8]
-    found: np.ndarray  # uint32 [FOUND]: candidates, as places in `members`, later as regions
+    batch: Visits
 
 
 @helper
-def add_steps(scratch, steps, plane, slices, begin, end):
-    """Append the planes for slices begin..end of an axis; return the new number of steps."""
-    scratch.planes[steps] = plane + (end if end < slices - 1 else slices)
-    scratch.flips[steps] = -1
-    steps += 1
-    if begin > 0:
-        scratch.planes[steps] = plane + begin - 1
-        scratch.flips[steps] = 0
-        steps += 1
-    return steps
+def planes_of(tree, question):
+    """Where the planes of a question begin and end: those that rule out from the front, the others from the back."""
+    room = 2 * tree.counts[AXES] + 1
+    return question * room, question * room + room - 1
 
 
 @helper
-def load_row(tree, store, slot, scratch):
-    """Ticks of the layers, planes of the other axes, dimensions the row names; return how many steps and names. O(entries)."""
+def add_planes(tree, scratch, question, a, begin, end, against, for_):
+    """Append the planes for slices begin..end of an axis, or for those without a value (-1); return how many are where now."""
+    low, high = planes_of(tree, question)
+    axis = tree.axes[a]
+    plane, slices = np.int64(axis.plane), np.int64(axis.slices)
+    if begin >= 0:
+        scratch.planes[low + against] = np.int32(plane + (end if end < slices - 1 else slices))
+        against += 1
+    if begin != 0:
+        scratch.planes[high - for_] = np.int32(plane + (begin - 1 if begin > 0 else slices))
+        for_ += 1
+    return against, for_
+
+
+@helper
+def load_row(tree, store, slot, scratch, question):
+    """Ticks of the layers and planes of the other axes. O(entries)."""
     row = store.rows[slot]
     start = np.int64(row.start)
-    for a in range(tree.counts[LAYERS]):
-        scratch.begins[a] = -2
-    steps = np.int64(0)
-    names = np.int64(0)
+    layers = tree.counts[LAYERS]
+    for a in range(layers):
+        scratch.begins[question * layers + a] = np.int32(-2)
+    against = for_ = np.int64(0)
     for at in range(start, start + np.int64(row.count)):
         entry = store.entries[at]
-        if entry.kind & CIRCLE:  # its longitude and latitude have been named
-            continue
-        dim = np.int64(entry.dim)
-        scratch.wanted[names] = dim
-        names += 1
-        a = axis_number(tree, dim)
-        if a >= tree.counts[SLICED]:
+        a = axis_number(tree, np.int64(entry.dim))
+        if a >= tree.counts[SLICED] or entry.kind & CIRCLE:  # the longitude and latitude of a circle stand before it
             continue
         axis = tree.axes[a]
         begin = np.int64(-1)
         end = np.int64(-1)
         if entry.kind != ABSENT:
             begin, end = tick_of(tree, axis, entry.lo), tick_of(tree, axis, entry.hi)
-        if a < tree.counts[LAYERS]:
-            scratch.begins[a] = begin
-            scratch.ends[a] = end
-        elif begin < 0:
-            scratch.planes[steps] = np.int64(axis.plane) + np.int64(axis.slices)
-            scratch.flips[steps] = 0
-            steps += 1
+        if a < layers:
+            scratch.begins[question * layers + a] = np.int32(begin)
+            scratch.ends[question * layers + a] = np.int32(end)
         else:
-            steps = add_steps(scratch, steps, np.int64(axis.plane), np.int64(axis.slices), begin, end)
-    return steps, names
+            against, for_ = add_planes(tree, scratch, question, a, begin, end, against, for_)
+    fixed = scratch.fixed[question]
+    fixed.against, fixed.for_ = np.uint32(against), np.uint32(for_)
+    scratch.here[question].number = NONE
+
+
+@helper
+def name_dimensions(store, slot, scratch):
+    """The dimensions that the row names, into scratch.wanted; return how many. O(entries)."""
+    row = store.rows[slot]
+    names = np.int64(0)
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        entry = store.entries[at]
+        scratch.wanted[names] = np.int64(entry.dim)
+        names += np.int64(entry.kind & CIRCLE == 0)  # its longitude and latitude have been named
+    return names
 
 
 @helper
@@ -162,12 +194,13 @@ def holds_plain(live, start, scratch, names, asked):
 
 
 @helper
-def meet_cells(tree, scratch):
+def meet_cells(tree, scratch, question):
     """The cells of each layer whose events may match: those the row's ticks meet and the one for spanning values. O(cells)."""
     n = np.int64(0)
     for a in range(tree.counts[LAYERS]):
         axis = tree.axes[a]
-        begin, end = scratch.begins[a], scratch.ends[a]
+        at = question * tree.counts[LAYERS] + a
+        begin, end = np.int64(scratch.begins[at]), np.int64(scratch.ends[at])
         cells, ticks = np.int64(axis.cells), np.int64(axis.cuts) + 1
         scratch.runs[a] = n
         scratch.digits[a] = n
@@ -186,195 +219,211 @@ def meet_cells(tree, scratch):
 
 
 @helper
-def list_met(tree, scratch):
-    """The nodes of all combinations of cells, into scratch.visit; return how many. O(combinations + nodes)."""
+def ask_met(tree, scratch, question):
+    """Let a row ask the buckets of all combinations of cells that meet it; False if there is no room. O(combinations)."""
     layers = tree.counts[LAYERS]
+    meet_cells(tree, scratch, question)
+    if not room_to_ask(scratch.batch, scratch.runs, layers):
+        return False
     number = np.int64(0)
     for a in range(layers):
         number += scratch.stabbed[scratch.digits[a]]
-    visits = np.int64(0)
     while number >= 0:
-        n = np.int64(tree.directory[number].first)
-        while n != np.int64(NONE):
-            scratch.visit[visits] = np.uint32(n)
-            visits += 1
-            n = np.int64(tree.nodes[n].next)
+        if tree.directory[number].first != NONE:
+            ask(scratch.batch, number, question, np.uint64(0), ONES, ONES)
         number = next_number(scratch, layers, number)
-    return visits
+    return True
 
 
 @helper
-def add_layer_steps(tree, scratch, number, steps):
-    """The planes of the layers in this bucket; none where the row holds the whole cell."""
-    for a in range(tree.counts[LAYERS]):
-        axis = tree.axes[a]
-        at = (number // np.int64(axis.radix)) % np.int64(axis.cells)
-        if scratch.begins[a] < 0 or at >= np.int64(axis.cells) - 2:
-            continue
-        cell = cell_of(tree, axis, number)
-        first, width = np.int64(cell.first), np.int64(cell.width)
-        if scratch.begins[a] <= first and scratch.ends[a] >= first + width - 1:
-            continue
-        begin, end = slice_in(cell, scratch.begins[a]), slice_in(cell, scratch.ends[a])
-        steps = add_steps(scratch, steps, np.int64(axis.plane), np.int64(axis.slices), begin, end)
-    return steps
+def ask_rows(tree, store, slots, scratch, first, last, how):
+    """Let the rows slots[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
+    begin_batch(scratch.batch)
+    many = min(last - first, scratch.batch.counts[MOST])
+    for q in range(many):
+        load_row(tree, store, np.int64(slots[first + q]), scratch, q)
+        asked = ask_everywhere(tree, scratch.batch, q) if how & ANY else ask_met(tree, scratch, q)
+        if not asked:
+            return np.int64(q)
+    return many
 
 
 @helper
-def complete(scratch, steps, how):
-    """Without a complemented plane free positions are left, having ones in all planes: then add the plane of positions in use.
+def enter_bucket(tree, scratch, question, number, how):
+    """Add the planes of the layers in this bucket: none where the row holds the whole cell.
 
+    Where nothing is ruled out free positions are left, having ones in all planes: then add the plane of positions in use.
     Relaxed matching looks at all events, so at that plane alone.
     """
+    layers = tree.counts[LAYERS]
+    fixed, here = scratch.fixed[question], scratch.here[question]
+    against, for_ = np.int64(fixed.against), np.int64(fixed.for_)
+    for a in range(layers):
+        axis = tree.axes[a]
+        at = (number // np.int64(axis.radix)) % np.int64(axis.cells)
+        begin = np.int64(scratch.begins[question * layers + a])
+        if begin < 0 or at >= np.int64(axis.cells) - 2:
+            continue
+        end = np.int64(scratch.ends[question * layers + a])
+        cell = tree.cells[np.int64(axis.first_cell) + at]
+        low, width = np.int64(cell.first), np.int64(cell.width)
+        if begin > low or end < low + width - 1:
+            slices = slice_in(cell, begin), slice_in(cell, end)
+            against, for_ = add_planes(tree, scratch, question, a, slices[0], slices[1], against, for_)
     if how & ANY:
-        steps = np.int64(0)
-    flipped = np.int64(0)
-    for i in range(steps):
-        flipped |= scratch.flips[i]
-    if flipped == 0:
-        scratch.planes[steps] = VALID
-        scratch.flips[steps] = 0
-        steps += 1
-    return steps
+        against = for_ = np.int64(0)
+    if against == 0:
+        scratch.planes[planes_of(tree, question)[1] - for_] = np.int32(VALID)
+        for_ += 1
+    here.against, here.for_, here.number = np.uint32(against), np.uint32(for_), np.uint32(number)
 
 
 @helper
-def filter_events(tree, scratch, v, visits, steps):
-    """Leave in scratch.line the events of a node that may match; True if there may be any. O(steps)."""
-    node = tree.nodes[np.int64(scratch.visit[v])]
-    words = np.int64(node.words)
-    base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
-    after = tree.nodes[np.int64(scratch.visit[min(v + NODES_AHEAD, visits - 1)])]
-    ahead_words = np.int64(after.words)
-    ahead = np.int64(after.start) + np.int64(HEAD_WORDS) * ahead_words
-    left = and_flipped_planes(
-        tree.bits, base, words, scratch.planes, scratch.flips, steps, ahead, ahead_words, scratch.line
-    )
-    if node.opened:  # planes know nothing of events that span
-        for w in range(words):
-            scratch.line[w] |= tree.bits[base - words + w]
-            left |= scratch.line[w] != 0
-    return left
+def prefetch_visit(tree, scratch, visit):
+    """Ask for the planes that are the same in all buckets."""
+    node = tree.nodes[np.int64(visit.node)]
+    base = np.int64(node.start) + np.int64(HEAD_WORDS) * np.int64(node.words)
+    low, high = planes_of(tree, np.int64(visit.question))
+    fixed = scratch.fixed[np.int64(visit.question)]
+    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, low, np.int64(fixed.against))
+    for_ = np.int64(fixed.for_)
+    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, high + 1 - for_, for_)
 
 
 @helper
-def collect_events(tree, scratch, v, n):
-    node = tree.nodes[np.int64(scratch.visit[v])]
-    first = 2 * np.int64(node.start)
-    for w in range(np.int64(node.words)):
-        word = scratch.line[w]
-        while word != 0:
-            at = first + w * 64 + np.int64(trailing_zeros(word))
-            word &= word - np.uint64(1)
-            prefetch(tree.members, at)
-            scratch.found[n] = np.uint32(at)
-            n += 1
+def filter_visits(tree, scratch, first, last, how):
+    """Keep the words with events that may match, of these visits; return how many. O(visits * planes)."""
+    batch = scratch.batch
+    n = np.int64(0)
+    for v in range(first, last):
+        visit = batch.visits[v]
+        question = np.int64(visit.question)
+        node = tree.nodes[np.int64(visit.node)]
+        prefetch_visit(tree, scratch, batch.visits[min(v + NODES_AHEAD, last - 1)])
+        here = scratch.here[question]
+        if here.number != node.number:
+            enter_bucket(tree, scratch, question, np.int64(node.number), how)
+        words = np.int64(node.words)
+        base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
+        low, high = planes_of(tree, question)
+        against, for_ = np.int64(here.against), np.int64(here.for_)
+        rule_out_planes(tree.bits, base, shift_of(node), scratch.planes, low, against, high, for_, scratch.line)
+        if node.opened:  # planes know nothing of events that span
+            for w in range(words):
+                scratch.line[w] |= tree.bits[base - words + w]
+        tag = (np.uint64(question) << np.uint64(32)) | (np.uint64(2) * node.start)
+        n = keep_words(scratch.line, words, tag, batch.words, batch.tags, n)
     return n
 
 
 @helper
-def prefetch_event(tree, live, scratch, i, n, reach):
-    """The steps before event i is verified: its region's number, and the words of the region up to `reach`."""
-    if i + AHEAD < n:
-        start = tree.members[np.int64(scratch.found[i + AHEAD])]
-        scratch.found[i + AHEAD] = start
-        prefetch(live.keys, np.int64(start))
-        for word in range(LINE, reach, LINE):
-            prefetch(live.keys, np.int64(start) + word)
+def prefetch_event(live, start, reach):
+    """Ask for the words of a region up to `reach`."""
+    for word in range(0, reach, LINE):
+        prefetch(live.keys, start + word)
 
 
 @helper
-def list_every(tree, scratch):
-    """Every node with events: relaxed matching cannot leave one out."""
-    visits = np.int64(0)
-    for node in range(tree.counts[NODES]):
-        scratch.visit[visits] = np.uint32(node)
-        visits += np.int64(tree.nodes[node].words > 0)
-    return visits
-
-
-@helper
-def list_events(tree, scratch, v, visits, fixed, how):
-    """Candidates of the nodes from visit[v] on, as many as there is room for; return the next v and how many."""
-    found = np.int64(0)
-    number = np.int64(-1)
-    steps = fixed
-    while v < visits and found + LINE_ROWS <= FOUND:
-        here = np.int64(tree.nodes[np.int64(scratch.visit[v])].number)
-        if here != number:
-            number = here
-            steps = complete(scratch, add_layer_steps(tree, scratch, number, fixed), how)
-        if filter_events(tree, scratch, v, visits, steps):
-            found = collect_events(tree, scratch, v, found)
-        v += 1
-    return v, found
-
-
-@helper
-def remove_expired(tree, live, scratch, found, now):
-    for i in range(found):
-        start = np.int64(scratch.found[i])
+def judge(live, store, slot, scratch, starts, first, last, several, now, how, combine, k, out, begin, n):
+    """Verify the candidates starts[first:last] of a row; return where the hits end, -1 if `out` is full."""
+    counts = scratch.batch.counts
+    names = name_dimensions(store, slot, scratch)
+    plain, asked, total = load_plain(store, slot, scratch)
+    plain = plain and combine is None and not how & ANY
+    reach = words_read(asked)
+    if first == 0 and last > 0:
+        for i in range(AHEAD):
+            prefetch_event(live, np.int64(starts[i]), reach)
+    for i in range(first, last):
+        prefetch_event(live, np.int64(starts[i + AHEAD]), reach)
+        start = np.int64(starts[i])
+        id_ = id_at(live, start)
+        score = total
+        if plain and flags_at(live, start) == 0:
+            holds = holds_plain(live, start, scratch, names, asked)
+        else:
+            load_live(live, start, scratch, names)
+            score = score_row(store, slot, scratch.values, scratch.parts, how, combine)
+            holds = not np.isnan(score)
         if not now < live.keys[start + UNTIL]:
-            remove_event(tree, live, slot_at(live, start))
+            scratch.batch.found[counts[NOTED]] = np.uint32(start)  # what stood there has been grouped or looked at
+            counts[NOTED] += 1
+            continue
+        if k == 0 and not several and n < out.ids.size:
+            out.ids[n] = id_
+            out.scores[n] = score
+            n += np.int64(holds)
+        elif n - begin == k and k > 0:
+            # Most hits are no better than the k best so far: one branch, mostly foreseen.
+            if holds & (several | worse(out.scores[begin], out.ids[begin], score, id_)):
+                n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
+        elif holds:
+            n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
+        if n < 0:
+            break
+    unload_row(scratch, names)
+    return n
+
+
+@helper
+def remove_noted(tree, live, scratch):
+    """Remove the expired events that were met. Not before all nodes have been looked at: a removal may free one."""
+    batch = scratch.batch
+    for i in range(batch.counts[NOTED]):
+        slot = slot_at(live, np.int64(batch.found[i]))
+        if live.events[slot].node != NONE:  # several rows may have met it
+            remove_event(tree, live, slot)
+    batch.counts[NOTED] = 0
 
 
 @kernel
 def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combine, k, out, ends, candidates):
     """The live events of subscriptions first, ...: subscription s has the rows slots[groups[s] : groups[s + 1]].
 
-    Every match, or for k > 0 the k best, best first. Return the first subscription not done (out is full) or their number.
+    Every match, or for k > 0 the k best, best first. Return the first subscription not done (out is full) or their number;
+    called again with that one as `first`, it goes on with the candidates in hand.
     """
-    n = np.int64(0)
-    for s in range(first, ends.size):
-        if n + k > out.ids.size:
-            return s
-        begin = n
-        several = groups[s + 1] - groups[s] > 1
-        for r in range(groups[s], groups[s + 1]):
+    batch = scratch.batch
+    counts = batch.counts
+    s, n = first, np.int64(0)
+    r = groups[s]
+    begin = many = np.int64(0)
+    whole = True
+    begun = False  # with a row alone whose candidates do not fit at once
+    if first == 0:
+        counts[FIRST] = counts[MANY] = counts[NOTED] = 0
+    while s < ends.size:
+        if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
+            if not begun:
+                many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how)
+            counts[NOTED] = 0
+            found, whole = find(tree, scratch, how, filter_visits)
+            if many > 1 and not whole:
+                counts[MOST] = many >> 1
+                continue
+            candidates[0] += found
+            group_found(batch, many, found)
+            counts[FIRST], counts[MANY] = r, many if whole else 0
+        many = max(counts[MANY], 1)
+        starts = batch.found if many == 1 else batch.grouped
+        for q in range(r - counts[FIRST], many):
+            if n + k > out.ids.size:
+                return s
+            if r == groups[s] and not begun:
+                begin = n
+            mine = batch.ends[q], batch.ends[q + 1]
+            several = groups[s + 1] - groups[s] > 1
             row = np.int64(slots[r])
-            fixed, names = load_row(tree, store, row, scratch)
-            plain, asked, total = load_plain(store, row, scratch)
-            plain = plain and combine is None and not how & ANY
-            if how & ANY:
-                visits = list_every(tree, scratch)
-            else:
-                meet_cells(tree, scratch)
-                visits = list_met(tree, scratch)
-            reach = words_read(asked)
-            v = np.int64(0)
-            while v < visits and n >= 0:
-                v, found = list_events(tree, scratch, v, visits, fixed, how)
-                candidates[0] += found
-                for i in range(-AHEAD, found):
-                    prefetch_event(tree, live, scratch, i, found, reach)
-                    if i < 0 or n < 0:
-                        continue
-                    start = np.int64(scratch.found[i])
-                    id_ = id_at(live, start)
-                    score = total
-                    if plain and flags_at(live, start) == 0:
-                        holds = holds_plain(live, start, scratch, names, asked)
-                    else:
-                        load_live(live, start, scratch, names)
-                        score = score_row(store, row, scratch.values, scratch.parts, how, combine)
-                        holds = not np.isnan(score)
-                    holds &= now < live.keys[start + UNTIL]
-                    if k == 0 and not several and n < out.ids.size:
-                        out.ids[n] = id_
-                        out.scores[n] = score
-                        n += np.int64(holds)
-                    elif n - begin == k and k > 0:
-                        # Most hits are no better than the k best so far: one branch, mostly foreseen.
-                        if holds & (several | worse(out.scores[begin], out.ids[begin], score, id_)):
-                            n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
-                    elif holds:
-                        n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
-                if v >= visits:  # not before the last node has been looked at: a removal may free nodes
-                    remove_expired(tree, live, scratch, found, now)
-            unload_row(scratch, names)
-        if n < 0:
-            return s
-        if k > 0:
-            best_first(out, begin, n - begin)
-        ends[s] = n
+            n = judge(live, store, row, scratch, starts, mine[0], mine[1], several, now, how, combine, k, out, begin, n)
+            if n < 0:
+                return s
+            r += np.int64(whole)
+            if r == groups[s + 1]:
+                if k > 0:
+                    best_first(out, begin, n - begin)
+                ends[s] = n
+                s += 1
+        begun = not whole
+        if whole:
+            remove_noted(tree, live, scratch)
     return ends.size

@@ -37,6 +37,7 @@ from matchwood.kernels.mo_tree import (
     LINE,
     NONE,
     ONE,
+    ONES,
     PLANES,
     SLICED,
     WHOLE,
@@ -205,6 +206,12 @@ def prefetch_event(live, slots, i):
     prefetch(live.table, home(live.table, id_at(live, start)))
 
 
+@helper
+def reach_everywhere(node):
+    """Every row that asks the bucket looks at the node: its events come as they come and stand in all slices of the cell."""
+    node.reach_0 = node.reach_1 = ONES
+
+
 @kernel
 def place_events(tree, live, slots, numbers, first):
     """As `mo_tree_place.place_rows`, for events."""
@@ -213,6 +220,7 @@ def place_events(tree, live, slots, numbers, first):
         run, n, here, together = next_node(tree, numbers, i, run)
         if n < 0:
             return i
+        reach_everywhere(tree.nodes[n])
         for j in range(i, i + here):
             prefetch_event(live, slots, j)
             event = live.events[np.int64(slots[j])]
@@ -232,6 +240,7 @@ def place_new(tree, live, offsets, spans, which, slots, numbers, first):
         if n < 0:
             return i
         node = tree.nodes[n]
+        reach_everywhere(node)
         for j in range(i, i + here):
             prefetch_spans(live.events, offsets, spans, which, slots, j)
             prefetch_share(tree, node, j - i, here, together)

@@ -5,7 +5,8 @@
           -> rows and entries prefetched, then the exact test of `kernels.verify`                         (verification)
 
 In the paper every row of a stabbed bucket is verified. Here planes leave about 2 rows for each that matches: of a million city
-squares 100,000 stand in stabbed buckets, 550 are verified and 330 match. Readers only.
+squares 75,000 stand in the nodes that are looked at, 650 are verified and 360 match. The paper answers event by event; here
+a batch is filtered node by node (`mo_tree_visits`) and verified event by event. Readers only.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.candidates import load_keys, score_single, unload_keys
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,
     LAYERS,
-    LINE,
-    LINE_ROWS,
     MEMBER_WORDS,
-    NODES,
     NONE,
     ONE,
     ONES,
@@ -32,55 +31,66 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.planes import and_planes
+from matchwood.kernels.mo_tree_visits import (
+    FAR,
+    FIRST,
+    MANY,
+    MOST,
+    Visits,
+    ask,
+    ask_everywhere,
+    begin_batch,
+    find,
+    group_found,
+    room_to_ask,
+    shift_of,
+)
+from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
 from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.store import AHEAD, SIBLING
+from matchwood.kernels.store import JOINED, SIBLING, prefetch_entries
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
-from matchwood.kernels.verify_plain import has_lists, score_plain
-
-FOUND = 4096
 
 
 class Scratch(NamedTuple):
     values: np.ndarray  # VALUE, one a dimension
+    keys: np.ndarray  # KEY, one a dimension
     seen: np.ndarray  # uint32, one a slot
-    begins: np.ndarray  # int64, one an axis: the event's first tick, -1 if it lacks the attribute
-    ends: np.ndarray  # int64: its last tick
-    planes: np.ndarray  # int64: its first plane
-    lasts: np.ndarray  # int64: its last plane
+    begins: np.ndarray  # int32, one an axis of each question: the event's first tick, -1 if it lacks the attribute
+    ends: np.ndarray  # int32: its last tick
+    planes: np.ndarray  # int32: its first plane
+    lasts: np.ndarray  # int32: its last plane
+    single: np.ndarray  # bool, one a question: has the event one plane on every axis?
     stabbed: np.ndarray  # int64: what the stabbed cells add to the number of a bucket, layer by layer
     slices: np.ndarray  # int64: the event's first slice of each stabbed cell
     touched: np.ndarray  # uint64: a bit for each slice of the stabbed cell that the event touches
     runs: np.ndarray  # int64: where the cells of a layer begin in `stabbed`
     digits: np.ndarray  # int64: the cell of each layer that is visited now
-    visit: np.ndarray  # uint32: nodes to look at
-    entered: np.ndarray  # uint64, one a node to look at: the event's slices of its layers, a byte each
     line: np.ndarray  # uint64 [8]
-    found: np.ndarray  # uint32 [FOUND]: candidates, as places in `members`, later as slots
+    batch: Visits
 
 
 @helper
-def load_axes(tree, scratch):
-    """Ticks and planes of the loaded event; True if it has one plane on every axis. O(axes log cuts)."""
+def load_axes(tree, scratch, first):
+    """Ticks and planes of the loaded event, from `first` on; True if it has one plane on every axis. O(axes log cuts)."""
     single = True
     for a in range(tree.counts[AXES]):
         axis = tree.axes[a]
         dim = np.int64(axis.dim)
-        null = np.int64(axis.plane) + np.int64(axis.slices)
+        null = np.int32(np.int64(axis.plane) + np.int64(axis.slices))
         if dim >= scratch.values.size or np.isnan(scratch.values[dim].lo):
-            scratch.begins[a] = -1
-            scratch.planes[a] = null
-            scratch.lasts[a] = null
+            scratch.begins[first + a] = np.int32(-1)
+            scratch.planes[first + a] = null
+            scratch.lasts[first + a] = null
             continue
         begin = tick_of(tree, axis, scratch.values[dim].lo)
         end = begin
         if scratch.values[dim].hi > scratch.values[dim].lo:
             end = tick_of(tree, axis, scratch.values[dim].hi)
             single = single and begin == end
-        scratch.begins[a] = begin
-        scratch.ends[a] = end
-        scratch.planes[a] = np.int64(axis.plane) + begin
-        scratch.lasts[a] = np.int64(axis.plane) + end
+        scratch.begins[first + a] = np.int32(begin)
+        scratch.ends[first + a] = np.int32(end)
+        scratch.planes[first + a] = np.int32(np.int64(axis.plane) + begin)
+        scratch.lasts[first + a] = np.int32(np.int64(axis.plane) + end)
     return single
 
 
@@ -95,12 +105,12 @@ def touched_bits(axis, begin, end):
 
 
 @helper
-def stab(tree, scratch):
+def stab(tree, scratch, start):
     """The cells of each layer that the event stabs; the whole-domain cell alone for an attribute it lacks. O(cells)."""
     n = np.int64(0)
     for a in range(tree.counts[LAYERS]):
         axis = tree.axes[a]
-        begin, end = scratch.begins[a], scratch.ends[a]
+        begin, end = np.int64(scratch.begins[start + a]), np.int64(scratch.ends[start + a])
         first, cells = np.int64(axis.first_cell), np.int64(axis.cells)
         scratch.runs[a] = n
         scratch.digits[a] = n
@@ -123,46 +133,13 @@ def stab(tree, scratch):
 
 
 @helper
-def list_bucket(tree, scratch, number, mask_0, mask_1, packed, visits):
-    """Append the nodes of a bucket that reach the event's slices of the first two axes; return how many there are now."""
-    n = np.int64(tree.directory[number].first)
-    while n != np.int64(NONE):
-        node = tree.nodes[n]
-        scratch.visit[visits] = np.uint32(n)
-        scratch.entered[visits] = packed
-        visits += np.int64((node.reach_0 & mask_0) != 0) & np.int64((node.reach_1 & mask_1) != 0)
-        n = np.int64(node.next)
-    return visits
-
-
-@helper
-def mask_of(tree, scratch, a):
+def mask_of(tree, scratch, a, start):
     """The slices that the event touches, of an axis that is no layer or of the layer's cell that is visited now."""
     if a >= tree.counts[SLICED]:
         return ONES
     if a < tree.counts[LAYERS]:
         return scratch.touched[scratch.digits[a]]
-    return touched_bits(tree.axes[a], scratch.begins[a], scratch.ends[a])
-
-
-@helper
-def list_stabbed(tree, scratch):
-    """The nodes of all combinations of stabbed cells, into scratch.visit; return how many. O(combinations + nodes)."""
-    layers = tree.counts[LAYERS]
-    number = np.int64(0)
-    for a in range(layers):
-        number += scratch.stabbed[scratch.digits[a]]
-    visits = np.int64(0)
-    while True:
-        if tree.directory[number].first != NONE:
-            packed = np.uint64(0)
-            for a in range(layers):
-                packed |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(8 * a)
-            masks = mask_of(tree, scratch, 0), mask_of(tree, scratch, 1)
-            visits = list_bucket(tree, scratch, number, masks[0], masks[1], packed, visits)
-        number = next_number(scratch, layers, number)
-        if number < 0:
-            return visits
+    return touched_bits(tree.axes[a], np.int64(scratch.begins[start + a]), np.int64(scratch.ends[start + a]))
 
 
 @helper
@@ -181,198 +158,218 @@ def next_number(scratch, layers, number):
 
 
 @helper
-def list_all(tree, scratch):
-    """Every node with rows: relaxed matching cannot leave one out."""
-    visits = np.int64(0)
-    for n in range(tree.counts[NODES]):
-        if tree.nodes[n].words > 0:
-            scratch.visit[visits] = np.uint32(n)
-            visits += 1
-    return visits
+def ask_stabbed(tree, scratch, question):
+    """Let an event ask the buckets of all combinations of cells it stabs; False if there is no room. O(combinations)."""
+    layers = tree.counts[LAYERS]
+    start = question * tree.counts[AXES]
+    stab(tree, scratch, start)
+    if not room_to_ask(scratch.batch, scratch.runs, layers):
+        return False
+    number = np.int64(0)
+    for a in range(layers):
+        number += scratch.stabbed[scratch.digits[a]]
+    while number >= 0:
+        if tree.directory[number].first != NONE:
+            packed = np.uint64(0)
+            for a in range(layers):
+                packed |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(8 * a)
+            masks = mask_of(tree, scratch, 0, start), mask_of(tree, scratch, 1, start)
+            ask(scratch.batch, number, question, packed, masks[0], masks[1])
+        number = next_number(scratch, layers, number)
+    return True
 
 
 @helper
-def enter_bucket(tree, scratch, node):
+def ask_events(tree, scratch, events, first, last, how):
+    """Let events[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
+    batch = scratch.batch
+    begin_batch(batch)
+    many = min(last - first, batch.counts[MOST])
+    for q in range(many):
+        load_event(scratch.values, events, first + q)
+        scratch.single[q] = load_axes(tree, scratch, q * tree.counts[AXES])
+        unload_event(scratch.values, events, first + q)
+        asked = ask_everywhere(tree, batch, q) if how & ANY else ask_stabbed(tree, scratch, q)
+        if not asked:
+            return np.int64(q)
+    return many
+
+
+@helper
+def enter_bucket(tree, scratch, node, start):
     """Planes of the layers: slices of this bucket's cells; -1 where the event is outside the cell (relaxed matching only)."""
     for a in range(tree.counts[LAYERS]):
-        begin, end = scratch.begins[a], scratch.ends[a]
+        begin, end = np.int64(scratch.begins[start + a]), np.int64(scratch.ends[start + a])
         if begin < 0:
             continue
         axis = tree.axes[a]
         cell = cell_of(tree, axis, np.int64(node.number))
         first, width = np.int64(cell.first), np.int64(cell.width)
-        scratch.planes[a] = np.int64(axis.plane) + slice_in(cell, begin)
-        scratch.lasts[a] = np.int64(axis.plane) + slice_in(cell, end)
+        scratch.planes[start + a] = np.int32(np.int64(axis.plane) + slice_in(cell, begin))
+        scratch.lasts[start + a] = np.int32(np.int64(axis.plane) + slice_in(cell, end))
         if end < first or begin >= first + width:
-            scratch.planes[a] = -1
+            scratch.planes[start + a] = np.int32(-1)
 
 
 @helper
-def enter_slices(tree, scratch, packed):
+def enter_slices(tree, scratch, packed, start):
     """As `enter_bucket` for an event of single keys, whose slices of the bucket's cells have been packed."""
     for a in range(tree.counts[LAYERS]):
-        scratch.planes[a] = np.int64(tree.axes[a].plane) + np.int64((packed >> np.uint64(8 * a)) & np.uint64(255))
+        slice_ = np.int64((packed >> np.uint64(8 * a)) & np.uint64(255))
+        scratch.planes[start + a] = np.int32(np.int64(tree.axes[a].plane) + slice_)
 
 
 @helper
-def and_ranges(tree, scratch, valid, base, words):
+def and_ranges(tree, scratch, valid, base, words, start):
     """As `and_planes` where the event spans several slices of an axis: their planes are united first."""
     bits, line = tree.bits, scratch.line
-    left = np.uint64(0)
-    for w in range(LINE):
+    for w in range(words):
         word = bits[valid + w]
         for a in range(tree.counts[SLICED]):
             united = np.uint64(0)
-            for plane in range(scratch.planes[a], scratch.lasts[a] + 1):
+            for plane in range(np.int64(scratch.planes[start + a]), np.int64(scratch.lasts[start + a]) + 1):
                 united |= bits[base + plane * words + w]
             word &= united
         line[w] = word
-        left |= word
-    return left != 0
 
 
 @helper
-def or_planes(tree, scratch, valid, base, words):
+def or_planes(tree, scratch, valid, base, words, start):
     """Relaxed: rows with a predicate (a zero in its null plane) that may hold, and rows with an entry no plane knows."""
     bits, line = tree.bits, scratch.line
-    left = np.uint64(0)
-    for w in range(LINE):
+    for w in range(words):
         word = bits[valid + words + w]
         for a in range(tree.counts[SLICED]):
-            if scratch.begins[a] < 0 or scratch.planes[a] < 0:
+            if scratch.begins[start + a] < 0 or scratch.planes[start + a] < 0:
                 continue
             axis = tree.axes[a]
             null = bits[base + (np.int64(axis.plane) + np.int64(axis.slices)) * words + w]
-            for plane in range(scratch.planes[a], scratch.lasts[a] + 1):
+            for plane in range(np.int64(scratch.planes[start + a]), np.int64(scratch.lasts[start + a]) + 1):
                 word |= bits[base + plane * words + w] & ~null
-        word &= bits[valid + w]
-        line[w] = word
-        left |= word
-    return left != 0
+        line[w] = word & bits[valid + w]
 
 
 @helper
-def collect(tree, scratch, node, n):
-    """Append where the slots of the bits left in scratch.line stand, and ask for them."""
-    first = 2 * np.int64(node.start)
-    for w in range(np.int64(node.words)):
-        word = scratch.line[w]
-        while word != 0:
-            at = first + w * 64 + np.int64(trailing_zeros(word))
-            word &= word - np.uint64(1)
-            prefetch(tree.members, at)
-            scratch.found[n] = np.uint32(at)
-            n += 1
-    return n
-
-
-@helper
-def filter_node(tree, scratch, v, visits, how, single):
-    """Leave in scratch.line the rows of a node that may match; True if there may be any. O(axes)."""
-    node = tree.nodes[np.int64(scratch.visit[v])]
+def filter_visit(tree, scratch, visit, after, how):
+    """Leave in scratch.line the rows of a node that may match, and ask for the planes of the visit after it. O(axes)."""
+    node = tree.nodes[np.int64(visit.node)]
+    start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
     valid = np.int64(node.start) + np.int64(MEMBER_WORDS) * words
     base = valid + 2 * words
     if how & ANY:
-        return or_planes(tree, scratch, valid, base, words)
-    if not single:
-        return and_ranges(tree, scratch, valid, base, words)
-    after = tree.nodes[np.int64(scratch.visit[min(v + 1, visits - 1)])]
-    ahead_words = np.int64(after.words)
-    ahead = np.int64(after.start) + np.int64(HEAD_WORDS) * ahead_words
-    prefetch(tree.bits, ahead - 2 * ahead_words)
-    axes = tree.counts[SLICED]
-    return and_planes(tree.bits, valid, base, words, scratch.planes, axes, ahead, ahead_words, scratch.line)
+        enter_bucket(tree, scratch, node, start)
+        or_planes(tree, scratch, valid, base, words, start)
+    elif not scratch.single[np.int64(visit.question)]:
+        enter_bucket(tree, scratch, node, start)
+        and_ranges(tree, scratch, valid, base, words, start)
+    else:
+        enter_slices(tree, scratch, visit.packed, start)
+        prefetch_visit(tree, scratch, after)
+        and_planes(tree.bits, valid, base, shift_of(node), scratch.planes, start, tree.counts[SLICED], scratch.line)
 
 
 @helper
-def prefetch_candidate(tree, store, scratch, i, n):
-    """The three steps before candidate i is verified, each as far ahead as memory is away: its slot, its row, its entries."""
-    if i + 2 * AHEAD < n:
-        slot = tree.members[np.int64(scratch.found[i + 2 * AHEAD])]
-        scratch.found[i + 2 * AHEAD] = slot
-        prefetch(store.rows, np.int64(slot))
-    if 0 <= i + AHEAD < n:
-        start = np.int64(store.rows[np.int64(scratch.found[i + AHEAD])].start)
-        prefetch(store.entries, start)
-        prefetch(store.entries, start + 2)
-        prefetch(store.entries, start + 4)
+def prefetch_visit(tree, scratch, visit):
+    node = tree.nodes[np.int64(visit.node)]
+    start = np.int64(visit.question) * tree.counts[AXES]
+    words = np.int64(node.words)
+    base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
+    prefetch(tree.bits, base - 2 * words)
+    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, start, tree.counts[SLICED])
 
 
 @helper
-def list_candidates(tree, scratch, v, visits, how, single):
-    """Candidates of the nodes from visit[v] on, as many as there is room for; return the next v and how many."""
-    found = np.int64(0)
-    packed = ~scratch.entered[v]
-    number = np.int64(-1)
-    while v < visits and found + LINE_ROWS <= FOUND:
-        node = tree.nodes[np.int64(scratch.visit[v])]
-        if single and not how & ANY:
-            if scratch.entered[v] != packed:
-                packed = scratch.entered[v]
-                enter_slices(tree, scratch, packed)
-        elif np.int64(node.number) != number:
-            number = np.int64(node.number)
-            enter_bucket(tree, scratch, node)
-        if filter_node(tree, scratch, v, visits, how, single):
-            found = collect(tree, scratch, node, found)
-        v += 1
-    return v, found
+def filter_visits(tree, scratch, first, last, how):
+    """Keep the words with rows that may match, of these visits; return how many. O(visits * axes)."""
+    batch = scratch.batch
+    n = np.int64(0)
+    for v in range(first, last):
+        visit = batch.visits[v]
+        filter_visit(tree, scratch, visit, batch.visits[min(v + 1, last - 1)], how)
+        node = tree.nodes[np.int64(visit.node)]
+        tag = (np.uint64(visit.question) << np.uint64(32)) | (np.uint64(2) * node.start)
+        n = keep_words(scratch.line, np.int64(node.words), tag, batch.words, batch.tags, n)
+    return n
 
 
 @helper
-def append(row, score, out, n):
-    """Append a hit, or nothing for NaN, without a branch; there is room. Return the new count."""
-    out.ids[n] = row.id
-    out.scores[n] = score
-    return n + np.int64(score == score)
+def judge(store, scratch, events, e, slots, first, last, how, combine, k, out, begin, n, held):
+    """Verify the candidates slots[first:last] of an event; return where its hits end, -1 if `out` is full, and how many of
+    the k best are held. Rows are asked for FAR candidates before they are verified, entries half as many."""
+    plain = load_keys(scratch.keys, events, e) and combine is None and not how & ANY
+    load_event(scratch.values, events, e)
+    if first == 0 and last > 0:
+        for i in range(FAR):
+            prefetch(store.rows, np.int64(slots[i]))
+        for i in range(FAR // 2):
+            prefetch_entries(store, store.rows[np.int64(slots[i])])
+    for i in range(first, last):
+        prefetch(store.rows, np.int64(slots[i + FAR]))
+        prefetch_entries(store, store.rows[np.int64(slots[i + FAR // 2])])
+        slot = np.int64(slots[i])
+        row = store.rows[slot]
+        score, holds, kinds = score_single(store, slot, scratch.keys)
+        if not plain or kinds & ~JOINED != 0:
+            score = score_row(store, slot, scratch.values, events, how, combine)
+            holds = not np.isnan(score)
+        if k == 0:
+            if n < out.ids.size and not row.flags & SIBLING:
+                out.ids[n] = row.id
+                out.scores[n] = score
+                n += np.int64(holds)
+            elif holds:
+                n = emit(store, slot, score, out, begin, n, scratch.seen)
+                if n < 0:
+                    break
+        elif holds and score >= (out.scores[begin] if held == k else -np.inf):
+            held = offer(store, slot, score, out, begin, held, k)
+    unload_keys(scratch.keys, events, e)
+    unload_event(scratch.values, events, e)
+    return n, held
 
 
 @kernel
 def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends, candidates):
-    """Every match of events[first:], or for k > 0 the k best, best first; return the first not done (out is full) or all."""
-    n = np.int64(0)
-    for e in range(first, ends.size):
-        if n + k > out.ids.size:
-            return e
-        begin = n
-        held = np.int64(0)
-        load_event(scratch.values, events, e)
-        single = load_axes(tree, scratch)
-        plain = combine is None and not how & ANY and not has_lists(events, e)
-        if how & ANY:
-            visits = list_all(tree, scratch)
-        else:
-            stab(tree, scratch)
-            visits = list_stabbed(tree, scratch)
-        v = np.int64(0)
-        while v < visits and n >= 0:
-            v, found = list_candidates(tree, scratch, v, visits, how, single)
+    """Every match of events[first:], or for k > 0 the k best, best first; return the first not done (out is full) or all.
+
+    Called again with that event as `first`, it goes on with the candidates in hand.
+    """
+    batch = scratch.batch
+    counts = batch.counts
+    e, n = first, np.int64(0)
+    begin = held = many = np.int64(0)
+    whole = True
+    begun = False  # with an event alone whose candidates do not fit at once
+    if first == 0:
+        counts[FIRST] = counts[MANY] = 0
+    while e < ends.size:
+        if not counts[FIRST] <= e < counts[FIRST] + counts[MANY]:
+            if not begun:
+                many = ask_events(tree, scratch, events, e, ends.size, how)
+            found, whole = find(tree, scratch, how, filter_visits)
+            if many > 1 and not whole:
+                counts[MOST] = many >> 1
+                continue
             candidates[0] += found
-            for i in range(-2 * AHEAD, found):
-                prefetch_candidate(tree, store, scratch, i, found)
-                if i < 0 or n < 0:
-                    continue
-                slot = np.int64(scratch.found[i])
-                row = store.rows[slot]
-                score = np.nan
-                known = False
-                if plain and row.size == row.count:
-                    score, known = score_plain(store, row, scratch.values)
-                if not known:
-                    score = score_row(store, slot, scratch.values, events, how, combine)
-                if k == 0:
-                    if n < out.ids.size and not row.flags & SIBLING:
-                        n = append(row, score, out, n)
-                    elif not np.isnan(score):
-                        n = emit(store, slot, score, out, begin, n, scratch.seen)
-                elif score >= (out.scores[begin] if held == k else -np.inf):
-                    held = offer(store, slot, score, out, begin, held, k)
-        unload_event(scratch.values, events, e)
-        if n < 0:
-            return e
-        if k > 0:
-            best_first(out, begin, held)
-            n = begin + held
-        ends[e] = n
+            group_found(batch, many, found)
+            counts[FIRST], counts[MANY] = e, many if whole else 0
+        many = max(counts[MANY], 1)
+        slots = batch.found if many == 1 else batch.grouped
+        for q in range(e - counts[FIRST], many):
+            if n + k > out.ids.size:
+                return e
+            if not begun:
+                begin, held = n, np.int64(0)
+            mine = batch.ends[q], batch.ends[q + 1]
+            n, held = judge(store, scratch, events, e, slots, mine[0], mine[1], how, combine, k, out, begin, n, held)
+            if n < 0:
+                return e
+            if whole:
+                if k > 0:
+                    best_first(out, begin, held)
+                    n = begin + held
+                ends[e] = n
+                e += 1
+        begun = not whole
     return ends.size

@@ -1,7 +1,9 @@
 """Bit planes: the machine operations of bit-sliced filters, as LLVM IR.
 
     and_planes           64 bytes of several planes, anded in one vector register
-    and_flipped_planes   the same, some of the planes complemented
+    keep_words           those of eight words in which a bit is set, side by side
+    rule_out_planes      the same, some of the planes complemented
+    prefetch_planes      ask for them before
     and_ranges           64 positions of several planes, anded with "is plane j within the position's range?"
     in_ranges            64 such ranges around one number, as a mask
     count_ones           how many bits of a word are set
@@ -23,67 +25,97 @@ _BYTES = ir.VectorType(_I8, 64)
 
 
 @intrinsic
-def and_planes(typing_context, bits, valid, base, stride, planes, count, ahead, ahead_stride, out):
-    """out[0:8] = bits[valid : valid + 8] & the 8 words at base + planes[i] * stride of every i < count; True if any bit is left.
+def and_planes(typing_context, bits, valid, base, shift, planes, first, count, out):
+    """out[0:8] = bits[valid : valid + 8] & the 8 words at base + (planes[first + i] << shift) of every i < count.
 
-    `bits` and `out` are uint64, `planes` int64. On the way the same planes of the region at `ahead` are prefetched. The
-    caller guarantees 8 readable words at each place. A loop in Python keeps the eight words in memory between
-    planes: 8 us an event at 230 lines of 20 planes.
+    `bits` and `out` are uint64, `planes` int32. The caller guarantees 8 readable words at each place. A loop in Python keeps the
+    eight words in memory between planes: 8 us an event at 230 lines of 20 planes.
     """
 
     def generate(context, builder, signature, arguments):
-        bits_, valid_, base_, stride_, planes_, count_, ahead_, ahead_stride_, out_ = arguments
-        data = context.make_array(signature.args[0])(context, builder, bits_).data
-        numbers = context.make_array(signature.args[4])(context, builder, planes_).data
-        target = context.make_array(signature.args[8])(context, builder, out_).data
-        held = cgutils.alloca_once_value(builder, _line(builder, data, valid_))
-        with cgutils.for_range(builder, count_) as loop:
-            plane = builder.load(builder.gep(numbers, [loop.index]))
-            at = builder.add(base_, builder.mul(plane, stride_))
-            builder.store(builder.and_(builder.load(held), _line(builder, data, at)), held)
-            soon = builder.add(ahead_, builder.mul(plane, ahead_stride_))
-            _prefetch(builder, builder.gep(data, [soon]))
-        result = builder.load(held)
-        builder.store(result, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
-        whole = builder.bitcast(result, ir.IntType(512))
-        return builder.icmp_unsigned("!=", whole, ir.Constant(ir.IntType(512), 0))
+        _, valid, base, shift, _, first, count, _ = arguments
+        data, numbers, target = (_data(context, builder, signature, arguments, i) for i in (0, 4, 7))
+        held = cgutils.alloca_once_value(builder, _line(builder, data, valid))
+        region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
+        with cgutils.for_range(builder, count) as loop:
+            line = _line(builder, region, _plane(builder, numbers, loop.index, shift))
+            builder.store(builder.and_(builder.load(held), line), held)
+        builder.store(builder.load(held), builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        return context.get_dummy_value()
 
     i = types.int64
-    return types.boolean(bits, i, i, i, planes, i, i, i, out), generate
+    return types.void(bits, i, i, i, planes, i, i, out), generate
 
 
 @intrinsic
-def and_flipped_planes(typing_context, bits, base, stride, planes, flips, count, ahead, ahead_stride, out):
-    """out[0:8] = the 8 words at base + planes[i] * stride of every i < count, anded; True if any bit is left.
+def rule_out_planes(typing_context, bits, base, shift, planes, first, count, back, more, out):
+    """out[0:8] = the 8 words of more planes at once, anded, without the bits of `count` others.
 
-    Plane i is complemented where flips[i] is -1 and not where it is 0.
-
-    Types, prefetching and what the caller guarantees: as `and_planes`.
+    The planes to and are planes[back - i] of every i < more, those that rule out planes[first + i] of every i < count. Types
+    and what the caller guarantees: as `and_planes`.
     """
 
     def generate(context, builder, signature, arguments):
-        bits_, base_, stride_, planes_, flips_, count_, ahead_, ahead_stride_, out_ = arguments
-        data = context.make_array(signature.args[0])(context, builder, bits_).data
-        numbers = context.make_array(signature.args[3])(context, builder, planes_).data
-        masks = context.make_array(signature.args[4])(context, builder, flips_).data
-        target = context.make_array(signature.args[8])(context, builder, out_).data
-        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [-1] * 8))
-        undefined = ir.Constant(_LINE, ir.Undefined)
-        with cgutils.for_range(builder, count_) as loop:
-            plane = builder.load(builder.gep(numbers, [loop.index]))
-            flip = builder.load(builder.gep(masks, [loop.index]))
-            first = builder.insert_element(undefined, flip, ir.Constant(_I32, 0))
-            flipped = builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, 8), [0] * 8))
-            line = _line(builder, data, builder.add(base_, builder.mul(plane, stride_)))
-            builder.store(builder.and_(builder.load(held), builder.xor(line, flipped)), held)
-            _prefetch(builder, builder.gep(data, [builder.add(ahead_, builder.mul(plane, ahead_stride_))]))
-        result = builder.load(held)
-        builder.store(result, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
-        whole = builder.bitcast(result, ir.IntType(512))
-        return builder.icmp_unsigned("!=", whole, ir.Constant(ir.IntType(512), 0))
+        _, base, shift, _, first, count, back, more, _ = arguments
+        data, numbers, target = (_data(context, builder, signature, arguments, i) for i in (0, 3, 8))
+        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
+        region, low, high = builder.gep(data, [base]), builder.gep(numbers, [first]), builder.gep(numbers, [back])
+        with cgutils.for_range(builder, count) as loop:
+            line = _line(builder, region, _plane(builder, low, loop.index, shift))
+            builder.store(builder.or_(builder.load(held), line), held)
+        builder.store(builder.not_(builder.load(held)), held)
+        with cgutils.for_range(builder, more) as loop:
+            line = _line(builder, region, _plane(builder, high, builder.neg(loop.index), shift))
+            builder.store(builder.and_(builder.load(held), line), held)
+        builder.store(builder.load(held), builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        return context.get_dummy_value()
 
     i = types.int64
-    return types.boolean(bits, i, i, planes, flips, i, i, i, out), generate
+    return types.void(bits, i, i, planes, i, i, i, i, out), generate
+
+
+@intrinsic
+def prefetch_planes(typing_context, bits, base, shift, planes, first, count):
+    """Ask for the lines at base + (planes[first + i] << shift) of every i < count. Types: as `and_planes`; any place is safe."""
+
+    def generate(context, builder, signature, arguments):
+        _, base, shift, _, first, count = arguments
+        data, numbers = (_data(context, builder, signature, arguments, i) for i in (0, 3))
+        region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
+        with cgutils.for_range(builder, count) as loop:
+            _prefetch(builder, builder.gep(region, [_plane(builder, numbers, loop.index, shift)]))
+        return context.get_dummy_value()
+
+    i = types.int64
+    return types.void(bits, i, i, planes, i, i), generate
+
+
+@intrinsic
+def keep_words(typing_context, line, count, tag, words, tags, n):
+    """Append the words of line[0:count] that are not zero to `words` from n on, tag + 64 * w of each to `tags`; return the new n.
+
+    All are uint64, `line` has 8 words. The caller guarantees 8 elements from n on in both.
+    """
+
+    def generate(context, builder, signature, arguments):
+        _, count, tag, _, _, n = arguments
+        line, *kept = (_data(context, builder, signature, arguments, i) for i in (0, 3, 4))
+        held = _line(builder, line, ir.Constant(_I64, 0))
+        lanes = ir.Constant(_LINE, list(range(8)))
+        left = builder.and_(
+            builder.icmp_unsigned("!=", held, ir.Constant(_LINE, [0] * 8)),
+            builder.icmp_unsigned("<", lanes, _splat(builder, count)),
+        )
+        places = builder.add(_splat(builder, tag), ir.Constant(_LINE, [64 * i for i in range(8)]))
+        kind = ir.FunctionType(_LINE, [_LINE, left.type, _LINE])
+        compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v8i64")
+        for values, target in zip((held, places), kept, strict=True):
+            packed = builder.call(compress, [values, left, ir.Constant(_LINE, ir.Undefined)])
+            builder.store(packed, builder.bitcast(builder.gep(target, [n]), ir.PointerType(_LINE)), align=8)
+        return builder.add(n, builder.zext(builder.ctpop(builder.bitcast(left, _I8)), _I64))
+
+    u, i = types.uint64, types.int64
+    return types.int64(line, i, u, words, tags, i), generate
 
 
 @intrinsic
@@ -169,6 +201,24 @@ def _around(builder, low, high, number):
     every = builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, 64), [0] * 64))
     both = builder.and_(builder.icmp_signed("<=", low, every), builder.icmp_signed("<=", every, high))
     return builder.bitcast(both, _I64)
+
+
+def _data(context, builder, signature, arguments, i):
+    """Where the elements of an argument, an array, begin."""
+    return context.make_array(signature.args[i])(context, builder, arguments[i]).data
+
+
+def _plane(builder, numbers, i, shift):
+    """Where plane numbers[i] begins in its region."""
+    plane = builder.sext(builder.load(builder.gep(numbers, [i])), _I64)
+    return builder.shl(plane, shift)
+
+
+def _splat(builder, word):
+    """Eight times the word."""
+    undefined = ir.Constant(_LINE, ir.Undefined)
+    one = builder.insert_element(undefined, word, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, 8), [0] * 8))
 
 
 def _line(builder, data, at):
