@@ -1,4 +1,4 @@
-"""Batches that do not fit: more candidates than there is room for, answers that come in parts, rows that share their events."""
+"""Batches that do not fit: more hits than there is room for, answers that come in parts, rows that share their events."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pytest
 
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.index import LiveEvents, MOTree, Scan
-from matchwood.kernels.mo_tree_visits import FOUND, QUESTIONS
+from matchwood.kernels.mo_tree_visits import HITS, QUESTIONS
 from tests.worlds import listed, ranked
 
-MANY = FOUND + 50_000
+MANY = HITS + 50_000
 
 
 def _rows(n: int, ids: object = None, width: float = 1.0) -> Rows:
@@ -34,7 +34,7 @@ def crowded() -> MOTree:
 
 
 @pytest.mark.parametrize("mode", ["all", "any"])
-def test_an_event_with_more_candidates_than_there_is_room_is_answered_in_parts(crowded: MOTree, mode: str) -> None:
+def test_an_event_with_more_hits_than_there_is_room_is_answered_in_parts(crowded: MOTree, mode: str) -> None:
     for events in (_events([0.5]), _events([0.5, 7.0, 0.5])):
         found = crowded.match(events, mode=mode)
         for e in range(events.size):
@@ -44,7 +44,7 @@ def test_an_event_with_more_candidates_than_there_is_room_is_answered_in_parts(c
         assert crowded.top_k(events, 3, mode=mode).of(0)[0].tolist() == [999, 1999, 2999]
 
 
-def test_a_batch_with_more_candidates_than_there_is_room_is_answered_in_smaller_ones() -> None:
+def test_a_batch_with_more_hits_than_there_is_room_is_answered_in_smaller_ones() -> None:
     tree = MOTree.build(_rows(20_000))
     events = _events(np.where(np.arange(2 * QUESTIONS) % 5 == 0, 2.0, 0.5))
     for _ in range(2):  # the second time with room for all answers

@@ -21,12 +21,14 @@ from matchwood.kernels.direct import EVENTS, FLOAT64, INT64, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
 from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_visits import QUESTIONS, new_visits
+from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
 REPLAN = 4
 SMALL = 2048
+MOST_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long ones are answered fewer at a time
+EXPIRED = 4096  # that a batch of rows removes; others are met again
 KEPT = (*EVENTS, INT64, FLOAT64)  # the types of events, ids and untils
 KEEP_ONE, REMOVE_ONE = map(Direct, (kernel.keep_one, kernel.remove_one))
 
@@ -178,27 +180,31 @@ class LiveEvents(EventIndex):
         tree, room, kept = self._tree, self._room, len(self.store.state.events)
         dims, most = max(store.dimensions, 1), int(self.store.state.counts[MOST]) + 1
         names = int(store.state.rows["count"].max(initial=1))
-        if room is None or len(room.values) < dims or len(room.lo) < names or len(room.seen) < kept:
+        if room is None or len(room.values) < dims or room.lo.shape[1] < names or len(room.seen) < kept:
             axes = len(tree.axes)
-            begins, ends, planes = (np.zeros(QUESTIONS * each, np.int32) for each in (axes, axes, 2 * axes + 1))
+            questions = max(min(QUESTIONS, MOST_INTERVALS // names), 1)
+            begins, ends, planes = (np.zeros(questions * each, np.int32) for each in (axes, axes, 2 * axes + 1))
+            fixed, here = (np.zeros(questions, matching.PLANES) for _ in range(2))
             self._room = room = LiveScratch(
                 new_values(dims),
                 np.zeros(dims + 1, np.int64),
-                np.zeros(names),
-                np.zeros(names),
-                np.zeros(names, np.uint64),
+                np.zeros((questions, names)),
+                np.zeros((questions, names)),
+                np.zeros((questions, names), np.uint64),
+                np.zeros(questions, matching.ASKING),
                 np.zeros(kept, np.uint32),
                 Parts(np.zeros(most), np.zeros(most)),
+                np.zeros(EXPIRED, np.uint32),
                 begins,
                 ends,
                 planes,
-                np.zeros(QUESTIONS, matching.PLANES),
-                np.zeros(QUESTIONS, matching.PLANES),
+                fixed,
+                here,
                 np.zeros(len(tree.cells) + 2 * axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(mo_tree.LINE, np.uint64),
-                new_visits(len(tree.directory)),
+                new_batch(len(tree.directory), questions),
             )
         elif len(room.parts.lo) < most:
             self._room = None

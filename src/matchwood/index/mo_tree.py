@@ -15,7 +15,7 @@ from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
-from matchwood.index.protocol import Index
+from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
 from matchwood.kernels import mo_tree as kernel
@@ -26,13 +26,14 @@ from matchwood.kernels.direct import INT64, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_visits import QUESTIONS, new_visits
+from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
 REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
 SMALL = 2048  # no tree is laid out anew below
 FEW_ENTRIES = 64  # a row of more is inserted the long way
+MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
 
 
@@ -275,25 +276,28 @@ class MOTree(Index):
             self._tree = self._tree._replace(places=grown)
 
     def _scratch(self) -> Scratch:
-        tree, room = self._tree, self._room
-        if room is None or room.values is not self._values or room.seen is not self._seen:
-            axes, cells, most = len(tree.axes), len(tree.cells) + 1, QUESTIONS
-            begins, ends, planes, lasts = (np.zeros(most * axes, np.int32) for _ in range(4))
+        tree, room, dims = self._tree, self._room, self.store.dimensions
+        if room is None or room.values.shape[1] < dims or room.seen is not self._seen:
+            questions = max(min(QUESTIONS, MOST_VALUES // max(dims, 1)), 1)
+            axes, cells = len(tree.axes), len(tree.cells) + 1
+            begins, ends, planes, lasts = (np.zeros(questions * axes, np.int32) for _ in range(4))
+            plain, single = (np.zeros(questions, np.bool_) for _ in range(2))
             self._room = room = Scratch(
-                self._values,
-                new_keys(len(self._values)),
+                new_values(questions * dims).reshape(questions, dims),
+                new_keys(questions * dims).reshape(questions, dims),
+                plain,
                 self._seen,
                 begins,
                 ends,
                 planes,
                 lasts,
-                np.zeros(most, np.bool_),
+                single,
                 np.zeros(cells, np.int64),
                 np.zeros(cells, np.int64),
                 np.zeros(cells, np.uint64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(kernel.LINE, np.uint64),
-                new_visits(len(tree.directory)),
+                new_batch(len(tree.directory), questions),
             )
         return room

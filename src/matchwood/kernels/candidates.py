@@ -16,6 +16,7 @@ import numpy as np
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import box_holds, prefetch
 from matchwood.kernels.results import emit
+from matchwood.kernels.store import JOINED
 from matchwood.kernels.verify import ANY, entry_holds, score_row
 
 AHEAD = 16  # rows between asking for a row's cache lines and reading them
@@ -69,7 +70,10 @@ def ask_for_row(store, slot):
 
 @helper
 def score_single(store, slot, keys):
-    """(score, does the row match?, kinds of its entries): right if the kinds are all plain and so is the event. O(entries)."""
+    """(score, does the row match?, kinds of its entries). O(entries).
+
+    Right if the kinds are PLAIN and JOINED (those weigh nothing, so they may be added like all others) and the event is single.
+    """
     row = store.rows[slot]
     start = np.int64(row.start)
     score = row.priority
@@ -127,7 +131,7 @@ def verify_found(store, scratch, found, single, events, how, combine, out, begin
         if combine is None:
             if single:
                 score, holds, kinds = score_single(store, slot, scratch.keys)
-                plain = kinds == 0
+                plain = kinds & ~JOINED == 0
                 if plain:
                     count(scratch.tally, PREDICATES, np.int64(store.rows[slot].count))
                     if not holds:

@@ -2,7 +2,7 @@
 
     row -> ticks -> cells of each layer that meet it -> nodes -> at most two planes a predicate -> a few events -> exact test
 
-As in `mo_tree_match` the rows of a batch are filtered node by node and their candidates verified row by row.
+As in `mo_tree_match` the rows of a batch are answered node by node.
 A row of single intervals is compared with an event of single values without a branch, and has one score for all of them. For any
 other pair the exact test is that of event matching: the few dimensions that the row names are spread over `values`, and the row,
 in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
@@ -45,41 +45,53 @@ from matchwood.kernels.mo_tree import (
 )
 from matchwood.kernels.mo_tree_match import next_number
 from matchwood.kernels.mo_tree_visits import (
+    FAR,
     FIRST,
+    FOUND,
+    HITS,
+    KEPT,
     MANY,
     MOST,
     NOTED,
-    Visits,
+    Batch,
     ask,
     ask_everywhere,
     begin_batch,
-    find,
-    group_found,
+    group_hits,
+    keep_hit,
+    next_found,
     room_to_ask,
     shift_of,
 )
 from matchwood.kernels.planes import count_ones, keep_words, prefetch_planes, rule_out_planes
 from matchwood.kernels.results import best_first, take_event, worse
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
+from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
 VALID = -2  # the plane of positions in use, as a number: it stands before the first plane
-NODES_AHEAD = 3
+NODES_AHEAD = 5
 """Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
 
 
-PLANES = np.dtype([("against", "u4"), ("for_", "u4"), ("number", "u4")])
+PLANES = np.dtype([("against", "u4"), ("passing", "u4"), ("number", "u4")])
 """How many planes rule events out and how many let them pass; in which bucket."""
+ASKING = np.dtype(
+    [("asked", "u8"), ("score", "f8"), ("entries", "u4"), ("words", "u4"), ("plain", "u4"), ("slot", "u4")]
+)
+"""A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, `score` is what it has if it matches, and
+`words` of an event's region are read at most; its intervals are those of its question in `lo`, `hi` and `below`."""
 
 
 class LiveScratch(NamedTuple):
     values: np.ndarray  # VALUE, one a dimension
-    wanted: np.ndarray  # int64: the dimensions that the row names
-    lo: np.ndarray  # float64: the intervals of a plain row
+    wanted: np.ndarray  # int64: the dimensions that a row names
+    lo: np.ndarray  # float64, by question: the intervals of plain rows
     hi: np.ndarray
     below: np.ndarray  # uint64: the bits of a mask below the dimension's
+    rows: np.ndarray  # ASKING, one a question
     seen: np.ndarray  # uint32, one an event: where it stands in the answer
     parts: Parts
+    noted: np.ndarray  # uint32: expired events that were met, as regions
     begins: np.ndarray  # int32, one a layer of each question: first tick, -1 for the null cell, -2 for all cells
     ends: np.ndarray  # int32: last tick
     planes: np.ndarray  # int32, see `planes_of`
@@ -89,7 +101,7 @@ class LiveScratch(NamedTuple):
     runs: np.ndarray
     digits: np.ndarray
     line: np.ndarray  # uint64 [8]
-    batch: Visits
+    batch: Batch
 
 
 @helper
@@ -100,7 +112,7 @@ def planes_of(tree, question):
 
 
 @helper
-def add_planes(tree, scratch, question, a, begin, end, against, for_):
+def add_planes(tree, scratch, question, a, begin, end, against, passing):
     """Append the planes for slices begin..end of an axis, or for those without a value (-1); return how many are where now."""
     low, high = planes_of(tree, question)
     axis = tree.axes[a]
@@ -109,9 +121,9 @@ def add_planes(tree, scratch, question, a, begin, end, against, for_):
         scratch.planes[low + against] = np.int32(plane + (end if end < slices - 1 else slices))
         against += 1
     if begin != 0:
-        scratch.planes[high - for_] = np.int32(plane + (begin - 1 if begin > 0 else slices))
-        for_ += 1
-    return against, for_
+        scratch.planes[high - passing] = np.int32(plane + (begin - 1 if begin > 0 else slices))
+        passing += 1
+    return against, passing
 
 
 @helper
@@ -122,7 +134,7 @@ def load_row(tree, store, slot, scratch, question):
     layers = tree.counts[LAYERS]
     for a in range(layers):
         scratch.begins[question * layers + a] = np.int32(-2)
-    against = for_ = np.int64(0)
+    against = passing = np.int64(0)
     for at in range(start, start + np.int64(row.count)):
         entry = store.entries[at]
         a = axis_number(tree, np.int64(entry.dim))
@@ -137,9 +149,9 @@ def load_row(tree, store, slot, scratch, question):
             scratch.begins[question * layers + a] = np.int32(begin)
             scratch.ends[question * layers + a] = np.int32(end)
         else:
-            against, for_ = add_planes(tree, scratch, question, a, begin, end, against, for_)
+            against, passing = add_planes(tree, scratch, question, a, begin, end, against, passing)
     fixed = scratch.fixed[question]
-    fixed.against, fixed.for_ = np.uint32(against), np.uint32(for_)
+    fixed.against, fixed.passing = np.uint32(against), np.uint32(passing)
     scratch.here[question].number = NONE
 
 
@@ -156,11 +168,11 @@ def name_dimensions(store, slot, scratch):
 
 
 @helper
-def load_plain(store, slot, scratch):
-    """(is it a row of single intervals on dimensions that a mask can name?, their mask, its score if it matches). O(entries)."""
+def load_plain(store, slot, scratch, question, how, combine):
+    """What a row of single intervals, on dimensions that a mask can name, asks of an event of single values. O(entries)."""
     row = store.rows[slot]
     start = np.int64(row.start)
-    plain = row.size == row.count
+    plain = row.size == row.count and combine is None and not how & ANY
     asked = np.uint64(0)
     score = row.priority
     for j in range(np.int64(row.count)):
@@ -169,8 +181,10 @@ def load_plain(store, slot, scratch):
         bit = ONE << np.uint64(entry.dim & np.uint16(63))
         asked |= bit
         score += entry.weight  # an event without weights has ones
-        scratch.lo[j], scratch.hi[j], scratch.below[j] = entry.lo, entry.hi, bit - ONE
-    return plain, asked, score
+        scratch.lo[question, j], scratch.hi[question, j], scratch.below[question, j] = entry.lo, entry.hi, bit - ONE
+    mine = scratch.rows[question]
+    mine.asked, mine.score, mine.entries, mine.slot = asked, score, np.uint32(row.count), np.uint32(slot)
+    mine.words, mine.plain = np.uint32(words_read(asked)), np.uint32(plain)
 
 
 @helper
@@ -183,14 +197,25 @@ def words_read(asked):
 
 
 @helper
-def holds_plain(live, start, scratch, names, asked):
-    """Does the plain row hold for an event of single values? O(names), without branches."""
+def holds_plain(live, start, scratch, row, question):
+    """Does the plain row of a question hold for an event of single values? O(entries), without branches."""
     mask = live.words[start + MASK]
-    holds = (mask & asked) == asked
-    for j in range(names):
-        key = live.keys[start + HEAD + count_ones(mask & scratch.below[j])]
-        holds &= (scratch.lo[j] <= key) & (key <= scratch.hi[j])
+    holds = (mask & row.asked) == row.asked
+    lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
+    for j in range(np.int64(row.entries)):
+        key = live.keys[start + HEAD + count_ones(mask & below[j])]
+        holds &= (lo[j] <= key) & (key <= hi[j])
     return holds
+
+
+@helper
+def score_loose(live, start, store, scratch, row, how, combine):
+    """The score of any row for any event, NaN if it does not match: see the module's text."""
+    names = name_dimensions(store, np.int64(row.slot), scratch)
+    load_live(live, start, scratch, names)
+    score = score_row(store, np.int64(row.slot), scratch.values, scratch.parts, how, combine)
+    unload_row(scratch, names)
+    return score
 
 
 @helper
@@ -236,12 +261,13 @@ def ask_met(tree, scratch, question):
 
 
 @helper
-def ask_rows(tree, store, slots, scratch, first, last, how):
+def ask_rows(tree, store, slots, scratch, first, last, how, combine):
     """Let the rows slots[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
     begin_batch(scratch.batch)
     many = min(last - first, scratch.batch.counts[MOST])
     for q in range(many):
         load_row(tree, store, np.int64(slots[first + q]), scratch, q)
+        load_plain(store, np.int64(slots[first + q]), scratch, q, how, combine)
         asked = ask_everywhere(tree, scratch.batch, q) if how & ANY else ask_met(tree, scratch, q)
         if not asked:
             return np.int64(q)
@@ -257,7 +283,7 @@ def enter_bucket(tree, scratch, question, number, how):
     """
     layers = tree.counts[LAYERS]
     fixed, here = scratch.fixed[question], scratch.here[question]
-    against, for_ = np.int64(fixed.against), np.int64(fixed.for_)
+    against, passing = np.int64(fixed.against), np.int64(fixed.passing)
     for a in range(layers):
         axis = tree.axes[a]
         at = (number // np.int64(axis.radix)) % np.int64(axis.cells)
@@ -269,13 +295,13 @@ def enter_bucket(tree, scratch, question, number, how):
         low, width = np.int64(cell.first), np.int64(cell.width)
         if begin > low or end < low + width - 1:
             slices = slice_in(cell, begin), slice_in(cell, end)
-            against, for_ = add_planes(tree, scratch, question, a, slices[0], slices[1], against, for_)
+            against, passing = add_planes(tree, scratch, question, a, slices[0], slices[1], against, passing)
     if how & ANY:
-        against = for_ = np.int64(0)
+        against = passing = np.int64(0)
     if against == 0:
-        scratch.planes[planes_of(tree, question)[1] - for_] = np.int32(VALID)
-        for_ += 1
-    here.against, here.for_, here.number = np.uint32(against), np.uint32(for_), np.uint32(number)
+        scratch.planes[planes_of(tree, question)[1] - passing] = np.int32(VALID)
+        passing += 1
+    here.against, here.passing, here.number = np.uint32(against), np.uint32(passing), np.uint32(number)
 
 
 @helper
@@ -286,11 +312,11 @@ def prefetch_visit(tree, scratch, visit):
     low, high = planes_of(tree, np.int64(visit.question))
     fixed = scratch.fixed[np.int64(visit.question)]
     prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, low, np.int64(fixed.against))
-    for_ = np.int64(fixed.for_)
-    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, high + 1 - for_, for_)
+    passing = np.int64(fixed.passing)
+    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, high + 1 - passing, passing)
 
 
-@helper
+@kernel
 def filter_visits(tree, scratch, first, last, how):
     """Keep the words with events that may match, of these visits; return how many. O(visits * planes)."""
     batch = scratch.batch
@@ -306,8 +332,8 @@ def filter_visits(tree, scratch, first, last, how):
         words = np.int64(node.words)
         base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
         low, high = planes_of(tree, question)
-        against, for_ = np.int64(here.against), np.int64(here.for_)
-        rule_out_planes(tree.bits, base, shift_of(node), scratch.planes, low, against, high, for_, scratch.line)
+        against, passing = np.int64(here.against), np.int64(here.passing)
+        rule_out_planes(tree.bits, base, shift_of(node), scratch.planes, low, against, high, passing, scratch.line)
         if node.opened:  # planes know nothing of events that span
             for w in range(words):
                 scratch.line[w] |= tree.bits[base - words + w]
@@ -317,63 +343,83 @@ def filter_visits(tree, scratch, first, last, how):
 
 
 @helper
-def prefetch_event(live, start, reach):
-    """Ask for the words of a region up to `reach`."""
-    for word in range(0, reach, LINE):
+def prefetch_event(live, start, words):
+    """Ask for the first words of a region; three lines without a branch, since rows that take turns have their own numbers."""
+    prefetch(live.keys, start)
+    prefetch(live.keys, start + min(words - 1, LINE))
+    prefetch(live.keys, start + min(words - 1, 2 * LINE))
+    for word in range(3 * LINE, words, LINE):
         prefetch(live.keys, start + word)
 
 
-@helper
-def judge(live, store, slot, scratch, starts, first, last, several, now, how, combine, k, out, begin, n):
-    """Verify the candidates starts[first:last] of a row; return where the hits end, -1 if `out` is full."""
-    counts = scratch.batch.counts
-    names = name_dimensions(store, slot, scratch)
-    plain, asked, total = load_plain(store, slot, scratch)
-    plain = plain and combine is None and not how & ANY
-    reach = words_read(asked)
-    if first == 0 and last > 0:
-        for i in range(AHEAD):
-            prefetch_event(live, np.int64(starts[i]), reach)
-    for i in range(first, last):
-        prefetch_event(live, np.int64(starts[i + AHEAD]), reach)
-        start = np.int64(starts[i])
-        id_ = id_at(live, start)
-        score = total
-        if plain and flags_at(live, start) == 0:
-            holds = holds_plain(live, start, scratch, names, asked)
-        else:
-            load_live(live, start, scratch, names)
-            score = score_row(store, slot, scratch.values, scratch.parts, how, combine)
-            holds = not np.isnan(score)
-        if not now < live.keys[start + UNTIL]:
-            scratch.batch.found[counts[NOTED]] = np.uint32(start)  # what stood there has been grouped or looked at
-            counts[NOTED] += 1
+@kernel
+def verify_found(live, store, scratch, found, now, how, combine):
+    """Verify the candidates that are listed, keep the hits, note the expired. O(entries)."""
+    batch = scratch.batch
+    counts = batch.counts
+    for i in range(-FAR if found > 0 else 0, found):
+        ahead = scratch.rows[np.int64(batch.who[i + FAR])]
+        prefetch_event(live, np.int64(batch.found[i + FAR]), np.int64(ahead.words))
+        if i < 0:
             continue
+        start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
+        row = scratch.rows[question]
+        score = row.score
+        if row.plain and flags_at(live, start) == 0:
+            holds = holds_plain(live, start, scratch, row, question)
+        else:
+            score = score_loose(live, start, store, scratch, row, how, combine)
+            holds = not np.isnan(score)
+        until = live.keys[start + UNTIL]
+        if not now < until:
+            holds = False
+            if until == until and counts[NOTED] < scratch.noted.size:
+                live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
+                scratch.noted[counts[NOTED]] = np.uint32(start)
+                counts[NOTED] += 1
+        keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, holds)
+
+
+@helper
+def deliver(scratch, first, last, several, k, out, begin, n):
+    """Hits of a row, those at order[first:last], into its subscription's answer; return where that ends, -1 if `out` is full."""
+    batch = scratch.batch
+    if begin + k > out.ids.size:
+        return np.int64(-1)
+    for i in range(first, last):
+        hit = batch.hits[np.int64(batch.order[i])]
         if k == 0 and not several and n < out.ids.size:
-            out.ids[n] = id_
-            out.scores[n] = score
-            n += np.int64(holds)
-        elif n - begin == k and k > 0:
+            out.ids[n] = hit.id
+            out.scores[n] = hit.score
+            n += 1
+        elif n - begin < k or k == 0 or several or worse(out.scores[begin], out.ids[begin], hit.score, hit.id):
             # Most hits are no better than the k best so far: one branch, mostly foreseen.
-            if holds & (several | worse(out.scores[begin], out.ids[begin], score, id_)):
-                n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
-        elif holds:
-            n = take_event(scratch.seen, out, begin, n, k, id_, slot_at(live, start), score, several)
-        if n < 0:
-            break
-    unload_row(scratch, names)
+            n = take_event(scratch.seen, out, begin, n, k, hit.id, np.int64(hit.slot), hit.score, several)
+            if n < 0:
+                break
     return n
 
 
 @helper
+def find_hits(tree, live, store, scratch, now, how, combine, candidates):
+    """The hits of the rows that have asked, as far as there is room; False if there may be more."""
+    counts = scratch.batch.counts
+    counts[KEPT] = 0
+    found = np.int64(FOUND)
+    while found > 0 and counts[KEPT] + FOUND <= HITS:
+        found = next_found(tree, scratch, how, filter_visits)
+        candidates[0] += found
+        verify_found(live, store, scratch, found, now, how, combine)
+    return found == 0
+
+
+@helper
 def remove_noted(tree, live, scratch):
-    """Remove the expired events that were met. Not before all nodes have been looked at: a removal may free one."""
-    batch = scratch.batch
-    for i in range(batch.counts[NOTED]):
-        slot = slot_at(live, np.int64(batch.found[i]))
-        if live.events[slot].node != NONE:  # several rows may have met it
-            remove_event(tree, live, slot)
-    batch.counts[NOTED] = 0
+    """Remove the expired events that were met. Not while nodes are looked into: a removal may free one."""
+    counts = scratch.batch.counts
+    for i in range(counts[NOTED]):
+        remove_event(tree, live, slot_at(live, np.int64(scratch.noted[i])))
+    counts[NOTED] = 0
 
 
 @kernel
@@ -381,42 +427,41 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
     """The live events of subscriptions first, ...: subscription s has the rows slots[groups[s] : groups[s + 1]].
 
     Every match, or for k > 0 the k best, best first. Return the first subscription not done (out is full) or their number;
-    called again with that one as `first`, it goes on with the candidates in hand.
+    called again with that one as `first`, it goes on with the hits in hand.
     """
     batch = scratch.batch
     counts = batch.counts
-    s, n = first, np.int64(0)
-    r = groups[s]
+    s, r, n = first, groups[first], np.int64(0)
     begin = many = np.int64(0)
     whole = True
-    begun = False  # with a row alone whose candidates do not fit at once
+    begun = full = False  # begun with a row alone whose hits do not fit at once
     if first == 0:
-        counts[FIRST] = counts[MANY] = counts[NOTED] = 0
-    while s < ends.size:
+        counts[FIRST] = counts[MANY] = 0
+    while True:
+        if full or not begun:
+            remove_noted(tree, live, scratch)
+        if full or s == ends.size:
+            return s
         if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
             if not begun:
-                many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how)
-            counts[NOTED] = 0
-            found, whole = find(tree, scratch, how, filter_visits)
+                many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how, combine)
+            before = candidates[0]
+            whole = find_hits(tree, live, store, scratch, now, how, combine, candidates)
             if many > 1 and not whole:
                 counts[MOST] = many >> 1
+                candidates[0] = before
                 continue
-            candidates[0] += found
-            group_found(batch, many, found)
+            group_hits(batch, many)
             counts[FIRST], counts[MANY] = r, many if whole else 0
         many = max(counts[MANY], 1)
-        starts = batch.found if many == 1 else batch.grouped
         for q in range(r - counts[FIRST], many):
-            if n + k > out.ids.size:
-                return s
             if r == groups[s] and not begun:
                 begin = n
-            mine = batch.ends[q], batch.ends[q + 1]
             several = groups[s + 1] - groups[s] > 1
-            row = np.int64(slots[r])
-            n = judge(live, store, row, scratch, starts, mine[0], mine[1], several, now, how, combine, k, out, begin, n)
-            if n < 0:
-                return s
+            n = deliver(scratch, batch.ends[q], batch.ends[q + 1], several, k, out, begin, n)
+            full = n < 0
+            if full:
+                break
             r += np.int64(whole)
             if r == groups[s + 1]:
                 if k > 0:
@@ -424,6 +469,3 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
                 ends[s] = n
                 s += 1
         begun = not whole
-        if whole:
-            remove_noted(tree, live, scratch)
-    return ends.size

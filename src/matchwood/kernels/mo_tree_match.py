@@ -6,7 +6,7 @@
 
 In the paper every row of a stabbed bucket is verified. Here planes leave about 2 rows for each that matches: of a million city
 squares 75,000 stand in the nodes that are looked at, 650 are verified and 360 match. The paper answers event by event; here
-a batch is filtered node by node (`mo_tree_visits`) and verified event by event. Readers only.
+a batch is answered node by node (`mo_tree_visits`). Readers only.
 """
 
 from __future__ import annotations
@@ -34,26 +34,31 @@ from matchwood.kernels.mo_tree import (
 from matchwood.kernels.mo_tree_visits import (
     FAR,
     FIRST,
+    FOUND,
+    HITS,
+    KEPT,
     MANY,
     MOST,
-    Visits,
+    Batch,
     ask,
     ask_everywhere,
     begin_batch,
-    find,
-    group_found,
+    group_hits,
+    keep_hit,
+    next_found,
     room_to_ask,
     shift_of,
 )
 from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
-from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.store import JOINED, SIBLING, prefetch_entries
+from matchwood.kernels.results import best_first, emit, keep_best
+from matchwood.kernels.store import JOINED, SIBLING
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
 
 
 class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    keys: np.ndarray  # KEY, one a dimension
+    values: np.ndarray  # VALUE, by question and dimension
+    keys: np.ndarray  # KEY, by question and dimension
+    plain: np.ndarray  # bool, one a question: may its candidates be verified by their keys?
     seen: np.ndarray  # uint32, one a slot
     begins: np.ndarray  # int32, one an axis of each question: the event's first tick, -1 if it lacks the attribute
     ends: np.ndarray  # int32: its last tick
@@ -66,26 +71,26 @@ class Scratch(NamedTuple):
     runs: np.ndarray  # int64: where the cells of a layer begin in `stabbed`
     digits: np.ndarray  # int64: the cell of each layer that is visited now
     line: np.ndarray  # uint64 [8]
-    batch: Visits
+    batch: Batch
 
 
 @helper
-def load_axes(tree, scratch, first):
-    """Ticks and planes of the loaded event, from `first` on; True if it has one plane on every axis. O(axes log cuts)."""
+def load_axes(tree, scratch, values, first):
+    """Ticks and planes of the event in `values`, from `first` on; True if it has one plane on every axis. O(axes log cuts)."""
     single = True
     for a in range(tree.counts[AXES]):
         axis = tree.axes[a]
         dim = np.int64(axis.dim)
         null = np.int32(np.int64(axis.plane) + np.int64(axis.slices))
-        if dim >= scratch.values.size or np.isnan(scratch.values[dim].lo):
+        if dim >= values.size or np.isnan(values[dim].lo):
             scratch.begins[first + a] = np.int32(-1)
             scratch.planes[first + a] = null
             scratch.lasts[first + a] = null
             continue
-        begin = tick_of(tree, axis, scratch.values[dim].lo)
+        begin = tick_of(tree, axis, values[dim].lo)
         end = begin
-        if scratch.values[dim].hi > scratch.values[dim].lo:
-            end = tick_of(tree, axis, scratch.values[dim].hi)
+        if values[dim].hi > values[dim].lo:
+            end = tick_of(tree, axis, values[dim].hi)
             single = single and begin == end
         scratch.begins[first + a] = np.int32(begin)
         scratch.ends[first + a] = np.int32(end)
@@ -186,9 +191,10 @@ def ask_events(tree, scratch, events, first, last, how):
     begin_batch(batch)
     many = min(last - first, batch.counts[MOST])
     for q in range(many):
-        load_event(scratch.values, events, first + q)
-        scratch.single[q] = load_axes(tree, scratch, q * tree.counts[AXES])
-        unload_event(scratch.values, events, first + q)
+        values = scratch.values[q]
+        load_event(values, events, first + q)
+        scratch.single[q] = load_axes(tree, scratch, values, q * tree.counts[AXES])
+        unload_event(values, events, first + q)
         asked = ask_everywhere(tree, batch, q) if how & ANY else ask_stabbed(tree, scratch, q)
         if not asked:
             return np.int64(q)
@@ -279,7 +285,7 @@ def prefetch_visit(tree, scratch, visit):
     prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, start, tree.counts[SLICED])
 
 
-@helper
+@kernel
 def filter_visits(tree, scratch, first, last, how):
     """Keep the words with rows that may match, of these visits; return how many. O(visits * axes)."""
     batch = scratch.batch
@@ -293,76 +299,109 @@ def filter_visits(tree, scratch, first, last, how):
     return n
 
 
-@helper
-def judge(store, scratch, events, e, slots, first, last, how, combine, k, out, begin, n, held):
-    """Verify the candidates slots[first:last] of an event; return where its hits end, -1 if `out` is full, and how many of
-    the k best are held. Rows are asked for FAR candidates before they are verified, entries half as many."""
-    plain = load_keys(scratch.keys, events, e) and combine is None and not how & ANY
-    load_event(scratch.values, events, e)
-    if first == 0 and last > 0:
-        for i in range(FAR):
-            prefetch(store.rows, np.int64(slots[i]))
-        for i in range(FAR // 2):
-            prefetch_entries(store, store.rows[np.int64(slots[i])])
-    for i in range(first, last):
+@kernel
+def verify_found(store, scratch, events, found, how, combine):
+    """Verify the candidates that are listed, and keep the hits. O(entries).
+
+    Rows are asked for FAR candidates before they are verified, their entries half as many.
+    """
+    batch = scratch.batch
+    slots = batch.found
+    for i in range(-FAR if found > 0 else 0, found):
         prefetch(store.rows, np.int64(slots[i + FAR]))
-        prefetch_entries(store, store.rows[np.int64(slots[i + FAR // 2])])
-        slot = np.int64(slots[i])
+        if i + FAR // 2 < 0:
+            continue
+        start = np.int64(store.rows[np.int64(slots[i + FAR // 2])].start)
+        prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
+        prefetch(store.entries, start + 2)
+        prefetch(store.entries, start + 4)
+        if i < 0:
+            continue
+        slot, question = np.int64(slots[i]), np.int64(batch.who[i])
         row = store.rows[slot]
-        score, holds, kinds = score_single(store, slot, scratch.keys)
-        if not plain or kinds & ~JOINED != 0:
-            score = score_row(store, slot, scratch.values, events, how, combine)
+        score, holds, kinds = score_single(store, slot, scratch.keys[question])
+        if not scratch.plain[question] or kinds & ~JOINED != 0:
+            score = score_row(store, slot, scratch.values[question], events, how, combine)
             holds = not np.isnan(score)
-        if k == 0:
-            if n < out.ids.size and not row.flags & SIBLING:
-                out.ids[n] = row.id
-                out.scores[n] = score
-                n += np.int64(holds)
-            elif holds:
-                n = emit(store, slot, score, out, begin, n, scratch.seen)
-                if n < 0:
-                    break
-        elif holds and score >= (out.scores[begin] if held == k else -np.inf):
-            held = offer(store, slot, score, out, begin, held, k)
-    unload_keys(scratch.keys, events, e)
-    unload_event(scratch.values, events, e)
+        keep_hit(batch, row.id, score, np.uint32(slot) if row.flags & SIBLING else NONE, question, holds)
+
+
+@helper
+def deliver(store, scratch, first, last, k, out, begin, n, held):
+    """Hits of an event, those at order[first:last], into its answer; return where it ends, -1 if `out` is full, and how many
+    of the k best are held."""
+    batch = scratch.batch
+    if begin + k > out.ids.size:
+        return np.int64(-1), held
+    for i in range(first, last):
+        hit = batch.hits[np.int64(batch.order[i])]
+        if k > 0:
+            if hit.score >= (out.scores[begin] if held == k else -np.inf):
+                held = keep_best(out, begin, held, k, hit.id, hit.score, hit.slot != NONE)
+        elif hit.slot != NONE:
+            n = emit(store, np.int64(hit.slot), hit.score, out, begin, n, scratch.seen)
+            if n < 0:
+                break
+        elif n < out.ids.size:
+            out.ids[n] = hit.id
+            out.scores[n] = hit.score
+            n += 1
+        else:
+            return np.int64(-1), held
     return n, held
+
+
+@helper
+def find_hits(tree, store, scratch, events, first, many, how, combine, candidates):
+    """The hits of events[first : first + many], which have asked, as far as there is room; False if there may be more."""
+    counts = scratch.batch.counts
+    for q in range(many):
+        load_event(scratch.values[q], events, first + q)
+        single = load_keys(scratch.keys[q], events, first + q)
+        scratch.plain[q] = single and combine is None and not how & ANY
+    counts[KEPT] = 0
+    found = np.int64(FOUND)
+    while found > 0 and counts[KEPT] + FOUND <= HITS:
+        found = next_found(tree, scratch, how, filter_visits)
+        candidates[0] += found
+        verify_found(store, scratch, events, found, how, combine)
+    for q in range(many):
+        unload_event(scratch.values[q], events, first + q)
+        unload_keys(scratch.keys[q], events, first + q)
+    return found == 0
 
 
 @kernel
 def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends, candidates):
     """Every match of events[first:], or for k > 0 the k best, best first; return the first not done (out is full) or all.
 
-    Called again with that event as `first`, it goes on with the candidates in hand.
+    Called again with that event as `first`, it goes on with the hits in hand.
     """
     batch = scratch.batch
     counts = batch.counts
     e, n = first, np.int64(0)
     begin = held = many = np.int64(0)
     whole = True
-    begun = False  # with an event alone whose candidates do not fit at once
+    begun = False  # with an event alone whose hits do not fit at once
     if first == 0:
         counts[FIRST] = counts[MANY] = 0
     while e < ends.size:
         if not counts[FIRST] <= e < counts[FIRST] + counts[MANY]:
             if not begun:
                 many = ask_events(tree, scratch, events, e, ends.size, how)
-            found, whole = find(tree, scratch, how, filter_visits)
+            before = candidates[0]
+            whole = find_hits(tree, store, scratch, events, e, many, how, combine, candidates)
             if many > 1 and not whole:
                 counts[MOST] = many >> 1
+                candidates[0] = before
                 continue
-            candidates[0] += found
-            group_found(batch, many, found)
+            group_hits(batch, many)
             counts[FIRST], counts[MANY] = e, many if whole else 0
         many = max(counts[MANY], 1)
-        slots = batch.found if many == 1 else batch.grouped
         for q in range(e - counts[FIRST], many):
-            if n + k > out.ids.size:
-                return e
             if not begun:
                 begin, held = n, np.int64(0)
-            mine = batch.ends[q], batch.ends[q + 1]
-            n, held = judge(store, scratch, events, e, slots, mine[0], mine[1], how, combine, k, out, begin, n, held)
+            n, held = deliver(store, scratch, batch.ends[q], batch.ends[q + 1], k, out, begin, n, held)
             if n < 0:
                 return e
             if whole:
