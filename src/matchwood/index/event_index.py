@@ -28,6 +28,7 @@ from matchwood.kernels.verify import ALL, ANY
 from matchwood.lang.evaluate import Mode, mode_of
 
 ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
+SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one takes longer than to answer a row
 
 
 class Asked(NamedTuple):
@@ -53,6 +54,7 @@ class EventIndex(ABC):
         self.store = EventStore()
         self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
         self._hits_each = 0.0  # of the last batch: the first guess of room for the next
+        self._asking = RowStore()  # holds the rows of a small batch while they ask
 
     # what a structure adds
 
@@ -130,23 +132,31 @@ class EventIndex(ABC):
         Ties go to smaller event ids. An event whose `until` is `now` has expired.
         """
         how = self._how(k, mode, combine)
-        store = RowStore()
-        slots = store.add(rows) if rows.size else np.zeros(0, np.uint32)
-        heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else slots
+        if not rows.size:
+            return Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+        heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
         groups = np.append(heads, rows.size).astype(np.int64)
-        order = self._order(rows, groups, how)
+        store = self._asking if rows.size <= SMALL_BATCH else RowStore()
+        slots = store.add(rows)
+        try:
+            best = min(int(k), max(len(self), 1)) if k else 0
+            return self._answer(rows, Asked(store, slots, groups, float(now), how, combine, best))
+        finally:
+            store.remove(rows.ids[heads])
+
+    def _answer(self, rows: Rows, asked: Asked) -> Matches:
+        """The answers to rows that are in a store."""
+        order, many = self._order(rows, asked.groups, asked.how), len(asked.groups) - 1
         if order is not None:
-            groups, at = pick_groups(groups, order)
-            slots = slots[at]
-        best = min(int(k), max(len(self), 1)) if k else 0
-        asked, many = Asked(store, slots, groups, float(now), how, combine, best), len(groups) - 1
+            groups, at = pick_groups(asked.groups, order)
+            asked = asked._replace(groups=groups, slots=asked.slots[at])
         found = collect(
             lambda first, out, ends: self._match(asked, first, out, ends),
             many,
-            room=max(1024, best),
-            hits_each=0.0 if k else self._hits_each,
+            room=max(1024, asked.k),
+            hits_each=0.0 if asked.k else self._hits_each,
         )
-        if many and not k:
+        if not asked.k:
             self._hits_each = len(found.ids) / many
         return found if order is None else put_back(found, order)
 

@@ -41,7 +41,7 @@ class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
     Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_spans`, `mo_tree_place` and `mo_tree_nodes` (in and
-    out), `kernels.mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    out), `kernels.mo_tree_visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
     Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
     may hold (`mo_tree_check`).
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).

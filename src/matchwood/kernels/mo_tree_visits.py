@@ -223,13 +223,18 @@ def group_hits(batch, questions):
     ends, hits = batch.ends, batch.counts[KEPT]
     for q in range(questions + 2):
         ends[q] = 0
-    for i in range(hits):
-        ends[np.int64(batch.hits[i].question) + 2] += 1
-    for q in range(questions):
-        ends[q + 2] += ends[q + 1]
-    for i in range(hits):  # ends[q + 1] is where those of q begin, and moves on to where they end
-        q = np.int64(batch.hits[i].question)
-        batch.order[ends[q + 1]] = np.uint32(i)
-        ends[q + 1] += 1
+    if questions == 1:
+        ends[1] = hits
+        for i in range(hits):
+            batch.order[i] = np.uint32(i)
+    else:
+        for i in range(hits):
+            ends[np.int64(batch.hits[i].question) + 2] += 1
+        for q in range(questions):
+            ends[q + 2] += ends[q + 1]
+        for i in range(hits):  # ends[q + 1] is where those of q begin, and moves on to where they end
+            q = np.int64(batch.hits[i].question)
+            batch.order[ends[q + 1]] = np.uint32(i)
+            ends[q + 1] += 1
     most = questions * (HITS // 2) // (hits + 1)  # of such questions fill half of the room
     batch.counts[MOST] = min(max(most, 1), batch.run.size)
