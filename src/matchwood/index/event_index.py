@@ -142,7 +142,8 @@ class EventIndex(ABC):
             best = min(int(k), max(len(self), 1)) if k else 0
             return self._answer(rows, Asked(store, slots, groups, float(now), how, combine, best))
         finally:
-            store.remove(rows.ids[heads])
+            if store is self._asking:
+                store.remove(rows.ids[heads])
 
     def _answer(self, rows: Rows, asked: Asked) -> Matches:
         """The answers to rows that are in a store."""

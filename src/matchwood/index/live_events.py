@@ -122,7 +122,6 @@ class LiveEvents(EventIndex):
         done, many = 0, len(what[-1])
         while (done := int(place(self._tree, self.store.state, *what, done))) < many:
             self._tree = grown_tree(self._tree, many - done)
-            self._room = None
 
     def _most(self) -> int:
         """How many events the plan is good for."""

@@ -266,7 +266,6 @@ class MOTree(Index):
 
     def _grow(self, rows: int) -> None:
         self._tree = grown_tree(self._tree, rows)
-        self._room = None
 
     def _reserve_places(self) -> None:
         places = self._tree.places

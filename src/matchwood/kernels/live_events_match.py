@@ -43,13 +43,9 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_match import next_number
 from matchwood.kernels.mo_tree_visits import (
     FAR,
     FIRST,
-    FOUND,
-    HITS,
-    KEPT,
     MANY,
     MOST,
     NOTED,
@@ -57,10 +53,10 @@ from matchwood.kernels.mo_tree_visits import (
     ask,
     ask_everywhere,
     begin_batch,
-    group_hits,
+    find_hits,
+    first_number,
     keep_hit,
-    next_found,
-    room_to_ask,
+    next_number,
     shift_of,
 )
 from matchwood.kernels.planes import count_ones, keep_words, prefetch_planes, rule_out_planes
@@ -71,8 +67,6 @@ from matchwood.kernels.verify import ANY, score_row
 VALID = -2  # the plane of positions in use, as a number: it stands before the first plane
 NODES_AHEAD = 5
 """Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
-
-
 PLANES = np.dtype([("against", "u4"), ("passing", "u4"), ("number", "u4")])
 """How many planes rule events out and how many let them pass; in which bucket."""
 ASKING = np.dtype(
@@ -248,11 +242,9 @@ def ask_met(tree, scratch, question):
     """Let a row ask the buckets of all combinations of cells that meet it; False if there is no room. O(combinations)."""
     layers = tree.counts[LAYERS]
     meet_cells(tree, scratch, question)
-    if not room_to_ask(scratch.batch, scratch.runs, layers):
+    number = first_number(scratch, layers)
+    if number < 0:
         return False
-    number = np.int64(0)
-    for a in range(layers):
-        number += scratch.stabbed[scratch.digits[a]]
     while number >= 0:
         if tree.directory[number].first != NONE:
             ask(scratch.batch, number, question, np.uint64(0), ONES, ONES)
@@ -353,8 +345,9 @@ def prefetch_event(live, start, words):
 
 
 @kernel
-def verify_found(live, store, scratch, found, now, how, combine):
+def verify_found(scratch, found, known):
     """Verify the candidates that are listed, keep the hits, note the expired. O(entries)."""
+    live, store, now, how, combine = known
     batch = scratch.batch
     counts = batch.counts
     for i in range(-FAR if found > 0 else 0, found):
@@ -401,19 +394,6 @@ def deliver(scratch, first, last, several, k, out, begin, n):
 
 
 @helper
-def find_hits(tree, live, store, scratch, now, how, combine, candidates):
-    """The hits of the rows that have asked, as far as there is room; False if there may be more."""
-    counts = scratch.batch.counts
-    counts[KEPT] = 0
-    found = np.int64(FOUND)
-    while found > 0 and counts[KEPT] + FOUND <= HITS:
-        found = next_found(tree, scratch, how, filter_visits)
-        candidates[0] += found
-        verify_found(live, store, scratch, found, now, how, combine)
-    return found == 0
-
-
-@helper
 def remove_noted(tree, live, scratch):
     """Remove the expired events that were met. Not while nodes are looked into: a removal may free one."""
     counts = scratch.batch.counts
@@ -445,14 +425,10 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
         if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
             if not begun:
                 many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how, combine)
-            before = candidates[0]
-            whole = find_hits(tree, live, store, scratch, now, how, combine, candidates)
+            known = live, store, now, how, combine
+            whole = find_hits(tree, scratch, r, many, how, filter_visits, verify_found, known, candidates)
             if many > 1 and not whole:
-                counts[MOST] = many >> 1
-                candidates[0] = before
                 continue
-            group_hits(batch, many)
-            counts[FIRST], counts[MANY] = r, many if whole else 0
         many = max(counts[MANY], 1)
         for q in range(r - counts[FIRST], many):
             if r == groups[s] and not begun:

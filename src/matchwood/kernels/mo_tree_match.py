@@ -34,19 +34,16 @@ from matchwood.kernels.mo_tree import (
 from matchwood.kernels.mo_tree_visits import (
     FAR,
     FIRST,
-    FOUND,
-    HITS,
-    KEPT,
     MANY,
     MOST,
     Batch,
     ask,
     ask_everywhere,
     begin_batch,
-    group_hits,
+    find_hits,
+    first_number,
     keep_hit,
-    next_found,
-    room_to_ask,
+    next_number,
     shift_of,
 )
 from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
@@ -148,31 +145,14 @@ def mask_of(tree, scratch, a, start):
 
 
 @helper
-def next_number(scratch, layers, number):
-    """The next combination of stabbed cells, the last layer's turning fastest; -1 after the last."""
-    a = layers - 1
-    while a >= 0:
-        number -= scratch.stabbed[scratch.digits[a]]
-        scratch.digits[a] += 1
-        if scratch.digits[a] < scratch.runs[a + 1]:
-            return number + scratch.stabbed[scratch.digits[a]]
-        scratch.digits[a] = scratch.runs[a]
-        number += scratch.stabbed[scratch.digits[a]]
-        a -= 1
-    return np.int64(-1)
-
-
-@helper
 def ask_stabbed(tree, scratch, question):
     """Let an event ask the buckets of all combinations of cells it stabs; False if there is no room. O(combinations)."""
     layers = tree.counts[LAYERS]
     start = question * tree.counts[AXES]
     stab(tree, scratch, start)
-    if not room_to_ask(scratch.batch, scratch.runs, layers):
+    number = first_number(scratch, layers)
+    if number < 0:
         return False
-    number = np.int64(0)
-    for a in range(layers):
-        number += scratch.stabbed[scratch.digits[a]]
     while number >= 0:
         if tree.directory[number].first != NONE:
             packed = np.uint64(0)
@@ -300,11 +280,12 @@ def filter_visits(tree, scratch, first, last, how):
 
 
 @kernel
-def verify_found(store, scratch, events, found, how, combine):
+def verify_found(scratch, found, known):
     """Verify the candidates that are listed, and keep the hits. O(entries).
 
     Rows are asked for FAR candidates before they are verified, their entries half as many.
     """
+    store, events, how, combine = known
     batch = scratch.batch
     slots = batch.found
     for i in range(-FAR if found > 0 else 0, found):
@@ -352,23 +333,19 @@ def deliver(store, scratch, first, last, k, out, begin, n, held):
 
 
 @helper
-def find_hits(tree, store, scratch, events, first, many, how, combine, candidates):
-    """The hits of events[first : first + many], which have asked, as far as there is room; False if there may be more."""
-    counts = scratch.batch.counts
+def load_events(scratch, events, first, many, how, combine):
+    """Spread events[first : first + many], those that ask, over values and keys. O(their entries)."""
     for q in range(many):
         load_event(scratch.values[q], events, first + q)
         single = load_keys(scratch.keys[q], events, first + q)
         scratch.plain[q] = single and combine is None and not how & ANY
-    counts[KEPT] = 0
-    found = np.int64(FOUND)
-    while found > 0 and counts[KEPT] + FOUND <= HITS:
-        found = next_found(tree, scratch, how, filter_visits)
-        candidates[0] += found
-        verify_found(store, scratch, events, found, how, combine)
+
+
+@helper
+def unload_events(scratch, events, first, many):
     for q in range(many):
         unload_event(scratch.values[q], events, first + q)
         unload_keys(scratch.keys[q], events, first + q)
-    return found == 0
 
 
 @kernel
@@ -389,14 +366,12 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
         if not counts[FIRST] <= e < counts[FIRST] + counts[MANY]:
             if not begun:
                 many = ask_events(tree, scratch, events, e, ends.size, how)
-            before = candidates[0]
-            whole = find_hits(tree, store, scratch, events, e, many, how, combine, candidates)
+            load_events(scratch, events, e, many, how, combine)
+            known = store, events, how, combine
+            whole = find_hits(tree, scratch, e, many, how, filter_visits, verify_found, known, candidates)
+            unload_events(scratch, events, e, many)
             if many > 1 and not whole:
-                counts[MOST] = many >> 1
-                candidates[0] = before
                 continue
-            group_hits(batch, many)
-            counts[FIRST], counts[MANY] = e, many if whole else 0
         many = max(counts[MANY], 1)
         for q in range(e - counts[FIRST], many):
             if not begun:

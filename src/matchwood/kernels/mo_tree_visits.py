@@ -26,7 +26,7 @@ ASKS = 1 << 15  # room for that many, or for one a bucket
 BLOCK = 512  # visits whose words are kept before members are read
 FOUND = 4096  # candidates that are listed before they are verified
 FAR = 24  # candidates between asking for one and its turn
-HITS = 1 << 18
+HITS = 1 << 18  # room for those of a batch
 
 ASK = np.dtype([("question", "u4"), ("next", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
 VISIT = np.dtype([("node", "u4"), ("question", "u4"), ("packed", "u8")])
@@ -34,6 +34,7 @@ HIT = np.dtype([("id", "i8"), ("score", "f8"), ("slot", "u4"), ("question", "u4"
 
 # places in `counts`
 ASKED, BUCKETS, BUCKET, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, FIRST, MANY, NOTED = range(14)
+COUNTS = 14
 
 
 class Batch(NamedTuple):
@@ -54,7 +55,7 @@ class Batch(NamedTuple):
 
 def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
     """Room for so many questions at a time to a tree of so many buckets."""
-    counts = np.zeros(14, np.int64)
+    counts = np.zeros(COUNTS, np.int64)
     counts[MOST] = questions
     return Batch(
         np.full(directory, NONE),
@@ -98,12 +99,31 @@ def ask(batch, number, question, packed, mask_0, mask_1):
 
 
 @helper
-def room_to_ask(batch, runs, layers):
-    """Is there room for all combinations of the cells runs[a]..runs[a + 1] of each layer?"""
+def first_number(scratch, layers):
+    """The first combination of the cells stabbed[runs[a] : runs[a + 1]] of each layer, as a bucket; -1 if there is no room for
+    all of them to be asked. `next_number` gives the others."""
+    number = np.int64(0)
     combinations = np.int64(1)
     for a in range(layers):
-        combinations *= runs[a + 1] - runs[a]
-    return batch.counts[ASKED] + combinations <= batch.asks.size
+        number += scratch.stabbed[scratch.runs[a]]
+        combinations *= scratch.runs[a + 1] - scratch.runs[a]
+    batch = scratch.batch
+    return number if batch.counts[ASKED] + combinations <= batch.asks.size else np.int64(-1)
+
+
+@helper
+def next_number(scratch, layers, number):
+    """The next combination of stabbed cells, the last layer's turning fastest; -1 after the last."""
+    a = layers - 1
+    while a >= 0:
+        number -= scratch.stabbed[scratch.digits[a]]
+        scratch.digits[a] += 1
+        if scratch.digits[a] < scratch.runs[a + 1]:
+            return number + scratch.stabbed[scratch.digits[a]]
+        scratch.digits[a] = scratch.runs[a]
+        number += scratch.stabbed[scratch.digits[a]]
+        a -= 1
+    return np.int64(-1)
 
 
 @helper
@@ -238,3 +258,29 @@ def group_hits(batch, questions):
             ends[q + 1] += 1
     most = questions * (HITS // 2) // (hits + 1)  # of such questions fill half of the room
     batch.counts[MOST] = min(max(most, 1), batch.run.size)
+
+
+@helper
+def find_hits(tree, scratch, first, many, how, filter_visits, verify_found, known, candidates):
+    """Find the hits of the questions first, ..., `many` of them, which have asked, and have them in hand; True if those are all.
+
+    Where several have more hits than there is room for, they have none in hand, and fewer may ask together; one alone
+    has the first of them, and the others when this is called again. `verify_found(scratch, found, known)` keeps the hits
+    among the candidates that are listed.
+    """
+    counts = scratch.batch.counts
+    before = candidates[0]
+    counts[KEPT] = 0
+    found = np.int64(FOUND)
+    while found > 0 and counts[KEPT] + FOUND <= HITS:
+        found = next_found(tree, scratch, how, filter_visits)
+        candidates[0] += found
+        verify_found(scratch, found, known)
+    whole = found == 0
+    counts[FIRST], counts[MANY] = first, many if whole else 0
+    if whole or many == 1:
+        group_hits(scratch.batch, many)
+    else:
+        counts[MOST] = many >> 1
+        candidates[0] = before
+    return whole
