@@ -8,7 +8,7 @@ import pytest
 from matchwood.encode.arrays import make_rows
 from matchwood.index import BEStarTree, MOTree, Scan
 from matchwood.kernels._jit import kernel
-from matchwood.kernels.direct import EVENTS, INT64, ROWS, Direct, exact
+from matchwood.kernels.direct import IDS, KEPT, ROWS, Direct, exact
 from matchwood.workloads import City
 from tests.worlds import ranked
 
@@ -23,7 +23,7 @@ def total(values, start):
 def test_every_call_gives_what_the_kernel_gives() -> None:
     direct = Direct(total)
     for size in (0, 1, 5):
-        assert direct(np.arange(size, dtype=np.float64), 1.0) == 1.0 + sum(range(size))
+        assert direct.call(np.arange(size, dtype=np.float64), 1.0) == 1.0 + sum(range(size))
 
 
 def test_a_kernel_of_several_versions_is_dispatched_as_ever() -> None:
@@ -33,8 +33,8 @@ def test_a_kernel_of_several_versions_is_dispatched_as_ever() -> None:
 
     direct = Direct(first)
     first(np.array([1], np.uint8))
-    assert direct(np.array([2.5])) == 2.5
-    assert direct(np.array([3], np.uint8)) == 3
+    assert direct.call(np.array([2.5])) == 2.5
+    assert direct.call(np.array([3], np.uint8)) == 3
 
 
 def test_only_contiguous_arrays_of_the_very_types_are_exact() -> None:
@@ -44,8 +44,18 @@ def test_only_contiguous_arrays_of_the_very_types_are_exact() -> None:
     assert not exact(rows._replace(lo=np.zeros(4)[::2]), ROWS)
     assert not exact(rows._replace(ids=rows.ids.astype(">i8")), ROWS)
     assert not exact(rows._replace(lo=rows.lo.reshape(1, 1)), ROWS)
-    assert exact(City.preset("quick").events(3), EVENTS)
-    assert exact((np.zeros(3, np.int64),), (INT64,))
+    assert not exact(rows._replace(lo=[1.0]), ROWS)
+    assert not exact(rows._replace(lo=[]), ROWS)
+    assert not exact(rows[:-1], ROWS)
+    assert exact((*City.preset("quick").events(3), rows.ids, rows.lo), KEPT)
+    assert exact((np.zeros(3, np.int64),), IDS)
+
+
+def test_arrays_that_may_not_be_written_are_exact_too() -> None:
+    rows = make_rows([1], [0.0], [0, 1], [0], [0], [1.0], [2.0], [1.0])
+    for array in rows:
+        array.flags.writeable = False
+    assert exact(rows, ROWS)
 
 
 @pytest.mark.parametrize("kind", [MOTree, BEStarTree])

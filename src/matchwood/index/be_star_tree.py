@@ -99,19 +99,19 @@ class BEStarTree(Tallied):
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none. A single one in one call of a kernel."""
         alone = len(rows.ids) == 1 and exact(rows, ROWS)
-        if not alone or not self._settle(INSERT_ONE(self._tree, self.store.state, rows, self._slot)):
+        if not alone or not self._settle(INSERT_ONE.call(self._tree, self.store.state, rows, self._slot)):
             super().insert(rows)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none. A single one in one call of a kernel."""
         ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or DELETE_ONE(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
+        if len(ids) != 1 or DELETE_ONE.call(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
             super().delete(ids)
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
         if len(rows.ids) == 1:
-            if not exact(rows, ROWS) or not self._settle(UPDATE_ONE(self._tree, self.store.state, rows, self._slot)):
+            if not exact(rows, ROWS) or not self._settle(UPDATE_ONE.call(self._tree, self.store.state, rows, self._slot)):
                 super().update(rows)
             return
         ids = np.unique(rows.ids)

@@ -45,7 +45,7 @@ class BEQTree(EventIndex):
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
         ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or not REMOVE_ONE(self._tree, self.store.state, int(ids[0])):
+        if len(ids) != 1 or not REMOVE_ONE.call(self._tree, self.store.state, int(ids[0])):
             super().delete(ids)
 
     def _insert(self, slots: Slots) -> None:
@@ -54,7 +54,7 @@ class BEQTree(EventIndex):
             return
         done = 0
         while True:
-            done, full = PLACE(self._tree, self.store.state, slots, done)
+            done, full = PLACE.call(self._tree, self.store.state, slots, done)
             if done == len(slots):
                 return
             if full == kernel.NEW_DIMENSION:

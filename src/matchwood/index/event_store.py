@@ -69,7 +69,7 @@ class EventStore:
     def expired(self, now: float, limit: int) -> Slots:
         """The slots of those of the next `limit` events, round and round, that have expired. O(limit)."""
         slots = np.empty(max(min(limit, int(self.state.counts[kernel.SLOTS])), 0), np.uint32)
-        return slots[: int(LIST_EXPIRED(self.state, float(now), int(limit), slots))]
+        return slots[: int(LIST_EXPIRED.call(self.state, float(now), int(limit), slots))]
 
     def starts(self, slots: Slots) -> Int64s:
         """Where the regions of these events begin."""

@@ -11,13 +11,13 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
-from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_state import grown_tree, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
-from matchwood.kernels.direct import EVENTS, FLOAT64, INT64, Direct, exact
+from matchwood.kernels.direct import KEPT, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
 from matchwood.kernels.mo_tree_spans import SPAN
@@ -25,11 +25,8 @@ from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
-REPLAN = 4
-SMALL = 2048
 MOST_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long ones are answered fewer at a time
 EXPIRED = 4096  # that a batch of rows removes; others are met again
-KEPT = (*EVENTS, INT64, FLOAT64)  # the types of events, ids and untils
 KEEP_ONE, REMOVE_ONE = map(Direct, (kernel.keep_one, kernel.remove_one))
 
 
@@ -50,20 +47,28 @@ class LiveEvents(EventIndex):
         super().__init__()
         self._like = like
         self._planned_for = 0
+        self._most = 0  # how many events the plan is good for
         self._tree = new_tree(plans.Plan((), 0))
         self._room: LiveScratch | None = None
         self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single event
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """As `EventIndex.insert`; a single event in one call of a kernel. O(entries) amortised."""
-        if len(ids) != 1 or not self._keep_one(events, ids, until):
-            super().insert(events, ids, until, now=now)
-        elif now > -np.inf:
+        if len(ids) != 1 or not exact((*events, ids, until), KEPT):
+            return super().insert(events, ids, until, now=now)
+        slot, number = self._one
+        code = KEEP_ONE.call(self._tree, self.store.state, events, ids, until, self._most, slot, number)
+        if code == kernel.UNPLACED:
+            self._insert(slot.copy())
+        elif code != kernel.DONE:
+            return super().insert(events, ids, until, now=now)
+        if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT)
+        return None
 
     def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
         """Keep the events in the order in which they come, and place them in the order of their buckets."""
-        if len(self) + len(ids) > self._most():
+        if len(self) + len(ids) > self._most:
             super()._keep(events, ids, until)
             return
         self.store.check_new(ids)
@@ -75,19 +80,10 @@ class LiveEvents(EventIndex):
         order = order_by(numbers, len(self._tree.directory))
         self._place(kernel.place_new, events.offsets, spans, order, slots[order], numbers[order])
 
-    def _keep_one(self, events: Events, ids: Int64s, until: Float64s) -> bool:
-        """Keep one event in one call of a kernel; False (and nothing done) if there is no room, or something is wrong."""
-        if not (isinstance(ids, np.ndarray) and isinstance(until, np.ndarray) and exact((*events, ids, until), KEPT)):
-            return False
-        code = int(KEEP_ONE(self._tree, self.store.state, events, ids, until, self._most(), *self._one))
-        if code == kernel.UNPLACED:
-            self._insert(self._one[0].copy())
-        return code in (kernel.DONE, kernel.UNPLACED)
-
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
         ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or REMOVE_ONE(self._tree, self.store.state, int(ids[0])) != kernel.DONE:
+        if len(ids) != 1 or REMOVE_ONE.call(self._tree, self.store.state, int(ids[0])) != kernel.DONE:
             super().delete(ids)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -104,13 +100,14 @@ class LiveEvents(EventIndex):
         live.store = EventStore.of_arrays(saved)
         live._tree = restored_tree({n.removeprefix("tree_"): a for n, a in saved.items() if n.startswith("tree_")})
         live._planned_for = int(saved["planned_for"][0])
+        live._most = most_for(live._planned_for)
         return live
 
     def _insert(self, slots: Slots) -> None:
-        if len(self) > self._most():
+        if len(self) > self._most:
             slots = self.store.live_slots()
             self._tree = new_tree(plans.planned_events(self.store.state, slots, self._like() if self._like else ()))
-            self._planned_for = len(slots)
+            self._planned_for, self._most = len(slots), most_for(len(slots))
             slots = self._reorder(slots)
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self.store.state, slots, numbers)
@@ -122,10 +119,6 @@ class LiveEvents(EventIndex):
         done, many = 0, len(what[-1])
         while (done := int(place(self._tree, self.store.state, *what, done))) < many:
             self._tree = grown_tree(self._tree, many - done)
-
-    def _most(self) -> int:
-        """How many events the plan is good for."""
-        return REPLAN * max(self._planned_for, SMALL) if self._planned_for else 0
 
     def _reorder(self, slots: Slots) -> Slots:
         """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).

@@ -14,7 +14,7 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_check import check_tree
-from matchwood.index.mo_tree_state import grown_tree, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_state import grown_tree, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
@@ -22,7 +22,7 @@ from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
-from matchwood.kernels.direct import INT64, ROWS, Direct, exact
+from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN
@@ -30,8 +30,6 @@ from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
-REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
-SMALL = 2048  # no tree is laid out anew below
 FEW_ENTRIES = 64  # a row of more is inserted the long way
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
@@ -55,6 +53,8 @@ class MOTree(Index):
             raise QueryError(f"expected a plan of 'planned' or 'paper', got {plan!r}")
         self._made: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
         self._planned_for = 0
+        self._most = 0
+        """How many rows the plan is good for."""
         self._tree = new_tree(plans.Plan((), 0))
         self._room: Scratch | None = None
         self.live = LiveEvents(like=self._axes)
@@ -79,17 +79,13 @@ class MOTree(Index):
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
-        return len(self.store) + more > self._most()
-
-    def _most(self) -> int:
-        """How many rows the plan is good for."""
-        return REPLAN * max(self._planned_for, SMALL) if self._planned_for else 0
+        return len(self.store) + more > self._most
 
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
         self._tree = new_tree(self._plan(slots))
-        self._planned_for = len(slots)
+        self._planned_for, self._most = len(slots), most_for(len(slots))
         self._room = None
         keys = np.empty(len(slots), np.uint64)
         order_keys(self._tree, self.store.state, slots, keys)
@@ -130,10 +126,11 @@ class MOTree(Index):
             return super().insert(rows)
         if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES:
             return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
-        code = int(INSERT_ONE(self._tree, self.store.state, rows, self._most(), *self._one[:2]))
+        slot, number, _ = self._one
+        code = INSERT_ONE.call(self._tree, self.store.state, rows, self._most, slot, number)
         if code == updating.DONE:
             return None
-        return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().insert(rows)
+        return self._insert(slot.copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
@@ -158,10 +155,11 @@ class MOTree(Index):
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
-        if not isinstance(ids, np.ndarray) or not len(ids) or not exact((ids,), (INT64,)):
+        if not exact((ids,), IDS) or not len(ids):
             return super().delete(ids)
         if len(ids) == 1:
-            code = int(DELETE_ONE(self._tree, self.store.state, ids, *self._one[::2]))
+            slot, _, axes = self._one
+            code = DELETE_ONE.call(self._tree, self.store.state, ids, slot, axes)
             return None if code == updating.DONE else super().delete(ids)
         slots = self.store.slots_once(ids)
         if slots is None:
@@ -176,7 +174,7 @@ class MOTree(Index):
         if not exact(rows, ROWS) or not rows.size:
             return super().update(rows)
         if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
-            code = int(UPDATE_ONE(self._tree, self.store.state, rows, *self._one))
+            code = UPDATE_ONE.call(self._tree, self.store.state, rows, *self._one)
             if code == updating.DONE:
                 return None
             return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
@@ -242,6 +240,7 @@ class MOTree(Index):
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
+        self._most = most_for(self._planned_for)
         self._tree = restored_tree(saved)
         live = {name.removeprefix("live_"): array for name, array in saved.items() if name.startswith("live_")}
         if live:

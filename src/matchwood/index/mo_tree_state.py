@@ -15,6 +15,8 @@ from matchwood.kernels.mo_tree_order import sort_by_number
 
 WORD = np.dtype(np.uint64)
 SAVED = [name for name in Tree._fields[: Tree._fields.index("ticks")] if name != "members"]
+REPLAN = 4  # a tree that has outgrown its plan this many times is planned and laid out anew
+SMALL = 2048  # no tree is laid out anew below
 COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
 
 
@@ -38,6 +40,11 @@ def new_tree(plan: Plan) -> Tree:
         counts,
         **_notes(counts),
     )
+
+
+def most_for(planned: int) -> int:
+    """How many rows or events a plan for so many is good for; none where there was nothing to plan for."""
+    return REPLAN * max(planned, SMALL) if planned else 0
 
 
 def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
