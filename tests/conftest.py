@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numba.core import config as numba_config
 
+from matchwood.index import workers
+
 _QUIET = [
     HealthCheck.too_slow,
     HealthCheck.data_too_large,
@@ -20,6 +22,14 @@ _QUIET = [
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=_QUIET)
 settings.register_profile("stress", deadline=None, max_examples=5_000, suppress_health_check=_QUIET)
 settings.load_profile("default")
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """By so many threads is every bulk change made, however small."""
+    monkeypatch.setattr(workers, "ENOUGH", 1)
+    monkeypatch.setenv(workers.VARIABLE, str(request.param))
+    return int(request.param)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import make_events, make_rows
+from matchwood.encode.picking import pick_events
 from matchwood.index import LiveEvents, MOTree, Scan
 from matchwood.workloads.city import City
-from tests.worlds import ranked
+from tests.worlds import a_world, ranked, seeded_dice
 
 
 def test_a_subscription_that_meets_an_expired_event_removes_it() -> None:
@@ -21,6 +22,24 @@ def test_a_subscription_that_meets_an_expired_event_removes_it() -> None:
     assert len(live) == 1
     live.match(row, 100.0)
     assert len(live) == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_events_come_and_go_in_bulk_by_several_threads(seed: int, threads: int) -> None:
+    """Values, ranges and lists; each bulk in its own order, checked all along, and compared with the rows asked the other way."""
+    world, rng, live = a_world(seeded_dice(seed + 90), 30, 600), np.random.default_rng(seed), LiveEvents()
+    events, rows, inside = world.event_arrays(), world.rows(), np.zeros(600, bool)
+    for _ in range(6):
+        batch = rng.permutation(600)[: rng.integers(1, 400)]
+        gone, new = batch[inside[batch]], batch[~inside[batch]]
+        live.delete(gone)
+        live.insert(pick_events(events, new), new, np.full(len(new), np.inf))
+        inside[gone], inside[new] = False, True
+        live.check()
+    hits = {(s, e) for e, each in enumerate(world.expected()) if inside[e] for s, _ in each}
+    found = live.match(rows, 0.0)
+    asked = list(dict.fromkeys(rows.ids.tolist()))
+    assert {(s, e) for s, each in zip(asked, ranked(found), strict=True) for e, _ in each} == hits
 
 
 @pytest.mark.parametrize("preset", ["k6", "k10"])

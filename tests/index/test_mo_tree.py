@@ -12,8 +12,7 @@ from matchwood.errors import QueryError
 from matchwood.index import MOTree, Scan
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels import mo_tree_place as placing
-from matchwood.kernels.mo_tree_spans import SPAN
+from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.workloads.city import City
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
@@ -48,7 +47,7 @@ def test_a_city_is_matched_as_scan_matches_it(predicates: str) -> None:
     assert tree.stats().candidates < scan.stats().rows * len(events.offsets) / 50
 
 
-def test_buckets_fill_drain_and_fill_again() -> None:
+def test_buckets_fill_drain_and_fill_again(threads: int) -> None:
     city = City.preset("k6", size=6_000, source="synthetic")
     rows, events = city.subscriptions(), city.events(20)
     tree, chooser = MOTree(layers=2), random.Random(5)
@@ -105,11 +104,10 @@ def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: st
         world = a_world(seeded_dice(seed), 300, 0)
         rows, tree = world.rows(), MOTree(layers=3, plan=plan)
         tree.insert(world.rows(sorted(world.subscriptions)[:40]))
+        before, after = np.zeros(rows.size, np.uint32), np.zeros(rows.size, np.uint32)
+        slice_rows(tree._tree, rows, 0, rows.size, before, np.zeros(len(rows.dims), SPAN))
         stored = RowStore()
-        stored.make_room(rows, 0)
-        slots, before, after = (np.zeros(rows.size, np.uint32) for _ in range(3))
-        spans = np.zeros(len(rows.dims), SPAN)
-        assert placing.store_rows(tree._tree, stored.state, rows, 0, slots, before, spans) == rows.size
+        slots = stored.add(rows)
         kernel.locate(tree._tree, stored.state, slots, after)
         assert before.tolist() == after.tolist()
         buckets.update(after.tolist())
@@ -122,8 +120,8 @@ def test_an_unknown_plan_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> None:
-    """Inserts, deletes, updates of both halves in random order, checked and compared with the oracle all along."""
+def test_long_random_histories_of_subscriptions(seed: int, threads: int) -> None:
+    """Inserts, deletes, updates in random order, checked and compared with the oracle all along."""
     chooser = random.Random(seed)
     world, pool = a_world(seeded_dice(seed), 0, 8), a_world(seeded_dice(seed + 500), 400, 0)
     tree = MOTree(layers=chooser.choice([None, 0, 1, 2, 3]))
@@ -147,7 +145,7 @@ def test_long_random_histories_of_subscriptions_and_live_events(seed: int) -> No
         assert_agrees(tree, world)
 
 
-def test_subscribers_move_near_and_far_in_bulk_and_one_by_one() -> None:
+def test_subscribers_move_near_and_far_in_bulk_and_one_by_one(threads: int) -> None:
     city = City.preset("k6", size=4_000, source="synthetic")
     rows, other, events = (
         city.subscriptions(),

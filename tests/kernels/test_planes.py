@@ -18,8 +18,8 @@ def _within(low, high, first, number):
 
 
 @kernel
-def _and_ranges(bits, at, stride, count, low, high, first):
-    and_ranges(bits, at, stride, count, low, high, first)
+def _and_ranges(bits, at, stride, count, before, low, high, first):
+    and_ranges(bits, at, stride, count, before, low, high, first)
 
 
 @kernel
@@ -57,14 +57,15 @@ def test_ranges_around_a_number_are_closed_and_may_be_empty(number: int) -> None
         assert int(_within(low, high, first, np.int8(number))) == expected
 
 
-def test_planes_are_anded_with_the_ranges_of_their_positions_and_nothing_else_is_touched() -> None:
+@pytest.mark.parametrize("before", [0, 0xF0F0_0000_FFFF_0001])
+def test_planes_are_anded_with_the_ranges_of_their_positions_and_nothing_else_is_touched(before: int) -> None:
     rng = np.random.default_rng(2)
     low, high = _random_ranges(rng, 128)
     bits = rng.integers(0, 2**64, 400, np.uint64)
     expected = bits.copy()
     for j in range(33):
-        expected[7 + 8 * j] &= _within(low, high, 64, np.int8(j))
-    _and_ranges(bits, 7, 8, 33, low, high, 64)
+        expected[7 + 8 * j] = (expected[7 + 8 * j] | np.uint64(before)) & _within(low, high, 64, np.int8(j))
+    _and_ranges(bits, 7, 8, 33, np.uint64(before), low, high, 64)
     assert bits.tolist() == expected.tolist()
 
 

@@ -111,7 +111,9 @@ class BEStarTree(Tallied):
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
         if len(rows.ids) == 1:
-            if not exact(rows, ROWS) or not self._settle(UPDATE_ONE.call(self._tree, self.store.state, rows, self._slot)):
+            if not exact(rows, ROWS) or not self._settle(
+                UPDATE_ONE.call(self._tree, self.store.state, rows, self._slot)
+            ):
                 super().update(rows)
             return
         ids = np.unique(rows.ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.pool_check import chain, check_regions, check_table, freed
+from matchwood.index.workers import run, shares, threads_for
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
@@ -44,6 +46,10 @@ class EventStore:
     def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
         """Keep events under new ids; return the slot of each. O(entries), amortised."""
         self.check_new(ids)
+        return self.put(events, ids, until)
+
+    def put(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
+        """As `add`, under ids that have been checked."""
         slots = np.empty(len(ids), np.uint32)
         done = 0
         while (done := int(kernel.keep_events(self.state, events, ids, until, done, slots))) < len(ids):
@@ -139,7 +145,9 @@ class EventStore:
 
     def _find(self, ids: Int64s) -> Slots:
         slots = np.empty(len(ids), np.uint32)
-        kernel.slots_of_ids(self.state, ids, slots)
+        threads = threads_for(len(ids))
+        parts = shares(len(ids), threads)
+        run([partial(kernel.slots_of_ids, self.state, ids[part], slots[part]) for part in parts], threads)
         return slots
 
     def check_new(self, ids: Int64s) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,15 +12,18 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
-from matchwood.index.mo_tree_state import grown_tree, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_bulk import place_all
+from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
+from matchwood.index.workers import run, shares, threads_for
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
 from matchwood.kernels.direct import KEPT, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
+from matchwood.kernels.mo_tree_nodes import new_one
 from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
@@ -50,16 +54,15 @@ class LiveEvents(EventIndex):
         self._most = 0  # how many events the plan is good for
         self._tree = new_tree(plans.Plan((), 0))
         self._room: LiveScratch | None = None
-        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32)  # the slot and the bucket of a single event
+        self._one = new_one()
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """As `EventIndex.insert`; a single event in one call of a kernel. O(entries) amortised."""
         if len(ids) != 1 or not exact((*events, ids, until), KEPT):
             return super().insert(events, ids, until, now=now)
-        slot, number = self._one
-        code = KEEP_ONE.call(self._tree, self.store.state, events, ids, until, self._most, slot, number)
+        code = KEEP_ONE.call(self._tree, self.store.state, events, ids, until, self._most, self._one)
         if code == kernel.UNPLACED:
-            self._insert(slot.copy())
+            self._insert(self._one.slots.copy())
         elif code != kernel.DONE:
             return super().insert(events, ids, until, now=now)
         if now > -np.inf:
@@ -72,13 +75,16 @@ class LiveEvents(EventIndex):
             super()._keep(events, ids, until)
             return
         self.store.check_new(ids)
-        slots, numbers = np.empty(len(ids), np.uint32), np.empty(len(ids), np.uint32)
-        spans = np.empty(len(events.dims), SPAN)
-        new, notes, done = (events, ids, until), (slots, numbers, spans), 0
-        while (done := int(kernel.keep_new(self._tree, self.store.state, *new, done, *notes))) < len(ids):
-            self.store.make_room(events, done)
+        numbers, spans = np.empty(len(ids), np.uint32), np.empty(len(events.dims), SPAN)
+        threads = threads_for(len(ids))
+        jobs = [
+            partial(kernel.slice_events, self._tree, events, part.start, part.stop, numbers, spans)
+            for part in shares(len(ids), max(threads - 1, 1))
+        ]
+        slots = run([partial(self.store.put, events, ids, until), *jobs], threads)[0]
         order = order_by(numbers, len(self._tree.directory))
-        self._place(kernel.place_new, events.offsets, spans, order, slots[order], numbers[order])
+        new = events.offsets, spans, order, slots[order], numbers[order]
+        self._tree = place_all(self._tree, kernel.place_new, self.store.state, *new)
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
@@ -112,13 +118,8 @@ class LiveEvents(EventIndex):
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self.store.state, slots, numbers)
         order = order_by(numbers, len(self._tree.directory))
-        self._place(kernel.place_events, slots[order], numbers[order])
-
-    def _place(self, place: Callable[..., int], *what: np.ndarray) -> None:
-        """Place events by one of two kernels; `what` ends with their slots and buckets, in the order of the buckets."""
-        done, many = 0, len(what[-1])
-        while (done := int(place(self._tree, self.store.state, *what, done))) < many:
-            self._tree = grown_tree(self._tree, many - done)
+        what = self.store.state, slots[order], numbers[order]
+        self._tree = place_all(self._tree, kernel.place_events, *what)
 
     def _reorder(self, slots: Slots) -> Slots:
         """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).
@@ -160,7 +161,7 @@ class LiveEvents(EventIndex):
             assert node["number"] == number, f"event {id_} stands in the wrong bucket"
             start, words, at = int(node["start"]), int(node["words"]), int(event["position"])
             assert tree.members[2 * start + at] == event["start"], f"event {id_} is misplaced"
-            word = start + mo_tree.MEMBER_WORDS * words + at // 64
+            word = start + mo_tree.VALID * words + at // 64
             assert int(tree.bits[word]) >> (at % 64) & 1, f"event {id_} stands at a free position"
         assert int(tree.nodes["count"][tree.nodes["words"] > 0].sum()) == len(slots), "nodes and live events differ"
 

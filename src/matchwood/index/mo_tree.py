@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,20 +13,24 @@ from matchwood.encode.picking import pick_events, pick_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
+from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
+from matchwood.index.mo_tree_bulk import Job, each_own, place_all
 from matchwood.index.mo_tree_check import check_tree
-from matchwood.index.mo_tree_state import grown_tree, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
+from matchwood.index.workers import owners, run, shares, shares_by, threads_for
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
+from matchwood.kernels.mo_tree_nodes import new_one, release_nodes
 from matchwood.kernels.mo_tree_order import order_keys
-from matchwood.kernels.mo_tree_spans import SPAN
+from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
@@ -61,8 +66,7 @@ class MOTree(Index):
         """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
 
         It is saved with the tree and counted in its `stats().bytes`."""
-        self._one = np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint64)
-        """The slot, the bucket and the axes of a single row."""
+        self._one = new_one()
 
     def _insert(self, slots: Slots) -> None:
         if self._outgrown(0):
@@ -104,19 +108,29 @@ class MOTree(Index):
         return plans.planned(self.store, slots, bytes_per_row=self._made["bytes_per_row"], layers=self._made["layers"])
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
-        done = 0
-        while (done := int(placing.place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
-            self._grow(len(slots) - done)
+        self._tree = place_all(self._tree, placing.place_rows, self.store.state, slots, numbers)
 
     def _delete(self, slots: Slots) -> None:
-        self._remove(slots, self._by_node(slots))
+        order, nodes = self._by_node(slots)
+        self._remove(slots[order], nodes, np.zeros(0, np.uint64))
 
-    def _remove(self, slots: Slots, order: np.ndarray, axes: np.ndarray | None = None) -> None:
-        asked = np.zeros(0, np.uint64) if axes is None else axes[order]
-        placing.remove_rows(self._tree, self.store.state, slots[order], asked)
+    def _by_node(self, slots: Slots) -> tuple[np.ndarray, np.ndarray]:
+        """An order of the slots by node, and their nodes in that order."""
+        nodes = self._tree.places["node"][slots]
+        order = order_by(nodes, int(self._tree.counts[kernel.NODES]))
+        return order, nodes[order]
 
-    def _by_node(self, slots: Slots) -> np.ndarray:
-        return order_by(self._tree.places["node"][slots], int(self._tree.counts[kernel.NODES]))
+    def _remove(self, slots: Slots, nodes: np.ndarray, axes: np.ndarray, *meanwhile: Job) -> None:
+        """Take rows, by node, out of their nodes (`clear_rows`), and do what leaves the tree alone meanwhile."""
+        threads = threads_for(len(slots))
+        jobs = [
+            partial(placing.clear_rows, tree, self.store.state, slots[part], nodes[part], axes[part])
+            for tree, part in zip(
+                each_own(self._tree), shares_by(nodes, max(threads - len(meanwhile), 1)), strict=False
+            )
+        ]
+        run([*meanwhile, *jobs], threads)
+        release_nodes(self._tree, nodes)
 
     # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
 
@@ -126,47 +140,42 @@ class MOTree(Index):
             return super().insert(rows)
         if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES:
             return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
-        slot, number, _ = self._one
-        code = INSERT_ONE.call(self._tree, self.store.state, rows, self._most, slot, number)
+        code = INSERT_ONE.call(self._tree, self.store.state, rows, self._most, self._one)
         if code == updating.DONE:
             return None
-        return self._insert(slot.copy()) if code == updating.UNPLACED else super().insert(rows)
+        return self._insert(self._one.slots.copy()) if code == updating.UNPLACED else super().insert(rows)
 
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
         self.store.check_new(rows)
-        slots, numbers = np.empty(rows.size, np.uint32), np.empty(rows.size, np.uint32)
-        spans = np.empty(len(rows.dims), SPAN)
-        done = 0
-        while True:
-            done = int(placing.store_rows(self._tree, self.store.state, rows, done, slots, numbers, spans))
-            if done == rows.size:
-                break
-            self.store.make_room(rows, done)
+        numbers, spans = np.empty(rows.size, np.uint32), np.empty(len(rows.dims), SPAN)
+        threads = threads_for(rows.size)
+        jobs = [
+            partial(slice_rows, tree, rows, part.start, part.stop, numbers, spans)
+            for tree, part in zip(each_own(self._tree), shares(rows.size, max(threads - 1, 1)), strict=False)
+        ]
+        slots = run([partial(self.store.put, rows), *jobs], threads)[0]
         self._reserve_places()
         order = order_by(numbers, len(self._tree.directory))
         self._place_new(rows, spans, order, slots[order], numbers[order])
 
     def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
         """Place rows that have just been stored, in the order of their buckets."""
-        new, done = (rows.offsets, spans, which, slots, numbers), 0
-        while (done := int(placing.place_new(self._tree, self.store.state, *new, done))) < len(slots):
-            self._grow(len(slots) - done)
+        new = rows.offsets, spans, which, slots, numbers
+        self._tree = place_all(self._tree, placing.place_new, self.store.state, *new)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
         if not exact((ids,), IDS) or not len(ids):
             return super().delete(ids)
         if len(ids) == 1:
-            slot, _, axes = self._one
-            code = DELETE_ONE.call(self._tree, self.store.state, ids, slot, axes)
+            code = DELETE_ONE.call(self._tree, self.store.state, ids, self._one)
             return None if code == updating.DONE else super().delete(ids)
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
-        order = self._by_node(slots)
-        self._remove(slots, order)
-        self.store.remove(ids[order])
+        order, nodes = self._by_node(slots)
+        self._remove(slots[order], nodes, np.zeros(0, np.uint64), partial(self.store.remove, ids[order]))
         return None
 
     def update(self, rows: Rows) -> None:
@@ -174,29 +183,47 @@ class MOTree(Index):
         if not exact(rows, ROWS) or not rows.size:
             return super().update(rows)
         if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
-            code = UPDATE_ONE.call(self._tree, self.store.state, rows, *self._one)
+            code = UPDATE_ONE.call(self._tree, self.store.state, rows, self._one)
             if code == updating.DONE:
                 return None
-            return self._insert(self._one[0].copy()) if code == updating.UNPLACED else super().update(rows)
+            return self._insert(self._one.slots.copy()) if code == updating.UNPLACED else super().update(rows)
         self.store.check_shapes(rows)
         slots = self.store.slots_once(rows.ids)
         if slots is None:
             return super().update(rows)
+        self.store.note_dimensions(rows)
         spans = np.empty(len(rows.dims), SPAN)
-        moving = updating.new_moving(rows.size)
-        moves, odds = updating.update_rows(self._tree, self.store.state, rows, slots, moving, spans)
-        if moves:
-            self._move(rows, spans, moving, moves)
-        if odds:
-            super().update(pick_rows(rows, moving.odd[:odds]))
+        moving = self._rewrite(rows, slots, spans)
+        if len(moving.slots):
+            release_nodes(self._tree, moving.nodes)
+            order = order_by(moving.numbers, len(self._tree.directory))
+            self._place_new(rows, spans, moving.rows[order], moving.slots[order], moving.numbers[order])
+        if len(moving.odd):
+            super().update(pick_rows(rows, moving.odd))
         return None
 
-    def _move(self, rows: Rows, spans: np.ndarray, moving: updating.Moving, moves: int) -> None:
-        """Take rows that have been rewritten out of their nodes and put them into their new buckets."""
-        slots, nodes, axes, numbers, which = (column[:moves] for column in moving[:5])
-        self._remove(slots, order_by(nodes, int(self._tree.counts[kernel.NODES])), axes)
-        order = order_by(numbers, len(self._tree.directory))
-        self._place_new(rows, spans, which[order], slots[order], numbers[order])
+    def _rewrite(self, rows: Rows, slots: Slots, spans: np.ndarray) -> updating.Moving:
+        """Rewrite the rows at these slots, those of a node by one thread, and take those that move out of their nodes, which are
+        not released yet; return what is left to be done."""
+        threads = threads_for(len(slots))
+        owner = owners(self._tree.places["node"][slots], threads)
+        parts = np.split(order_by(owner, threads), np.cumsum(np.bincount(owner, minlength=threads))[:-1])
+        jobs = [
+            partial(self._rewrite_part, tree, rows, which, slots[which], spans)
+            for tree, which in zip(each_own(self._tree), parts, strict=False)
+        ]
+        return updating.joined(run(jobs, threads))
+
+    def _rewrite_part(
+        self, tree: kernel.Tree, rows: Rows, which: np.ndarray, slots: Slots, spans: np.ndarray
+    ) -> updating.Moving:
+        moving = updating.new_moving(len(which))
+        moves, odds = updating.update_rows(tree, self.store.state, rows, which, slots, moving, spans)
+        moving = updating.Moving._make(column[: odds if column is moving.odd else moves] for column in moving)
+        order = order_by(moving.nodes, int(tree.counts[kernel.NODES]))
+        leaving = moving.slots[order], moving.nodes[order], moving.axes[order]
+        placing.clear_rows(tree, self.store.state, *leaving)
+        return moving._replace(nodes=leaving[1])
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event; a batch is answered neighbour by neighbour (`batch_order`)."""
@@ -263,15 +290,10 @@ class MOTree(Index):
             "directory": float(len(self._tree.directory)),
         }
 
-    def _grow(self, rows: int) -> None:
-        self._tree = grown_tree(self._tree, rows)
-
     def _reserve_places(self) -> None:
         places = self._tree.places
         if len(places) < len(self.store.state.rows):
-            grown = np.zeros(len(self.store.state.rows), kernel.PLACE)
-            grown[: len(places)] = places
-            self._tree = self._tree._replace(places=grown)
+            self._tree = self._tree._replace(places=grown(places, len(self.store.state.rows)))
 
     def _scratch(self) -> Scratch:
         tree, room, dims = self._tree, self._room, self.store.dimensions

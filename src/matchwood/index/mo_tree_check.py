@@ -35,7 +35,7 @@ class _Checker:
             with_room = {n for n in nodes if tree.nodes[n]["count"] < kernel.LINE_ROWS}
             assert set(spare) == with_room, f"bucket {number}: wrong spare nodes"
         for n in sorted(reached):
-            valid = self._valid(tree.nodes[n])
+            valid = self._heads(tree.nodes[n], kernel.VALID)
             assert valid.sum() == tree.nodes[n]["count"] > 0, f"node {n}: rows are miscounted"
             total += int(valid.sum())
             self._check_planes(n, valid)
@@ -45,9 +45,10 @@ class _Checker:
         assert total == rows, "buckets and live rows differ"
         assert buckets == tree.counts[kernel.BUCKETS], "buckets are miscounted"
 
-    def _valid(self, node: np.void) -> np.ndarray:
+    def _heads(self, node: np.void, number: int) -> np.ndarray:
+        """A bit a position of the words before the planes."""
         words, start = int(node["words"]), int(node["start"])
-        at = start + kernel.MEMBER_WORDS * words
+        at = start + number * words
         return np.unpackbits(self.tree.bits[at : at + words].view(np.uint8), bitorder="little").astype(bool)
 
     def _check_planes(self, n: int, valid: np.ndarray) -> None:
@@ -58,7 +59,9 @@ class _Checker:
         at = start + kernel.HEAD_WORDS * words
         region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
         bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
-        assert bits[:, ~valid].all(), f"node {n}: a free position has zeros"
+        stale = self._heads(node, kernel.STALE)
+        assert not (stale & valid).any(), f"node {n}: a position in use is stale"
+        assert bits[:, ~(valid | stale)].all(), f"node {n}: a free position has zeros"
         for a in range(min(2, int(tree.counts[kernel.SLICED]))):
             plane, slices = int(tree.axes[a]["plane"]), int(tree.axes[a]["slices"])
             held = bits[plane : plane + slices + 1][:, valid].any(axis=1)

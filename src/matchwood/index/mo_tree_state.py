@@ -56,9 +56,15 @@ def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
         "low": np.full(noted, LOWEST),
         "high": np.full(noted, HIGHEST),
         "leaving": np.zeros(kernel.LINE, WORD),
+        "stale": np.zeros(kernel.LINE, WORD),
         "turned": np.zeros(TURNS, np.int64),
         "turning": np.zeros(TURNS, WORD),
     }
+
+
+def with_own_notes(tree: Tree) -> Tree:
+    """The same tree for another writer at the same time, of other nodes."""
+    return tree._replace(**_notes(tree.counts))
 
 
 def grown_tree(tree: Tree, rows: int) -> Tree:

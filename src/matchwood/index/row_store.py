@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.pool_check import check_regions, check_table, freed
+from matchwood.index.workers import run, shares, threads_for
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -59,6 +61,10 @@ class RowStore:
     def add(self, rows: Rows) -> Slots:
         """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
         self.check_new(rows)
+        return self.put(rows)
+
+    def put(self, rows: Rows) -> Slots:
+        """As `add`, of rows that have been checked."""
         slots = np.empty(rows.size, np.uint32)
         done = 0
         while (done := int(kernel.add_rows(self.state, rows, done, slots))) < rows.size:
@@ -81,7 +87,10 @@ class RowStore:
         if 64 * len(self._marks) < self.slots:
             self._marks = np.zeros(len(self.state.rows) // 64 + 1, np.uint64)
         slots = np.empty(len(ids), np.uint32)
-        return slots if kernel.slots_once(self.state, ids, slots, self._marks) == len(ids) else None
+        threads = threads_for(len(ids))
+        parts = shares(len(ids), threads)
+        found = run([partial(kernel.slots_alone, self.state, ids[part], slots[part]) for part in parts], threads)
+        return slots if all(found) and not kernel.named_twice(slots, self._marks) else None
 
     def remove(self, ids: Int64s) -> None:
         """Remove these subscriptions, each known and named once. O(rows)."""
@@ -98,7 +107,9 @@ class RowStore:
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
         found = np.zeros(len(ids), np.bool_)
-        kernel.known(self.state, ids, found)
+        threads = threads_for(len(ids))
+        parts = shares(len(ids), threads)
+        run([partial(kernel.known, self.state, ids[part], found[part]) for part in parts], threads)
         return found
 
     def ids(self) -> Int64s:
@@ -216,6 +227,11 @@ class RowStore:
                 raise SubscriptionError(
                     f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
                 )
+
+    def note_dimensions(self, rows: Rows) -> None:
+        """Know the dimensions that rows name before several threads write them."""
+        counts = self.state.counts
+        counts[kernel.DIMS] = max(int(counts[kernel.DIMS]), int(rows.dims.max(initial=0)) + 1)
 
     def make_room(self, rows: Rows, done: int) -> None:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""

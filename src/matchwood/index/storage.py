@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 6
+VERSION = 7
 MANIFEST = "manifest.json"
 
 

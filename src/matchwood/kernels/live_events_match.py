@@ -38,7 +38,9 @@ from matchwood.kernels.mo_tree import (
     NONE,
     ONE,
     ONES,
+    OPEN,
     SLICED,
+    VALID,
     axis_number,
     slice_in,
     tick_of,
@@ -64,7 +66,7 @@ from matchwood.kernels.results import best_first, take_event, worse
 from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY, score_row
 
-VALID = -2  # the plane of positions in use, as a number: it stands before the first plane
+IN_USE = VALID - HEAD_WORDS  # the plane of positions in use, as a number: it stands before the first plane
 NODES_AHEAD = 5
 """Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
 PLANES = np.dtype([("against", "u4"), ("passing", "u4"), ("number", "u4")])
@@ -291,7 +293,7 @@ def enter_bucket(tree, scratch, question, number, how):
     if how & ANY:
         against = passing = np.int64(0)
     if against == 0:
-        scratch.planes[planes_of(tree, question)[1] - passing] = np.int32(VALID)
+        scratch.planes[planes_of(tree, question)[1] - passing] = np.int32(IN_USE)
         passing += 1
     here.against, here.passing, here.number = np.uint32(against), np.uint32(passing), np.uint32(number)
 
@@ -328,7 +330,7 @@ def filter_visits(tree, scratch, first, last, how):
         rule_out_planes(tree.bits, base, shift_of(node), scratch.planes, low, against, high, passing, scratch.line)
         if node.opened:  # planes know nothing of events that span
             for w in range(words):
-                scratch.line[w] |= tree.bits[base - words + w]
+                scratch.line[w] |= tree.bits[base + (OPEN - HEAD_WORDS) * words + w]
         tag = (np.uint64(question) << np.uint64(32)) | (np.uint64(2) * node.start)
         n = keep_words(scratch.line, words, tag, batch.words, batch.tags, n)
     return n

@@ -24,8 +24,8 @@ from matchwood.kernels.live_events import (
     MASK,
     count_at,
     flags_at,
+    flags_of,
     id_at,
-    keep_event,
     keep_events,
     let_go,
     slot_of,
@@ -42,6 +42,7 @@ from matchwood.kernels.mo_tree import (
     SLICED,
     WHOLE,
     axis_number,
+    enter_node,
     slice_here,
     slice_in,
     tick_of,
@@ -52,16 +53,19 @@ from matchwood.kernels.mo_tree_block import (
     clear_out,
     note_leaving,
     note_slices,
+    set_bits,
     settle,
 )
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
-    give_back,
-    next_node,
+    come_together,
+    free_position,
+    open_nodes,
     open_position,
+    piece_end,
     prefetch_share,
-    set_bits,
+    release,
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
@@ -105,37 +109,54 @@ def locate_events(tree, live, slots, numbers):
         numbers[i] = np.uint32(event_bucket(tree, live, np.int64(slots[i])))
 
 
-@kernel
-def keep_new(tree, live, events, ids, until, first, slots, numbers, spans):
-    """As `keep_events`, and on the way the bucket and the spans of each event: `first` of a span is the slice of the value.
+@helper
+def loose_bucket(tree, events, e):
+    """`event_bucket` of an event with ranges or lists that is not kept yet. O(layers * entries)."""
+    number = np.int64(0)
+    for a in range(tree.counts[LAYERS]):
+        axis = tree.axes[a]
+        cell = begin = np.int64(axis.cells) - 1
+        for i in range(events.offsets[e], events.offsets[e + 1]):
+            if np.uint32(events.dims[i]) == axis.dim:
+                if begin == np.int64(axis.cells) - 1:
+                    begin = disjoint_cell(axis, tick_of(tree, axis, events.lo[i]))
+                within = disjoint_cell(axis, tick_of(tree, axis, events.hi[i])) == begin
+                cell = begin if within else np.int64(axis.cells) - 2
+        number += cell * np.int64(axis.radix)
+    return number
 
-    ODD, at an event's first value: it is LOOSE, planes know nothing about it.
-    """
-    for e in range(first, ids.size):
-        slot = keep_event(live, events, e, ids, until)
-        if slot < 0:
-            return e
-        slots[e] = np.uint32(slot)
-        begin, end = events.offsets[e], events.offsets[e + 1]
-        if flags_at(live, np.int64(live.events[slot].start)) & LOOSE:
-            numbers[e] = np.uint32(event_bucket(tree, live, slot))
-            spans[begin].axis = ODD
+
+@helper
+def slice_event(tree, events, e, spans):
+    """Write the spans of an event of single values; return its bucket. O(entries)."""
+    number = tree.counts[WHOLE]
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        a = axis_number(tree, np.int64(events.dims[i]))
+        if a >= tree.counts[SLICED]:
+            spans[i].axis = NOTHING
             continue
-        number = tree.counts[WHOLE]
-        for i in range(begin, end):
-            a = axis_number(tree, np.int64(events.dims[i]))
-            if a >= tree.counts[SLICED]:
-                spans[i].axis = NOTHING
-                continue
-            axis = tree.axes[a]
-            above = tick_of(tree, axis, events.lo[i])
-            if a < tree.counts[LAYERS]:
-                cell = disjoint_cell(axis, above)
-                number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
-                above = slice_in(tree.cells[np.int64(axis.first_cell) + cell], above)
-            spans[i].axis, spans[i].first = np.uint8(a), np.uint8(above)
-        numbers[e] = np.uint32(number)
-    return ids.size
+        axis = tree.axes[a]
+        above = tick_of(tree, axis, events.lo[i])
+        if a < tree.counts[LAYERS]:
+            cell = disjoint_cell(axis, above)
+            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
+            above = slice_in(tree.cells[np.int64(axis.first_cell) + cell], above)
+        spans[i].axis, spans[i].first = np.uint8(a), np.uint8(above)
+    return number
+
+
+@kernel
+def slice_events(tree, events, first, last, numbers, spans):
+    """numbers[e] = the bucket of event e, for e in first..last - 1; write its spans, whose `first` is the slice of the value.
+
+    ODD, at an event's first value: it is LOOSE, planes know nothing about it. The store is not read: events are kept meanwhile.
+    """
+    for e in range(first, last):
+        if flags_of(events, e) & LOOSE:
+            numbers[e] = np.uint32(loose_bucket(tree, events, e))
+            spans[events.offsets[e]].axis = ODD
+        else:
+            numbers[e] = np.uint32(slice_event(tree, events, e, spans))
 
 
 @helper
@@ -213,37 +234,33 @@ def reach_everywhere(node):
 
 
 @kernel
-def place_events(tree, live, slots, numbers, first):
+def place_events(tree, live, slots, pieces):
     """As `mo_tree_place.place_rows`, for events."""
-    i = run = first
-    while i < slots.size:
-        run, n, here, together = next_node(tree, numbers, i, run)
-        if n < 0:
-            return i
-        reach_everywhere(tree.nodes[n])
-        for j in range(i, i + here):
+    for p in range(pieces.size):
+        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        node = tree.nodes[n]
+        together = come_together(node, last - first)
+        enter_node(tree, np.int64(node.number))
+        reach_everywhere(node)
+        for j in range(first, last):
             prefetch_event(live, slots, j)
             event = live.events[np.int64(slots[j])]
-            write_event(tree, live, np.int64(event.start), tree.nodes[n], take_place(tree, n, event), together)
+            write_event(tree, live, np.int64(event.start), node, take_place(tree, n, event), together)
         if together:
-            settle(tree, tree.nodes[n])
-        i += here
-    return slots.size
+            settle(tree, node)
 
 
 @kernel
-def place_new(tree, live, offsets, spans, which, slots, numbers, first):
+def place_new(tree, live, offsets, spans, which, slots, pieces):
     """As `place_events`, of events whose spans are written: the event at slots[i] is event which[i] of the CSR arrays."""
-    i = run = first
-    while i < slots.size:
-        run, n, here, together = next_node(tree, numbers, i, run)
-        if n < 0:
-            return i
+    for p in range(pieces.size):
+        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
         node = tree.nodes[n]
+        together = come_together(node, last - first)
         reach_everywhere(node)
-        for j in range(i, i + here):
+        for j in range(first, last):
             prefetch_spans(live.events, offsets, spans, which, slots, j)
-            prefetch_share(tree, node, j - i, here, together)
+            prefetch_share(tree, node, j - first, last - first, together)
             event = live.events[np.int64(slots[j])]
             position = take_place(tree, n, event)
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
@@ -253,8 +270,6 @@ def place_new(tree, live, offsets, spans, which, slots, numbers, first):
                 write_spans(tree, node, position, spans, begin, end, together)
         if together:
             settle(tree, node)
-        i += here
-    return slots.size
 
 
 @helper
@@ -273,7 +288,8 @@ def remove_event(tree, live, slot):
     event = live.events[slot]
     n, position = np.int64(event.node), np.int64(event.position)
     wipe_event(tree, tree.nodes[n], position)
-    give_back(tree, n, position)
+    free_position(tree, tree.nodes[n], position)
+    release(tree, n, 1)
     let_go(live, slot)
 
 
@@ -291,8 +307,8 @@ def remove_events(tree, live, slots):
             for j in range(i, end):
                 note_leaving(tree, np.int64(live.events[np.int64(slots[j])].position))
             clear_out(tree, tree.nodes[n])
+            release(tree, n, end - i)
             for j in range(i, end):
-                give_back(tree, n, np.int64(live.events[np.int64(slots[j])].position))
                 let_go(live, np.int64(slots[j]))
         else:
             for j in range(i, end):
@@ -301,19 +317,22 @@ def remove_events(tree, live, slots):
 
 
 @kernel
-def keep_one(tree, live, events, ids, until, most, slots, numbers):
+def keep_one(tree, live, events, ids, until, most, one):
     """Keep and place one event, so that there are at most `most`.
 
-    KNOWN or FULL: nothing was done; UNPLACED: it is kept, at slots[0], and not placed.
+    KNOWN or FULL: nothing was done; UNPLACED: it is kept, at one.slots[0], and not placed.
     """
     if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
         return FULL
     if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
         return KNOWN
-    if keep_events(live, events, ids, until, 0, slots) == 0:
+    if keep_events(live, events, ids, until, 0, one.slots) == 0:
         return FULL
-    numbers[0] = np.uint32(event_bucket(tree, live, np.int64(slots[0])))
-    return DONE if place_events(tree, live, slots, numbers, 0) == 1 else UNPLACED
+    one.numbers[0] = np.uint32(event_bucket(tree, live, np.int64(one.slots[0])))
+    if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
+        return UNPLACED
+    place_events(tree, live, one.slots, one.pieces)
+    return DONE
 
 
 @kernel

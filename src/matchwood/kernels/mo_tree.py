@@ -7,12 +7,14 @@ Layout   directory[number] -> chain of nodes[n] (48 B) -> region of `bits`, P wo
              members  32 P words   position -> slot (the same memory as uint32)
              valid       P words   is there a row at the position?
              open        P words   has it an entry that no plane knows? (relaxed matching only)
+             stale       P words   is the position free, and its bits those of the row that left?
              planes      P words each; plane (axis, slice): may the row at the position hold for a key in that slice?
                          after the slices of an axis comes its null plane: may it hold for an event without the attribute?
          So a plane of a full node is one cache line, and the planes of 512 rows stand side by side: with planes as long as the
          bucket, writing a row hit the same cache sets again and again (1.0 us a row instead of 0.2).
          A position without a predicate on an axis has ones in all its planes, and so has a free position: a row
-         writes only the planes of its own predicates.
+         writes only the planes of its own predicates. Where many rows leave a node their bits stay, and the positions are stale:
+         they are made ones when others come, in the same pass over the planes (live events have none).
          The first H axes are the tree's layers. Their slices divide the bucket's own cell, those of the others the domain.
 Levels   of a layer: cells of one width, evenly spaced, overlapping; the last level is one cell for everything, which also takes
          rows without a predicate on the attribute (MO-Tree 4.3.2). A row goes to the narrowest level that has a cell around it,
@@ -20,7 +22,8 @@ Levels   of a layer: cells of one width, evenly spaced, overlapping; the last le
          near the middle between two cells would go to and fro.
 Chains   directory[number].first: all nodes of the bucket; .spare: those with a free position (or room to widen). Nodes are
          linked, rows never are. A node without rows is unlinked and its region freed, by class through its first word.
-Invariant  a row's bits are ones in exactly the slices its interval set touches; bits of free positions are ones (`MOTree.check`).
+Invariant  a row's bits are ones in exactly the slices its interval set touches; bits of free positions are ones, unless they are
+         stale (`MOTree.check`).
 
 Ticks, cells and slices are whole numbers found by the same monotone search for rows and events, so filtering can only err
 on the side of keeping. One writer, no reader at the same time; kernels never grow a pool.
@@ -84,7 +87,8 @@ REGIONS = 9
 CLASSES = 4
 COUNTS = REGIONS + CLASSES
 MEMBER_WORDS = 32
-HEAD_WORDS = MEMBER_WORDS + 2
+VALID, OPEN, STALE = 32, 33, 34  # where these words stand in a region, times P
+HEAD_WORDS = 35
 LINE = 8  # words of a full node
 LINE_ROWS = 512
 STEP = 32  # cuts that a search compares at once
@@ -109,6 +113,7 @@ class Tree(NamedTuple):
     low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
     high: np.ndarray  # int8
     leaving: np.ndarray  # uint64
+    stale: np.ndarray  # uint64
     turned: np.ndarray  # int64
     turning: np.ndarray  # uint64
 

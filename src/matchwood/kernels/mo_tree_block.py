@@ -4,11 +4,13 @@ A row alone turns its bits plane by plane, some 130 of them. Where many rows of 
 read and written once, 64 positions at a time:
 
     coming   note a row's slices (first and last) on each axis it constrains; settle: plane j &= first <= j <= last
-    leaving  note its position; clear_out: every plane |= the positions, since bits of free positions are ones
+    leaving  note its position; clear_out: every plane |= the positions, since bits of free positions are ones; or
+             leave_stale: no plane is touched, the positions are noted in the node, and settle does it when others take them
     moving   note the words of the bits to turn, and ask for them; turn_bits, when they have come
 
-Notes   low, high: int8, [axis * 512 + position], `LOWEST` and `HIGHEST` where nothing is noted; leaving: a bit a position. They
-        belong to the one writer and are as before when a kernel returns. turned, turning: words and bits to turn.
+Notes   low, high: int8, [axis * 512 + position], `LOWEST` and `HIGHEST` where nothing is noted; leaving, stale: a bit a
+        position, of those who go, and of those who come to a stale one. They belong to one writer and are as before when a kernel
+        returns. turned, turning: words and bits to turn.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, LINE_ROWS, ONE, ONES, PLANES, SLICED
+from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, LINE_ROWS, ONE, ONES, OPEN, PLANES, SLICED, STALE, VALID
 from matchwood.kernels.planes import and_ranges, in_ranges
 
 LOWEST, HIGHEST = np.int8(-128), np.int8(127)
@@ -35,6 +37,33 @@ def note_slices(tree, a, position, first, last):
 
 
 @helper
+def clean(tree, node, position, together):
+    """Make the bits of a position that was stale until it was taken ones: now, or (`together`) by `settle`."""
+    words = np.int64(node.words)
+    at = np.int64(node.start) + np.int64(STALE) * words + (position >> 6)
+    bit = ONE << np.uint64(position & 63)
+    if not tree.bits[at] & bit:
+        return
+    tree.bits[at] &= ~bit
+    if together:
+        tree.stale[position >> 6] |= bit
+    else:
+        set_bits(tree.bits, at + (HEAD_WORDS - STALE) * words, words, tree.counts[PLANES], position)
+
+
+@helper
+def set_bits(bits, at, stride, count, position):
+    """Set the position's bit in `count` planes, the first at bits[at]."""
+    bit = ONE << np.uint64(position & 63)
+    plane = np.uint64(at)
+    step = np.uint64(stride)
+    end = plane + np.uint64(count) * step
+    while plane < end:
+        bits[plane] |= bit
+        plane += step
+
+
+@helper
 def settle(tree, node):
     """Clear the bits of all rows noted, and forget them. O(planes)."""
     words = np.int64(node.words)
@@ -44,12 +73,16 @@ def settle(tree, node):
         plane = base + np.int64(axis.plane) * words
         for w in range(words):
             at = np.int64(LINE_ROWS) * a + 64 * w
-            if in_ranges(tree.low, tree.high, at, LOWEST) & in_ranges(tree.low, tree.high, at, HIGHEST) == ONES:
+            unnoted = in_ranges(tree.low, tree.high, at, LOWEST) & in_ranges(tree.low, tree.high, at, HIGHEST)
+            if unnoted == ONES and tree.stale[w] == 0:
                 continue
-            and_ranges(tree.bits, plane + w, words, np.int64(axis.slices) + 1, tree.low, tree.high, at)
+            planes = np.int64(axis.slices) + 1
+            and_ranges(tree.bits, plane + w, words, planes, tree.stale[w], tree.low, tree.high, at)
             for p in range(at, at + 64):
                 tree.low[p] = LOWEST
                 tree.high[p] = HIGHEST
+    for w in range(words):
+        tree.stale[w] = np.uint64(0)
 
 
 @helper
@@ -58,15 +91,28 @@ def note_leaving(tree, position):
 
 
 @helper
+def leave_stale(tree, node):
+    """Make the positions noted free and stale, and forget them."""
+    words = np.int64(node.words)
+    valid = np.int64(node.start) + np.int64(VALID) * words
+    for w in range(words):
+        tree.bits[valid + w] &= ~tree.leaving[w]
+        tree.bits[valid + (OPEN - VALID) * words + w] &= ~tree.leaving[w]
+        tree.bits[valid + (STALE - VALID) * words + w] |= tree.leaving[w]
+        tree.leaving[w] = np.uint64(0)
+
+
+@helper
 def clear_out(tree, node):
-    """Make the bits of the positions noted ones in every plane, and forget them. O(planes)."""
+    """Make the positions noted free, their bits ones in every plane, and forget them. O(planes)."""
     words = np.int64(node.words)
     for w in range(words, LINE):  # small regions have several planes a line
         tree.leaving[w] = tree.leaving[w - words]
-    opens = np.int64(node.start) + np.int64(HEAD_WORDS - 1) * words
+    valid = np.int64(node.start) + np.int64(VALID) * words
     for w in range(words):
-        tree.bits[opens + w] &= ~tree.leaving[w]
-    at = opens + words
+        tree.bits[valid + w] &= ~tree.leaving[w]
+        tree.bits[valid + (OPEN - VALID) * words + w] &= ~tree.leaving[w]
+    at = np.int64(node.start) + np.int64(HEAD_WORDS) * words
     end = at + tree.counts[PLANES] * words
     while at + LINE <= end:
         for w in range(LINE):

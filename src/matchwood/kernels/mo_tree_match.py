@@ -22,11 +22,12 @@ from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,
     LAYERS,
-    MEMBER_WORDS,
     NONE,
     ONE,
     ONES,
+    OPEN,
     SLICED,
+    VALID,
     cell_of,
     slice_in,
     tick_of,
@@ -224,7 +225,7 @@ def or_planes(tree, scratch, valid, base, words, start):
     """Relaxed: rows with a predicate (a zero in its null plane) that may hold, and rows with an entry no plane knows."""
     bits, line = tree.bits, scratch.line
     for w in range(words):
-        word = bits[valid + words + w]
+        word = bits[valid + (OPEN - VALID) * words + w]
         for a in range(tree.counts[SLICED]):
             if scratch.begins[start + a] < 0 or scratch.planes[start + a] < 0:
                 continue
@@ -241,8 +242,8 @@ def filter_visit(tree, scratch, visit, after, how):
     node = tree.nodes[np.int64(visit.node)]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
-    valid = np.int64(node.start) + np.int64(MEMBER_WORDS) * words
-    base = valid + 2 * words
+    valid = np.int64(node.start) + np.int64(VALID) * words
+    base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
     if how & ANY:
         enter_bucket(tree, scratch, node, start)
         or_planes(tree, scratch, valid, base, words, start)
@@ -261,7 +262,7 @@ def prefetch_visit(tree, scratch, visit):
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
     base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
-    prefetch(tree.bits, base - 2 * words)
+    prefetch(tree.bits, base + (VALID - HEAD_WORDS) * words)
     prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, start, tree.counts[SLICED])
 
 

@@ -2,13 +2,18 @@
 
 Regions of planes come in four widths and grow with their node; chains and free lists: see the layout in `kernels.mo_tree`. Both
 halves of the tree stand on this: rows (`mo_tree_place`) and live events (`live_events_place`).
+
+What all nodes share is changed here and by one thread: `open_nodes` gives out room before a batch is written, `release_nodes`
+takes it back when one has left. Between, each node is written by whoever has its piece, so pieces may go to several threads.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     BUCKETS,
@@ -22,12 +27,29 @@ from matchwood.kernels.mo_tree import (
     NONE,
     ONE,
     ONES,
+    OPEN,
     PLANES,
     REGIONS,
+    VALID,
     WORDS,
-    enter_node,
 )
 from matchwood.kernels.mo_tree_block import MANY_COME
+
+PIECE = np.dtype([("first", "u4"), ("rows", "u4"), ("node", "u4")])
+"""Rows first, first + 1, ... of a batch, which go to one node; no other piece of the batch has the node."""
+
+
+class One(NamedTuple):
+    """Room for what a single change says of its row or event."""
+
+    slots: np.ndarray  # uint32 [1]
+    numbers: np.ndarray  # uint32 [1], its bucket, or its node
+    axes: np.ndarray  # uint64 [1], see `mo_tree_place.clear_rows`
+    pieces: np.ndarray  # PIECE [1]
+
+
+def new_one() -> One:
+    return One(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint64), np.zeros(1, PIECE))
 
 
 @helper
@@ -82,8 +104,9 @@ def widen(tree, node, rows):
         tree.bits[start + w] = tree.bits[old + w]
     old += np.int64(MEMBER_WORDS) * old_words
     plane = start + np.int64(MEMBER_WORDS) * words
-    for p in range(2 + tree.counts[PLANES]):
-        fill = np.uint64(0) if p < 2 else ONES
+    heads = np.int64(HEAD_WORDS - MEMBER_WORDS)
+    for p in range(heads + tree.counts[PLANES]):
+        fill = np.uint64(0) if p < heads else ONES
         for w in range(old_words):
             tree.bits[plane + w] = tree.bits[old + w]
         for w in range(old_words, words):
@@ -124,24 +147,74 @@ def node_with_room(tree, number, rows):
         head.first = np.uint32(n)
         head.spare = np.uint32(n)
     node = tree.nodes[n]
-    if node.count == node.words * np.uint32(64) and not widen(tree, node, np.int64(node.count) + rows):
+    wanted = np.int64(node.count) + rows
+    if node.words < LINE and wanted > 64 * np.int64(node.words) and not widen(tree, node, wanted):
         return np.int64(-1)
     return n
 
 
 @helper
+def claim(tree, n, rows):
+    """Count so many rows in, as far as there is room; return how many. A full node leaves the spare chain, whose first it is."""
+    node = tree.nodes[n]
+    here = min(rows, 64 * np.int64(node.words) - np.int64(node.count))
+    node.count += np.uint32(here)
+    if node.count == LINE_ROWS:
+        tree.directory[np.int64(node.number)].spare = node.spare
+        node.spare = NONE
+    return here
+
+
+@helper
+def run_of(numbers, i):
+    """Where the run of numbers[i] ends. O(run)."""
+    end = i + 1
+    while end < numbers.size and numbers[end] == numbers[i]:
+        end += 1
+    return end
+
+
+@kernel
+def open_nodes(tree, numbers, first, pieces, n):
+    """Give rows first, first + 1, ..., whose buckets are numbers[first:], room in nodes; pieces[n:] say who goes where.
+
+    Return the first for which a pool has no room, or their number, and how many pieces there are. A run of one number is given
+    its room at once, so what is sorted by number is never moved. O(rows).
+    """
+    i = run = first
+    while i < numbers.size:
+        if i == run:
+            run = run_of(numbers, i)
+        node = node_with_room(tree, np.int64(numbers[i]), run - i)
+        if node < 0:
+            return i, n
+        here = claim(tree, node, run - i)
+        pieces[n].first, pieces[n].rows, pieces[n].node = np.uint32(i), np.uint32(here), np.uint32(node)
+        n += 1
+        i += here
+    return i, n
+
+
+@helper
+def piece_end(piece):
+    return np.int64(piece.first) + np.int64(piece.rows)
+
+
+@helper
+def come_together(node, rows):
+    """Are so many rows many enough for the node to be noted first, and written together?"""
+    return rows >= MANY_COME * np.int64(node.words)
+
+
+@helper
 def take_position(tree, node):
-    """A free position of a node that has one; a node that is full now leaves the spare chain, whose first it is."""
-    valid = np.int64(node.start) + np.int64(MEMBER_WORDS) * np.int64(node.words)
+    """A free position of a node that has room for one who has been counted in."""
+    valid = np.int64(node.start) + np.int64(VALID) * np.int64(node.words)
     word = np.int64(0)
     while tree.bits[valid + word] == ONES:
         word += 1
     position = (word << 6) + np.int64(trailing_zeros(~tree.bits[valid + word]))
     tree.bits[valid + word] |= ONE << np.uint64(position & 63)
-    node.count += np.uint32(1)
-    if node.count == LINE_ROWS:
-        tree.directory[np.int64(node.number)].spare = node.spare
-        node.spare = NONE
     return position
 
 
@@ -172,45 +245,33 @@ def unlink(tree, n):
 
 
 @helper
-def give_back(tree, n, position):
-    """Make a position free; a node that was full has room again, one without rows goes."""
+def free_position(tree, node, position):
+    """Make a position free whose bits in the planes are ones; it is not counted out yet."""
+    valid = np.int64(node.start) + np.int64(VALID) * np.int64(node.words) + (position >> 6)
+    tree.bits[valid] &= ~(ONE << np.uint64(position & 63))
+
+
+@helper
+def release(tree, n, rows):
+    """Count out so many rows; a node that was full has room again, one without rows goes."""
     node = tree.nodes[n]
-    valid = np.int64(node.start) + np.int64(MEMBER_WORDS) * np.int64(node.words)
-    tree.bits[valid + (position >> 6)] &= ~(ONE << np.uint64(position & 63))
     if node.count == LINE_ROWS:
         head = tree.directory[np.int64(node.number)]
         node.spare = head.spare
         head.spare = np.uint32(n)
-    node.count -= np.uint32(1)
+    node.count -= np.uint32(rows)
     if node.count == 0:
         unlink(tree, n)
 
 
-@helper
-def run_of(numbers, i):
-    """Where the run of numbers[i] ends. O(run)."""
-    end = i + 1
-    while end < numbers.size and numbers[end] == numbers[i]:
-        end += 1
-    return end
-
-
-@helper
-def next_node(tree, numbers, i, run):
-    """Enter a node for i and the others of its run of one number, which ends at `run` or, where i is `run`, begins there.
-
-    A run is given its room at once, so what is sorted by number is never moved. Return the end of the run, the node (-1 if a
-    pool is full), how many of the run it has room for, and whether they are many enough to come together.
-    """
-    if i == run:
-        run = run_of(numbers, i)
-    n = node_with_room(tree, np.int64(numbers[i]), run - i)
-    if n < 0:
-        return run, n, np.int64(0), False
-    words = np.int64(tree.nodes[n].words)
-    here = min(run - i, 64 * words - np.int64(tree.nodes[n].count))
-    enter_node(tree, np.int64(numbers[i]))
-    return run, n, here, here >= MANY_COME * words
+@kernel
+def release_nodes(tree, nodes):
+    """Count out a row for each time a node is named, the same one after the other. O(rows)."""
+    i = np.int64(0)
+    while i < nodes.size:
+        end = run_of(nodes, i)
+        release(tree, np.int64(nodes[i]), end - i)
+        i = end
 
 
 @helper
@@ -242,26 +303,14 @@ def clear_bits(bits, at, stride, count, position, possible):
 
 
 @helper
-def set_bits(bits, at, stride, count, position):
-    """Set the position's bit in `count` planes, the first at bits[at]."""
-    bit = ONE << np.uint64(position & 63)
-    plane = np.uint64(at)
-    step = np.uint64(stride)
-    end = plane + np.uint64(count) * step
-    while plane < end:
-        bits[plane] |= bit
-        plane += step
-
-
-@helper
 def open_position(tree, node, position):
     """The row at the position has an entry that no plane knows."""
-    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * np.int64(node.words) + (position >> 6)
+    opens = np.int64(node.start) + np.int64(OPEN) * np.int64(node.words) + (position >> 6)
     tree.bits[opens] |= ONE << np.uint64(position & 63)
     node.opened = np.uint32(1)
 
 
 @helper
 def close_position(tree, node, position):
-    opens = np.int64(node.start) + np.int64(MEMBER_WORDS + 1) * np.int64(node.words) + (position >> 6)
+    opens = np.int64(node.start) + np.int64(OPEN) * np.int64(node.words) + (position >> 6)
     tree.bits[opens] &= ~(ONE << np.uint64(position & 63))

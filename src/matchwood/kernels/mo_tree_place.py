@@ -10,49 +10,32 @@ import numpy as np
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
-    AXES,
     HEAD_WORDS,
-    LAYERS,
     NONE,
     ONE,
     ONES,
     SLICED,
-    WHOLE,
     axis_number,
-    cell_for,
+    enter_node,
     prefetch_row,
     slice_bits,
-    slice_in,
     slice_span,
     slices_of_set,
-    tick_of,
 )
-from matchwood.kernels.mo_tree_block import MANY_LEAVE, clear_out, note_leaving, note_slices, settle
+from matchwood.kernels.mo_tree_block import MANY_LEAVE, clean, leave_stale, note_leaving, note_slices, set_bits, settle
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
-    give_back,
-    next_node,
+    come_together,
+    free_position,
     open_position,
+    piece_end,
     prefetch_share,
-    set_bits,
+    run_of,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import NOTHING, ODD, new_bucket, prefetch_spans, slice_new
-from matchwood.kernels.store import (
-    ABSENT,
-    AHEAD,
-    CIRCLE,
-    DIMS,
-    SET,
-    enter_row,
-    only_intervals,
-    room_for_ids,
-    shape_of,
-    take_row,
-    write_entries,
-    write_interval,
-)
+from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
+from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
 
 
 @helper
@@ -127,17 +110,6 @@ def wipe_row(tree, node, position, axes):
 
 
 @helper
-def same_node(tree, slots, i):
-    """Where the run of slots in the node of slots[i] ends. O(run)."""
-    n = tree.places[np.int64(slots[i])].node
-    end = i + 1
-    while end < slots.size and tree.places[np.int64(slots[end])].node == n:
-        prefetch(tree.places, np.int64(slots[min(end + 2 * AHEAD, slots.size - 1)]))
-        end += 1
-    return end
-
-
-@helper
 def take_place(tree, n, slot):
     """A free position of a node that has one, for the row at the slot; its bits are not written yet."""
     node = tree.nodes[n]
@@ -149,79 +121,22 @@ def take_place(tree, n, slot):
 
 
 @kernel
-def place_rows(tree, store, slots, numbers, first):
-    """Put rows first, first + 1, ... into their buckets; return the first for which a pool has no room, or their number.
-
-    O(slices of the row) each, less where many of a bucket follow each other.
-    """
-    i = run = first
-    while i < slots.size:
-        run, n, here, together = next_node(tree, numbers, i, run)
-        if n < 0:
-            return i
-        for j in range(i, i + here):
+def place_rows(tree, store, slots, pieces):
+    """Write the rows at these slots into the nodes that have been opened for them. O(slices of the row) each, less where many
+    of a node come together."""
+    for p in range(pieces.size):
+        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        node = tree.nodes[n]
+        together = come_together(node, last - first)
+        enter_node(tree, np.int64(node.number))
+        for j in range(first, last):
             prefetch_row(store, slots, j)
             slot = np.int64(slots[j])
-            write_row(tree, store, slot, tree.nodes[n], take_place(tree, n, slot), together)
+            position = take_place(tree, n, slot)
+            clean(tree, node, position, False)
+            write_row(tree, store, slot, node, position, together)
         if together:
-            settle(tree, tree.nodes[n])
-        i += here
-    return slots.size
-
-
-@kernel
-def store_rows(tree, store, rows, first, slots, numbers, spans):
-    """Store the rows first, first + 1, ... of the CSR arrays; return how many are there, less than all if a pool is full.
-
-    slots[r] is where row r went, numbers[r] the bucket it belongs to, and its spans are written. As `add_rows`. O(entries).
-    """
-    if not room_for_ids(store, rows.ids.size - first):
-        return first
-    for r in range(first, numbers.size):
-        plain = only_intervals(rows, r)
-        main, extras = rows.offsets[r + 1] - rows.offsets[r], np.int64(0)
-        if not plain:
-            main, extras = shape_of(rows, r)
-        slot = take_row(store, rows, r, main, extras)
-        if slot < 0:
-            return r
-        enter_row(store, rows.ids, r, slot, slots)
-        start = np.int64(store.rows[slot].start)
-        if plain:
-            numbers[r] = np.uint32(store_plain(tree, store, rows, r, start, spans))
-        else:
-            write_entries(store, rows, r, start, main)
-            numbers[r] = np.uint32(new_bucket(tree, rows, r))
-            slice_new(tree, rows, r, spans)
-    return numbers.size
-
-
-@helper
-def store_plain(tree, store, rows, r, start, spans):
-    """`write_entries`, `new_bucket` and `slice_new` in one go, of a row of single intervals; return its bucket. O(entries)."""
-    number = tree.counts[WHOLE]
-    begin = rows.offsets[r]
-    most = np.int64(0)
-    odd = False
-    for e in range(begin, rows.offsets[r + 1]):
-        write_interval(store.entries[start + e - begin], rows, e)
-        most = max(most, np.int64(rows.dims[e]))
-        a = axis_number(tree, np.int64(rows.dims[e]))
-        odd |= a >= tree.counts[SLICED]
-        if a >= tree.counts[AXES]:
-            continue
-        axis = tree.axes[a]
-        low, high = tick_of(tree, axis, rows.lo[e]), tick_of(tree, axis, rows.hi[e])
-        if a < tree.counts[LAYERS]:
-            at = cell_for(tree, axis, low, high)
-            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - at)
-            cell = tree.cells[np.int64(axis.first_cell) + at]
-            low, high = slice_in(cell, low), slice_in(cell, high)
-        spans[e].axis, spans[e].first, spans[e].last = np.uint8(a), np.uint8(low), np.uint8(high)
-    if odd:
-        spans[begin].axis = ODD
-    store.counts[DIMS] = max(store.counts[DIMS], most + 1)
-    return number
+            settle(tree, node)
 
 
 @helper
@@ -248,55 +163,56 @@ def write_spans(tree, node, position, spans, begin, end, together):
 
 
 @kernel
-def place_new(tree, store, offsets, spans, which, slots, numbers, first):
+def place_new(tree, store, offsets, spans, which, slots, pieces):
     """As `place_rows`, of rows whose spans are written: the row at slots[i] is row which[i] of the CSR arrays."""
-    i = run = first
-    while i < slots.size:
-        run, n, here, together = next_node(tree, numbers, i, run)
-        if n < 0:
-            return i
+    for p in range(pieces.size):
+        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
         node = tree.nodes[n]
-        for j in range(i, i + here):
+        together = come_together(node, last - first)
+        enter_node(tree, np.int64(node.number))
+        for j in range(first, last):
             prefetch_spans(tree.places, offsets, spans, which, slots, j)
-            prefetch_share(tree, node, j - i, here, together)
+            prefetch_share(tree, node, j - first, last - first, together)
             position = take_place(tree, n, np.int64(slots[j]))
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
-            if begin < end and spans[begin].axis == ODD:
+            is_odd = begin < end and spans[begin].axis == ODD
+            clean(tree, node, position, together and not is_odd)  # sets turn their bits before those noted are settled
+            if is_odd:
                 write_row(tree, store, np.int64(slots[j]), node, position, together)
             else:
                 write_spans(tree, node, position, spans, begin, end, together)
         if together:
             settle(tree, node)
-        i += here
-    return slots.size
 
 
 @kernel
-def remove_rows(tree, store, slots, axes):
-    """Take rows, those of a node one after the other, out of their buckets. O(slices of the row) each, less where they are many.
+def clear_rows(tree, store, slots, nodes, axes):
+    """Take rows out of their nodes, which `release_nodes` counts out. O(slices of the row) each, less where they are many.
 
-    axes[i]: on which the row at slots[i] asked something, where the store has been rewritten; none where it has not.
+    nodes[i]: where the row at slots[i] stands, the same one after the other. axes[i]: on which it asked something, where the
+    store has been rewritten; none where it has not.
     """
     i = np.int64(0)
     while i < slots.size:
-        n = np.int64(tree.places[np.int64(slots[i])].node)
-        node = tree.nodes[n]
-        end = same_node(tree, slots, i)
+        node = tree.nodes[np.int64(nodes[i])]
+        end = run_of(nodes, i)
         together = end - i >= MANY_LEAVE
         for j in range(i, end):
+            prefetch(tree.places, np.int64(slots[min(j + 2 * AHEAD, slots.size - 1)]))
             slot = np.int64(slots[j])
             position = np.int64(tree.places[slot].position)
+            tree.places[slot].node = NONE
             if together:
                 note_leaving(tree, position)
-            elif axes.size > 0:
-                wipe_row(tree, node, position, axes[j])
+                continue
+            asked = np.uint64(0)
+            if axes.size > 0:
+                asked = axes[j]
             else:
                 prefetch_row(store, slots, j)
-                wipe_row(tree, node, position, axes_of(tree, store, store.rows[slot]))
+                asked = axes_of(tree, store, store.rows[slot])
+            wipe_row(tree, node, position, asked)
+            free_position(tree, node, position)
         if together:
-            clear_out(tree, node)
-        for j in range(i, end):
-            place = tree.places[np.int64(slots[j])]
-            give_back(tree, n, np.int64(place.position))
-            place.node = NONE
+            leave_stale(tree, node)
         i = end

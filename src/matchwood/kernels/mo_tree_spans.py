@@ -2,7 +2,7 @@
 
 Rows are placed bucket by bucket, in an order that has nothing to do with the one in which they come. So all that needs their
 keys is done where they stand, and what is left for placing is a few bytes a predicate: to fetch the columns of rows in the
-order of their buckets touched ten cache lines a row.
+order of their buckets touched ten cache lines a row. Nothing here reads the store, so rows are stored meanwhile.
 
 Spans    spans[e]: the axis of entry e, the first and the last slice it touches in its bucket. NOTHING: planes know nothing of it.
          ODD, at a row's first entry: spans cannot say it (interval sets, absence, attributes without an axis), read the store.
@@ -14,9 +14,10 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode import arrays
-from matchwood.kernels._jit import helper
+from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
+    AXES,
     LAYERS,
     SLICED,
     WHOLE,
@@ -25,9 +26,10 @@ from matchwood.kernels.mo_tree import (
     cell_of,
     enter_node,
     slice_here,
+    slice_in,
     tick_of,
 )
-from matchwood.kernels.store import AHEAD
+from matchwood.kernels.store import AHEAD, only_intervals
 
 SPAN = np.dtype([("axis", "u1"), ("first", "u1"), ("last", "u1")])
 NOTHING, ODD = np.uint8(0xFF), np.uint8(0xFE)
@@ -101,6 +103,41 @@ def slice_new(tree, rows, r, spans):
             break
         first, last = new_span(tree, rows, at, a)
         spans[at].axis, spans[at].first, spans[at].last = np.uint8(a), np.uint8(first), np.uint8(last)
+
+
+@kernel
+def slice_rows(tree, rows, first, last, numbers, spans):
+    """numbers[r] = the bucket that row r of the CSR arrays belongs to, for r in first..last - 1; write its spans. O(entries)."""
+    for r in range(first, last):
+        if only_intervals(rows, r):
+            numbers[r] = np.uint32(slice_plain(tree, rows, r, spans))
+        else:
+            numbers[r] = np.uint32(new_bucket(tree, rows, r))
+            slice_new(tree, rows, r, spans)
+
+
+@helper
+def slice_plain(tree, rows, r, spans):
+    """`new_bucket` and `slice_new` in one go, of a row of single intervals; return its bucket. O(entries)."""
+    number = tree.counts[WHOLE]
+    begin = rows.offsets[r]
+    odd = False
+    for e in range(begin, rows.offsets[r + 1]):
+        a = axis_number(tree, np.int64(rows.dims[e]))
+        odd |= a >= tree.counts[SLICED]
+        if a >= tree.counts[AXES]:
+            continue
+        axis = tree.axes[a]
+        low, high = tick_of(tree, axis, rows.lo[e]), tick_of(tree, axis, rows.hi[e])
+        if a < tree.counts[LAYERS]:
+            at = cell_for(tree, axis, low, high)
+            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - at)
+            cell = tree.cells[np.int64(axis.first_cell) + at]
+            low, high = slice_in(cell, low), slice_in(cell, high)
+        spans[e].axis, spans[e].first, spans[e].last = np.uint8(a), np.uint8(low), np.uint8(high)
+    if odd:
+        spans[begin].axis = ODD
+    return number
 
 
 @helper

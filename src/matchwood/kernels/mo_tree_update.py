@@ -1,5 +1,7 @@
 """MO-Tree, maintenance of what is there: updates in place, and single changes in one call.
 
+An update in place writes in the node of its row alone, so the rows of different nodes may be updated by several threads.
+
 A single change by way of the store, the tree and their checks in Python costs 30 us, most of it for handing arrays over; here
 the arrays are handed over once.
 """
@@ -24,7 +26,8 @@ from matchwood.kernels.mo_tree import (
     slice_span,
 )
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
-from matchwood.kernels.mo_tree_place import axes_of, place_rows, remove_rows, wipe_row, write_row
+from matchwood.kernels.mo_tree_nodes import open_nodes, release_nodes
+from matchwood.kernels.mo_tree_place import axes_of, clear_rows, place_rows, wipe_row, write_row
 from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, still_fits
 from matchwood.kernels.store import (
     ABSENT,
@@ -32,11 +35,13 @@ from matchwood.kernels.store import (
     LIVE,
     add_rows,
     first_slot,
+    is_written,
     only_intervals,
     remove_ids,
     shape_of,
     write_entries,
     write_interval,
+    write_intervals,
 )
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
@@ -47,7 +52,7 @@ class Moving(NamedTuple):
 
     slots: np.ndarray  # uint32, of rows that move
     nodes: np.ndarray  # uint32, where they stand
-    axes: np.ndarray  # uint64, on which they asked something there, see `remove_rows`
+    axes: np.ndarray  # uint64, on which they asked something there, see `clear_rows`
     numbers: np.ndarray  # uint32, the buckets they move to
     rows: np.ndarray  # uint32, which they are in the update
     odd: np.ndarray  # uint32, rows of the update that have another shape than before
@@ -57,6 +62,11 @@ def new_moving(size: int) -> Moving:
     """Room for an update of so many rows."""
     few = (np.empty(size, np.uint32) for _ in range(5))
     return Moving(next(few), next(few), np.empty(size, np.uint64), *few)
+
+
+def joined(parts: list[Moving]) -> Moving:
+    """What several updates leave together."""
+    return parts[0] if len(parts) == 1 else Moving._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 @helper
@@ -85,6 +95,8 @@ def shift(tree, store, rows, r, row, node, position, turns):
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for i in range(np.int64(row.count)):
         entry = store.entries[start + i]
+        if is_written(entry, rows, begin + i):  # a line that is not written need not be written back
+            continue
         lo, hi = rows.lo[begin + i], rows.hi[begin + i]
         a = axis_number(tree, np.int64(entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
@@ -122,7 +134,10 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     if plain and stays:
         return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
     axes[at] = axes_of(tree, store, row)
-    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
+    if plain:
+        write_intervals(store, rows, r, np.int64(row.start))
+    else:
+        write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
     row.priority = rows.priority[r]
     if stays:
         wipe_row(tree, node, position, axes[at])
@@ -138,68 +153,84 @@ def same_shape(rows, r, row):
 
 
 @kernel
-def update_rows(tree, store, rows, slots, moving, spans):
-    """Rewrite the row at slots[r] as row r of the CSR arrays, one row a subscription, in the order in which they come.
+def update_rows(tree, store, rows, which, slots, moving, spans):
+    """Rewrite the row at slots[i] as row which[i] of the CSR arrays, one row a subscription, in the order in which they come.
 
     A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot, and where it stands, until it is
     removed and placed; one of another shape is untouched. Return how many of both. O(slices of the row) each.
     """
     moves = odds = turns = np.int64(0)
-    for r in range(slots.size):
-        prefetch_row(store, slots, r)
-        prefetch(tree.places, np.int64(slots[min(r + 2 * AHEAD, slots.size - 1)]))
-        slot = np.int64(slots[r])
+    for i in range(slots.size):
+        prefetch_row(store, slots, i)
+        prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
+        slot, r = np.int64(slots[i]), np.int64(which[i])
         code, number, turns = rewrite(tree, store, rows, r, slot, moving.axes, moves, turns)
         if code == FULL:
-            moving.odd[odds] = np.uint32(r)
+            moving.odd[odds] = which[i]
             odds += 1
         elif code == UNPLACED:
             slice_new(tree, rows, r, spans)
-            moving.slots[moves], moving.nodes[moves] = slots[r], tree.places[slot].node
-            moving.numbers[moves], moving.rows[moves] = np.uint32(number), np.uint32(r)
+            moving.slots[moves], moving.nodes[moves] = slots[i], tree.places[slot].node
+            moving.numbers[moves], moving.rows[moves] = np.uint32(number), which[i]
             moves += 1
     turn_bits(tree, turns)
     return moves, odds
 
 
+@helper
+def place_one(tree, store, one):
+    """Put the row at one.slots[0] into the bucket one.numbers[0]."""
+    if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
+        return UNPLACED
+    place_rows(tree, store, one.slots, one.pieces)
+    return DONE
+
+
+@helper
+def remove_one(tree, store, slot, one, axes):
+    """Take the row at the slot out of its node; `axes` as in `clear_rows`."""
+    one.slots[0], one.numbers[0] = np.uint32(slot), tree.places[slot].node
+    clear_rows(tree, store, one.slots, one.numbers, axes)
+    release_nodes(tree, one.numbers)
+
+
 @kernel
-def insert_one(tree, store, rows, most, slots, numbers):
+def insert_one(tree, store, rows, most, one):
     """Add a subscription of one row, so that there are at most `most`.
 
-    KNOWN or FULL: nothing was done; UNPLACED: it is stored, at slots[0], and not placed.
+    KNOWN or FULL: nothing was done; UNPLACED: it is stored, at one.slots[0], and not placed.
     """
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
         return KNOWN
-    if store.counts[LIVE] >= most or add_rows(store, rows, 0, slots) == 0:
+    if store.counts[LIVE] >= most or add_rows(store, rows, 0, one.slots) == 0:
         return FULL
-    if np.int64(slots[0]) >= tree.places.size:
+    if np.int64(one.slots[0]) >= tree.places.size:
         return UNPLACED
-    numbers[0] = np.uint32(bucket_number(tree, store, np.int64(slots[0])))
-    return DONE if place_rows(tree, store, slots, numbers, 0) == 1 else UNPLACED
+    one.numbers[0] = np.uint32(bucket_number(tree, store, np.int64(one.slots[0])))
+    return place_one(tree, store, one)
 
 
 @kernel
-def delete_one(tree, store, ids, slots, axes):
+def delete_one(tree, store, ids, one):
     """Remove a subscription of one row. FULL: it has several rows, or is not known; nothing was done."""
     slot = first_slot(store, ids[0])
     if slot < 0 or store.rows[slot].next != NONE:
         return FULL
-    slots[0] = np.uint32(slot)
-    remove_rows(tree, store, slots, axes[:0])
+    remove_one(tree, store, slot, one, one.axes[:0])
     remove_ids(store, ids)
     return DONE
 
 
 @kernel
-def update_one(tree, store, rows, slots, numbers, axes):
-    """Replace a subscription of one row. FULL: nothing was done; UNPLACED: it is stored anew, at slots[0], and not placed."""
+def update_one(tree, store, rows, one):
+    """Replace a subscription of one row. FULL: nothing was done; UNPLACED: it is stored anew, at one.slots[0], and not placed."""
     slot = first_slot(store, rows.ids[0])
     if slot < 0 or store.rows[slot].next != NONE:
         return FULL
-    code, number, turns = rewrite(tree, store, rows, np.int64(0), slot, axes, np.int64(0), np.int64(0))
+    code, number, turns = rewrite(tree, store, rows, np.int64(0), slot, one.axes, np.int64(0), np.int64(0))
     turn_bits(tree, turns)
     if code != UNPLACED:
         return code
-    slots[0], numbers[0] = np.uint32(slot), np.uint32(number)
-    remove_rows(tree, store, slots, axes)
-    return DONE if place_rows(tree, store, slots, numbers, 0) == 1 else UNPLACED
+    remove_one(tree, store, slot, one, one.axes)
+    one.numbers[0] = np.uint32(number)
+    return place_one(tree, store, one)

@@ -119,25 +119,25 @@ def keep_words(typing_context, line, count, tag, words, tags, n):
 
 
 @intrinsic
-def and_ranges(typing_context, bits, at, stride, count, low, high, first):
-    """bits[at + j * stride] &= in_ranges(low, high, first, j) for every j < count, at most 128.
+def and_ranges(typing_context, bits, at, stride, count, before, low, high, first):
+    """bits[at + j * stride] = (itself | before) & in_ranges(low, high, first, j) for every j < count, at most 128.
 
     The caller guarantees that the words are there, and 64 elements of both int8 arrays from `first` on. Two vector compares a
     word, the ranges in registers.
     """
 
     def generate(context, builder, signature, arguments):
-        bits_, at_, stride_, count_, low_, high_, first_ = arguments
+        bits_, at_, stride_, count_, before_, low_, high_, first_ = arguments
         data = context.make_array(signature.args[0])(context, builder, bits_).data
-        ranges = _ranges(context, builder, signature.args[4:6], (low_, high_), first_)
+        ranges = _ranges(context, builder, signature.args[5:7], (low_, high_), first_)
         with cgutils.for_range(builder, count_) as loop:
             place = builder.gep(data, [builder.add(at_, builder.mul(loop.index, stride_))])
             mask = _around(builder, *ranges, builder.trunc(loop.index, _I8))
-            builder.store(builder.and_(builder.load(place), mask), place)
+            builder.store(builder.and_(builder.or_(builder.load(place), before_), mask), place)
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, i, low, high, i), generate
+    return types.void(bits, i, i, i, types.uint64, low, high, i), generate
 
 
 @intrinsic

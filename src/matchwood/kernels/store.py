@@ -152,6 +152,24 @@ def write_interval(entry, rows, e):
 
 
 @helper
+def is_written(entry, rows, e):
+    """Is a single interval of that dimension what `write_interval` would make it?"""
+    same = (entry.lo == rows.lo[e]) & (entry.hi == rows.hi[e]) & (entry.weight == rows.weight[e])
+    return same & ((entry.kind == JOINED) == (rows.kinds[e] == _JOINED))
+
+
+@helper
+def write_intervals(store, rows, r, start):
+    """`write_entries` of a row of single intervals. O(entries), without branches."""
+    begin = rows.offsets[r]
+    most = np.int64(0)
+    for e in range(begin, rows.offsets[r + 1]):
+        write_interval(store.entries[start + e - begin], rows, e)
+        most = max(most, np.int64(rows.dims[e]) + 1)
+    store.counts[DIMS] = max(store.counts[DIMS], most)
+
+
+@helper
 def write_entries(store, rows, r, start, main):
     """Copy row r of the CSR arrays into the region at `start`."""
     entries = store.entries
@@ -292,12 +310,19 @@ def add_rows(store, rows, first, slots):
     if not room_for_ids(store, rows.ids.size - first):
         return first
     for r in range(first, rows.ids.size):
-        main, extras = shape_of(rows, r)
+        plain = only_intervals(rows, r)
+        main, extras = rows.offsets[r + 1] - rows.offsets[r], np.int64(0)
+        if not plain:
+            main, extras = shape_of(rows, r)
         slot = take_row(store, rows, r, main, extras)
         if slot < 0:
             return r
-        write_entries(store, rows, r, np.int64(store.rows[slot].start), main)
         enter_row(store, rows.ids, r, slot, slots)
+        start = np.int64(store.rows[slot].start)
+        if plain:
+            write_intervals(store, rows, r, start)
+        else:
+            write_entries(store, rows, r, start, main)
     return rows.ids.size
 
 
@@ -353,26 +378,35 @@ def slots_of(store, ids, first, slots, n):
 
 
 @kernel
-def slots_once(store, ids, slots, marks):
-    """slots[i] = where the one row of subscription ids[i] is; return how many were found before one that is unknown, named twice
-    or of several rows. O(ids).
-
-    `marks`, zeros before and after, has a bit for each slot: sorting the ids to see one again costs 0.25 us each.
-    """
+def slots_alone(store, ids, slots):
+    """slots[i] = where the one row of subscription ids[i] is; False if one of them is unknown or has several rows. O(ids)."""
     last = ids.size - 1
-    n = ids.size
     for i in range(ids.size):
         prefetch(store.table, home(store.table, ids[min(i + 2 * AHEAD, last)]))
         prefetch_slot(store, ids[min(i + AHEAD, last)])
         slot = first_slot(store, ids[i])
-        if slot < 0 or marks[slot >> 6] >> np.uint64(slot & 63) & _ONE or store.rows[slot].next != NONE:
-            n = i
+        if slot < 0 or store.rows[slot].next != NONE:
+            return False
+        slots[i] = np.uint32(slot)
+    return True
+
+
+@kernel
+def named_twice(slots, marks):
+    """Is a slot named twice? O(slots).
+
+    `marks`, zeros before and after, has a bit for each slot: sorting ids to see one again costs 0.25 us each.
+    """
+    n = np.int64(0)
+    while n < slots.size:
+        slot = np.int64(slots[n])
+        if marks[slot >> 6] >> np.uint64(slot & 63) & _ONE:
             break
         marks[slot >> 6] |= _ONE << np.uint64(slot & 63)
-        slots[i] = np.uint32(slot)
+        n += 1
     for i in range(n):
         marks[np.int64(slots[i]) >> 6] = np.uint64(0)
-    return n
+    return n < slots.size
 
 
 @kernel
