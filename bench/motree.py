@@ -7,17 +7,20 @@
     updates         moving subscribers, in bulk and one by one
     R*-tree         on fewer rows (`n` says how many): one costs milliseconds in twenty dimensions
 
+Matching is by one thread; bulk changes are made by as many as there are cores, and once more by one.
 Competitors that need milliseconds an event are measured on fewer events. Answers are compared with Scan's, those of
 live events with the BEQ-Tree's (ids and scores), and once more after all changes have been made and undone.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -25,6 +28,7 @@ from bench.report import Report, median_time, side_by_side
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.index import BEQTree, EventIndex, Index, LiveEvents, MOTree, OpIndex, Scan, Tama
+from matchwood.index.workers import VARIABLE as THREADS
 from matchwood.workloads.city import City
 
 SIZES = {"quick": [50_000], "paper": [1_000_000, 3_000_000, 5_000_000]}
@@ -142,7 +146,7 @@ def _changes(report: Report, index: Index, rows: Rows, events: Events, truth: An
         ids = np.sort(np.random.default_rng(8).permutation(rows.size)[: rows.size // 5])
         back = pick_rows(rows, ids)
         bulk = {"us_per_delete_bulk": partial(index.delete, ids), "us_per_insert_bulk": partial(index.insert, back)}
-        costs |= _costs(bulk, len(ids))
+        costs |= _bulk_costs(bulk, len(ids))
     _compare(truth, index, events)
     for metric, value in costs.items():
         report.row(metric=metric, value=value, **common)
@@ -194,7 +198,7 @@ def _live_changes(report: Report, live: EventIndex, events: Events, rows: Rows, 
             "us_per_event_delete_bulk": partial(live.delete, ids),
             "us_per_event_insert_bulk": partial(live.insert, part, ids, until),
         }
-        costs |= _costs(bulk, part.size)
+        costs |= _bulk_costs(bulk, part.size)
     _compare_live(truth, live, rows)
     if isinstance(live, LiveEvents):
         costs |= _costs({"us_per_event_swept": partial(live.sweep, 0.0, events.size)}, events.size)
@@ -212,7 +216,7 @@ def _updates(report: Report, city: City) -> None:
     back, near = pick_rows(rows, ids), _moved(pick_rows(rows, ids))
     far = near._replace(ids=np.roll(near.ids, len(ids) // 2))
     steps = {"near": near, "back": back, "far": far, "home": back}
-    bulk = _costs({step: partial(tree.update, to) for step, to in steps.items()}, len(ids))
+    bulk = _bulk_costs({f"us_per_update_{step}_bulk": partial(tree.update, to) for step, to in steps.items()}, len(ids))
     few = min(CHANGES["mo-tree"], len(ids))
     ones = {step: [to.take(i, i + 1) for i in range(few)] for step, to in steps.items()}
     single = _costs({step: partial(_each, tree.update, some) for step, some in ones.items()}, few)
@@ -220,8 +224,9 @@ def _updates(report: Report, city: City) -> None:
     _compare(truth, tree, events)
     common: dict[str, Any] = {"workload": "city-k6", "system": "mo-tree", "n": rows.size, "verified": True}
     for step in ("near", "far"):
-        report.row(metric=f"us_per_update_{step}_bulk", value=bulk[step], **common)
         report.row(metric=f"us_per_update_{step}", value=single[step], **common)
+        for metric in (f"us_per_update_{step}_bulk", f"us_per_update_{step}_bulk_one_thread"):
+            report.row(metric=metric, value=bulk[metric], **common)
 
 
 def _r_star(report: Report, city: City) -> None:
@@ -256,6 +261,14 @@ def _costs(steps: dict[str, Callable[[], object]], count: int) -> dict[str, floa
     """Microseconds that one of `count` changes takes at each step: medians of several rounds, each of which ends as it began."""
     rounds = [{name: median_time(step, 1) for name, step in steps.items()} for _ in range(ROUNDS)]
     return {name: median(times[name] for times in rounds) / count * 1e6 for name in steps}
+
+
+def _bulk_costs(steps: dict[str, Callable[[], object]], count: int) -> dict[str, float]:
+    """`_costs` of bulk changes, by as many threads as there are cores and by one."""
+    costs = _costs(steps, count)
+    with patch.dict(os.environ, {THREADS: "1"}):
+        alone = _costs(steps, count)
+    return costs | {f"{name}_one_thread": cost for name, cost in alone.items()}
 
 
 def _single(index: Index, ones: list[Rows]) -> dict[str, float]:

@@ -295,7 +295,7 @@ How to read it:
 - The *strongest competitor* is the best other system that ran on the same data in the same run; the number in brackets is how
   many times ours is better. Below 1 it is a loss, and in bold.
 - Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians, of one thread and of
-  its processor time where a part says nothing else; ratios travel better than times.
+  its processor time where a part says nothing else; ratios travel better than times. Large bulk changes look ids up by all cores.
 
 ## Environment
 """.splitlines()

@@ -127,3 +127,14 @@ def test_events_whose_columns_do_not_fit_together_are_refused() -> None:
     events = make_events([0, 1], [0], [1.0], [1.0])
     with pytest.raises(EventError, match="expected columns of 1 entries"):
         check_events(Events(events.offsets, events.dims, events.lo, np.zeros(2), events.weight))
+
+
+@pytest.mark.parametrize("name", ["ids", "offsets", "dims", "lo"])
+def test_columns_in_the_other_order_of_bytes_are_refused(name: str) -> None:
+    good = rows(*GOOD)
+    column = getattr(good, name)
+    with pytest.raises(SubscriptionError, match=f"expected {name} in this machine's order of bytes"):
+        check_rows(good._replace(**{name: column.astype(column.dtype.newbyteorder())}), 4)
+    events = make_events([0, 1], [0], [1.0], [1.0])
+    with pytest.raises(EventError, match="expected hi in this machine's order"):
+        check_events(events._replace(hi=events.hi.astype(">f8" if np.little_endian else "<f8")))

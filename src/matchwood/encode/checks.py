@@ -18,6 +18,7 @@ Flags = NDArray[np.bool_]
 
 def check_rows(rows: Rows, dimensions: int) -> None:
     """Raise `SubscriptionError`, with the first row that is at fault, unless every column is as it must be. O(entries)."""
+    _check_bytes(rows, SubscriptionError)
     _check_shape(rows.offsets, rows[3:], SubscriptionError)
     if not len(rows.ids) == len(rows.priority) == len(rows.offsets) - 1:
         raise SubscriptionError(
@@ -54,6 +55,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
 
 def check_events(events: Events) -> None:
     """Raise `EventError`, with the first event that is at fault, unless every column is as it must be. O(entries)."""
+    _check_bytes(events, EventError)
     _check_shape(events.offsets, events[1:], EventError)
     owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
     same = (owner[1:] == owner[:-1]) & (events.dims[1:] == events.dims[:-1])
@@ -68,6 +70,13 @@ def check_events(events: Events) -> None:
     for fault, reason in faults:
         if fault.any():
             raise EventError(f"event {int(owner[np.argmax(fault)])}: {reason}")
+
+
+def _check_bytes(columns: Rows | Events, error: type[MatchwoodError]) -> None:
+    """Columns in the other order of bytes are read right by NumPy, and by Numba as if they were in this one."""
+    for name, column in zip(columns._fields, columns, strict=True):
+        if not column.dtype.isnative:
+            raise error(f"expected {name} in this machine's order of bytes, got {column.dtype.str}")
 
 
 def _check_shape(offsets: np.ndarray, columns: Sequence[np.ndarray], error: type[MatchwoodError]) -> None:

@@ -9,6 +9,7 @@ again: it took 70 ms a task, on a core that the rest of a micro-batch had use fo
 from __future__ import annotations
 
 import gc
+import os
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from pyspark import daemon
 import matchwood.index
 import matchwood.spark.match_worker
 import matchwood.spark.stream_plan  # noqa: F401
+from matchwood.index.workers import VARIABLE as THREADS
 from matchwood.kernels.ordering import order_hits
 
 _worker = daemon.worker
@@ -32,7 +34,11 @@ def worker(sock: Any, authenticated: Any) -> Any:
 
 
 def prepare() -> None:
-    """Import what PyArrow (pandas) and Numba would import at their first use, half a second in each worker; freeze it all."""
+    """Import what PyArrow (pandas) and Numba would import at their first use, half a second in each worker; freeze it all.
+
+    A task has one core, so its bulk changes are made by one thread, unless the environment says otherwise.
+    """
+    os.environ.setdefault(THREADS, "1")
     pa.array(np.zeros(1))
     order_hits(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
     gc.collect()
