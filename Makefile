@@ -36,7 +36,7 @@ check: $(VENV)/.dev ## lint, format, types, layers: what CI runs before the test
 
 # The tests that between them run every kernel; seeds and examples are fewer there (tests/conftest.py).
 KERNEL_TESTS = tests/index/test_contract.py tests/index/test_event_contract.py tests/index/test_comparison_systems.py \
-    tests/index/test_live_events.py tests/index/ranked tests/kernels/test_store.py tests/kernels/test_event_store.py tests/kernels/test_ordering.py tests/kernels/test_intrinsics.py tests/index/test_batches.py \
+    tests/index/test_live_events.py tests/index/ranked tests/kernels/test_store.py tests/kernels/test_event_store.py tests/kernels/test_ordering.py tests/kernels/test_intrinsics.py tests/index/test_batches.py tests/index/test_workers.py \
     tests/covering
 
 bounds: $(VENV)/.dev ## run every kernel with its array bounds checked

@@ -74,7 +74,7 @@ def check_events(events: Events) -> None:
 
 def _check_bytes(columns: Rows | Events, error: type[MatchwoodError]) -> None:
     """Columns in the other order of bytes are read right by NumPy, and by Numba as if they were in this one."""
-    for name, column in zip(columns._fields, columns, strict=True):
+    for name, column in columns._asdict().items():
         if not column.dtype.isnative:
             raise error(f"expected {name} in this machine's order of bytes, got {column.dtype.str}")
 

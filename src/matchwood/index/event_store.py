@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.pool_check import chain, check_regions, check_table, freed
-from matchwood.index.workers import run, shares, threads_for
+from matchwood.index.workers import run_shares
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
@@ -145,9 +144,7 @@ class EventStore:
 
     def _find(self, ids: Int64s) -> Slots:
         slots = np.empty(len(ids), np.uint32)
-        threads = threads_for(len(ids))
-        parts = shares(len(ids), threads)
-        run([partial(kernel.slots_of_ids, self.state, ids[part], slots[part]) for part in parts], threads)
+        run_shares(kernel.slots_of_ids, self.state, ids, slots)
         return slots
 
     def check_new(self, ids: Int64s) -> None:

@@ -12,11 +12,10 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
-from matchwood.index.mo_tree_bulk import place_all
+from matchwood.index.mo_tree_bulk import place_all, put_and_slice
 from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
-from matchwood.index.workers import run, shares, threads_for
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
@@ -24,7 +23,6 @@ from matchwood.kernels.direct import KEPT, Direct, exact
 from matchwood.kernels.live_events import MOST, Parts
 from matchwood.kernels.live_events_match import LiveScratch
 from matchwood.kernels.mo_tree_nodes import new_one
-from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
@@ -75,16 +73,11 @@ class LiveEvents(EventIndex):
             super()._keep(events, ids, until)
             return
         self.store.check_new(ids)
-        numbers, spans = np.empty(len(ids), np.uint32), np.empty(len(events.dims), SPAN)
-        threads = threads_for(len(ids))
-        jobs = [
-            partial(kernel.slice_events, self._tree, events, part.start, part.stop, numbers, spans)
-            for part in shares(len(ids), max(threads - 1, 1))
-        ]
-        slots = run([partial(self.store.put, events, ids, until), *jobs], threads)[0]
+        put = partial(self.store.put, events, ids, until)
+        slots, numbers, spans = put_and_slice(self._tree, events, put, kernel.slice_events)
         order = order_by(numbers, len(self._tree.directory))
-        new = events.offsets, spans, order, slots[order], numbers[order]
-        self._tree = place_all(self._tree, kernel.place_new, self.store.state, *new)
+        new = events.offsets, spans, order, slots[order]
+        self._tree = place_all(self._tree, numbers[order], kernel.place_new, self.store.state, *new)
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
@@ -118,8 +111,7 @@ class LiveEvents(EventIndex):
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_events(self._tree, self.store.state, slots, numbers)
         order = order_by(numbers, len(self._tree.directory))
-        what = self.store.state, slots[order], numbers[order]
-        self._tree = place_all(self._tree, kernel.place_events, *what)
+        self._tree = place_all(self._tree, numbers[order], kernel.place_events, self.store.state, slots[order])
 
     def _reorder(self, slots: Slots) -> Slots:
         """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).

@@ -15,20 +15,19 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree_bulk import Job, each_own, place_all
+from matchwood.index.mo_tree_bulk import place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
-from matchwood.index.workers import owners, run, shares, shares_by, threads_for
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
-from matchwood.kernels.mo_tree_nodes import new_one, release_nodes
+from matchwood.kernels.mo_tree_nodes import new_one
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
@@ -108,29 +107,10 @@ class MOTree(Index):
         return plans.planned(self.store, slots, bytes_per_row=self._made["bytes_per_row"], layers=self._made["layers"])
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
-        self._tree = place_all(self._tree, placing.place_rows, self.store.state, slots, numbers)
+        self._tree = place_all(self._tree, numbers, placing.place_rows, self.store.state, slots)
 
     def _delete(self, slots: Slots) -> None:
-        order, nodes = self._by_node(slots)
-        self._remove(slots[order], nodes, np.zeros(0, np.uint64))
-
-    def _by_node(self, slots: Slots) -> tuple[np.ndarray, np.ndarray]:
-        """An order of the slots by node, and their nodes in that order."""
-        nodes = self._tree.places["node"][slots]
-        order = order_by(nodes, int(self._tree.counts[kernel.NODES]))
-        return order, nodes[order]
-
-    def _remove(self, slots: Slots, nodes: np.ndarray, axes: np.ndarray, *meanwhile: Job) -> None:
-        """Take rows, by node, out of their nodes (`clear_rows`), and do what leaves the tree alone meanwhile."""
-        threads = threads_for(len(slots))
-        jobs = [
-            partial(placing.clear_rows, tree, self.store.state, slots[part], nodes[part], axes[part])
-            for tree, part in zip(
-                each_own(self._tree), shares_by(nodes, max(threads - len(meanwhile), 1)), strict=False
-            )
-        ]
-        run([*meanwhile, *jobs], threads)
-        release_nodes(self._tree, nodes)
+        remove_all(self._tree, self.store.state, slots)
 
     # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
 
@@ -148,21 +128,15 @@ class MOTree(Index):
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
         self.store.check_new(rows)
-        numbers, spans = np.empty(rows.size, np.uint32), np.empty(len(rows.dims), SPAN)
-        threads = threads_for(rows.size)
-        jobs = [
-            partial(slice_rows, tree, rows, part.start, part.stop, numbers, spans)
-            for tree, part in zip(each_own(self._tree), shares(rows.size, max(threads - 1, 1)), strict=False)
-        ]
-        slots = run([partial(self.store.put, rows), *jobs], threads)[0]
+        slots, numbers, spans = put_and_slice(self._tree, rows, partial(self.store.put, rows), slice_rows)
         self._reserve_places()
         order = order_by(numbers, len(self._tree.directory))
         self._place_new(rows, spans, order, slots[order], numbers[order])
 
     def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
         """Place rows that have just been stored, in the order of their buckets."""
-        new = rows.offsets, spans, which, slots, numbers
-        self._tree = place_all(self._tree, placing.place_new, self.store.state, *new)
+        new = rows.offsets, spans, which, slots
+        self._tree = place_all(self._tree, numbers, placing.place_new, self.store.state, *new)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
@@ -174,8 +148,7 @@ class MOTree(Index):
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
-        order, nodes = self._by_node(slots)
-        self._remove(slots[order], nodes, np.zeros(0, np.uint64), partial(self.store.remove, ids[order]))
+        remove_all(self._tree, self.store.state, slots, lambda order: self.store.remove(ids[order]))
         return None
 
     def update(self, rows: Rows) -> None:
@@ -193,37 +166,12 @@ class MOTree(Index):
             return super().update(rows)
         self.store.note_dimensions(rows)
         spans = np.empty(len(rows.dims), SPAN)
-        moving = self._rewrite(rows, slots, spans)
-        if len(moving.slots):
-            release_nodes(self._tree, moving.nodes)
-            order = order_by(moving.numbers, len(self._tree.directory))
-            self._place_new(rows, spans, moving.rows[order], moving.slots[order], moving.numbers[order])
+        moving = rewrite_all(self._tree, self.store.state, rows, slots, spans)
+        order = order_by(moving.numbers, len(self._tree.directory))
+        self._place_new(rows, spans, moving.rows[order], moving.slots[order], moving.numbers[order])
         if len(moving.odd):
             super().update(pick_rows(rows, moving.odd))
         return None
-
-    def _rewrite(self, rows: Rows, slots: Slots, spans: np.ndarray) -> updating.Moving:
-        """Rewrite the rows at these slots, those of a node by one thread, and take those that move out of their nodes, which are
-        not released yet; return what is left to be done."""
-        threads = threads_for(len(slots))
-        owner = owners(self._tree.places["node"][slots], threads)
-        parts = np.split(order_by(owner, threads), np.cumsum(np.bincount(owner, minlength=threads))[:-1])
-        jobs = [
-            partial(self._rewrite_part, tree, rows, which, slots[which], spans)
-            for tree, which in zip(each_own(self._tree), parts, strict=False)
-        ]
-        return updating.joined(run(jobs, threads))
-
-    def _rewrite_part(
-        self, tree: kernel.Tree, rows: Rows, which: np.ndarray, slots: Slots, spans: np.ndarray
-    ) -> updating.Moving:
-        moving = updating.new_moving(len(which))
-        moves, odds = updating.update_rows(tree, self.store.state, rows, which, slots, moving, spans)
-        moving = updating.Moving._make(column[: odds if column is moving.odd else moves] for column in moving)
-        order = order_by(moving.nodes, int(tree.counts[kernel.NODES]))
-        leaving = moving.slots[order], moving.nodes[order], moving.axes[order]
-        placing.clear_rows(tree, self.store.state, *leaving)
-        return moving._replace(nodes=leaving[1])
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event; a batch is answered neighbour by neighbour (`batch_order`)."""

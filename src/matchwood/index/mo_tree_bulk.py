@@ -1,6 +1,6 @@
-"""Bulk changes of an MO-Tree's nodes, each node by one thread. Both halves of the tree use them.
+"""Bulk changes of an MO-Tree by several threads, each node by one of them.
 
-Room is given out and taken back by the thread that calls; what lies between, the writing of bits, is shared.
+Room in nodes is given out and taken back by the thread that calls; what lies between, the writing of bits, is shared.
 """
 
 from __future__ import annotations
@@ -11,24 +11,40 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.index.mo_tree_state import grown_tree, with_own_notes
-from matchwood.index.workers import run, threads_for
-from matchwood.kernels.mo_tree import Tree
-from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes
+from matchwood.encode.arrays import Events, Rows
+from matchwood.index.mo_tree_state import grown_tree, order_by, with_own_notes
+from matchwood.index.row_store import Slots
+from matchwood.index.workers import owners, run, shares, shares_by, threads_for
+from matchwood.kernels.mo_tree import NODES, Tree
+from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes, release_nodes
+from matchwood.kernels.mo_tree_place import clear_rows
+from matchwood.kernels.mo_tree_spans import SPAN
+from matchwood.kernels.mo_tree_update import Moving, joined, new_moving, update_rows
+from matchwood.kernels.store import Store
 
-Job = Callable[[], Any]
+
+def put_and_slice(
+    tree: Tree, new: Rows | Events, put: Callable[[], Slots], slice_: Callable[..., None]
+) -> tuple[Slots, np.ndarray, np.ndarray]:
+    """Store rows or events by `put`, and meanwhile find their buckets and spans by the kernel `slice_`; return all three."""
+    numbers, spans = np.empty(new.size, np.uint32), np.empty(len(new.dims), SPAN)
+    threads = threads_for(new.size)
+    jobs = [
+        partial(slice_, own, new, part.start, part.stop, numbers, spans)
+        for own, part in zip(_each_own(tree), shares(new.size, max(threads - 1, 1)), strict=False)
+    ]
+    return run([put, *jobs], threads)[0], numbers, spans
 
 
-def place_all(tree: Tree, place: Callable[..., None], *what: Any) -> Tree:
-    """Place rows or events by the kernel `place`; `what` ends with their slots and buckets, by rising bucket. Return the tree,
-    which may have grown."""
-    *what_, numbers = what
+def place_all(tree: Tree, numbers: np.ndarray, place: Callable[..., None], *what: Any) -> Tree:
+    """Place rows or events, whose buckets are `numbers`, by the kernel `place`; all by rising bucket. Return the tree, which may
+    have grown."""
     tree, pieces = _opened(tree, numbers)
     threads = threads_for(len(numbers))
     cuts = np.searchsorted(pieces["first"], np.arange(threads + 1) * len(numbers) // threads)
     jobs = [
-        partial(place, own, *what_, pieces[begin:end])
-        for own, begin, end in zip(each_own(tree), cuts[:-1], cuts[1:], strict=False)
+        partial(place, own, *what, pieces[begin:end])
+        for own, begin, end in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
     ]
     run(jobs, threads)
     return tree
@@ -44,7 +60,50 @@ def _opened(tree: Tree, numbers: np.ndarray) -> tuple[Tree, np.ndarray]:
     return tree, pieces[:n]
 
 
-def each_own(tree: Tree) -> Iterator[Tree]:
+def remove_all(tree: Tree, store: Store, slots: Slots, *meanwhile: Callable[[np.ndarray], Any]) -> None:
+    """Take the rows at these slots out of their nodes. What is done meanwhile leaves the tree alone; it is told an order of the
+    slots by node."""
+    order, nodes = _by_node(tree, tree.places["node"][slots])
+    slots, none, threads = slots[order], np.zeros(0, np.uint64), threads_for(len(slots))
+    jobs = [
+        partial(clear_rows, own, store, slots[part], nodes[part], none)
+        for own, part in zip(_each_own(tree), shares_by(nodes, max(threads - len(meanwhile), 1)), strict=False)
+    ]
+    run([*(partial(other, order) for other in meanwhile), *jobs], threads)
+    release_nodes(tree, nodes)
+
+
+def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.ndarray) -> Moving:
+    """Rewrite the rows at these slots (`update_rows`), and take those that move out of their nodes; say what is left to do."""
+    threads = threads_for(len(slots))
+    owner = owners(tree.places["node"][slots], threads)
+    parts = np.split(order_by(owner, threads), np.cumsum(np.bincount(owner, minlength=threads))[:-1])
+    jobs = [
+        partial(_rewrite, own, store, rows, which, slots[which], spans)
+        for own, which in zip(_each_own(tree), parts, strict=False)
+    ]
+    moving = joined(run(jobs, threads))
+    release_nodes(tree, moving.nodes)
+    return moving
+
+
+def _rewrite(tree: Tree, store: Store, rows: Rows, which: np.ndarray, slots: Slots, spans: np.ndarray) -> Moving:
+    """`rewrite_all` of the rows that one thread owns; the nodes of those that move, in their order, are not released yet."""
+    moving = new_moving(len(which))
+    moves, odds = update_rows(tree, store, rows, which, slots, moving, spans)
+    moving = Moving._make(column[: odds if column is moving.odd else moves] for column in moving)
+    order, nodes = _by_node(tree, moving.nodes)
+    clear_rows(tree, store, moving.slots[order], nodes, moving.axes[order])
+    return moving._replace(nodes=nodes)
+
+
+def _by_node(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An order of rows by the nodes they stand in, and the nodes in that order."""
+    order = order_by(nodes, int(tree.counts[NODES]))
+    return order, nodes[order]
+
+
+def _each_own(tree: Tree) -> Iterator[Tree]:
     """The tree for one thread after the other: itself, then with notes of their own."""
     yield tree
     while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.pool_check import check_regions, check_table, freed
-from matchwood.index.workers import run, shares, threads_for
+from matchwood.index.workers import run_shares
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store
@@ -87,9 +86,7 @@ class RowStore:
         if 64 * len(self._marks) < self.slots:
             self._marks = np.zeros(len(self.state.rows) // 64 + 1, np.uint64)
         slots = np.empty(len(ids), np.uint32)
-        threads = threads_for(len(ids))
-        parts = shares(len(ids), threads)
-        found = run([partial(kernel.slots_alone, self.state, ids[part], slots[part]) for part in parts], threads)
+        found = run_shares(kernel.slots_alone, self.state, ids, slots)
         return slots if all(found) and not kernel.named_twice(slots, self._marks) else None
 
     def remove(self, ids: Int64s) -> None:
@@ -107,9 +104,7 @@ class RowStore:
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
         found = np.zeros(len(ids), np.bool_)
-        threads = threads_for(len(ids))
-        parts = shares(len(ids), threads)
-        run([partial(kernel.known, self.state, ids[part], found[part]) for part in parts], threads)
+        run_shares(kernel.known, self.state, ids, found)
         return found
 
     def ids(self) -> Int64s:

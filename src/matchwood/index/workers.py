@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,13 @@ def run(jobs: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
     with ThreadPoolExecutor(len(jobs) - 1, "matchwood") as pool:
         others = [pool.submit(job) for job in jobs[1:]]
         return [jobs[0](), *(other.result() for other in others)]
+
+
+def run_shares(kernel: Callable[..., Any], state: Any, *columns: np.ndarray) -> list[Any]:
+    """Call kernel(state, *columns) with equal parts of the columns, by several threads where they are long."""
+    threads = threads_for(len(columns[0]))
+    parts = shares(len(columns[0]), threads)
+    return run([partial(kernel, state, *(column[part] for column in columns)) for part in parts], threads)
 
 
 def shares(many: int, parts: int) -> list[slice]:
