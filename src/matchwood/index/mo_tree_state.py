@@ -52,7 +52,7 @@ def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
     layers, noted = int(counts[kernel.LAYERS]), int(counts[kernel.SLICED]) * kernel.LINE_ROWS
     return {
         "ticks": np.zeros(2 * layers, np.int64),
-        "here": np.zeros(layers, np.int64),
+        "here": np.zeros(layers, np.uint32),
         "low": np.full(noted, LOWEST),
         "high": np.full(noted, HIGHEST),
         "leaving": np.zeros(kernel.LINE, WORD),

@@ -133,7 +133,7 @@ def load_row(tree, store, slot, scratch, question):
     against = passing = np.int64(0)
     for at in range(start, start + np.int64(row.count)):
         entry = store.entries[at]
-        a = axis_number(tree, np.int64(entry.dim))
+        a = axis_number(tree, entry.dim)
         if a >= tree.counts[SLICED] or entry.kind & CIRCLE:  # the longitude and latitude of a circle stand before it
             continue
         axis = tree.axes[a]
@@ -301,7 +301,7 @@ def enter_bucket(tree, scratch, question, number, how):
 @helper
 def prefetch_visit(tree, scratch, visit):
     """Ask for the planes that are the same in all buckets."""
-    node = tree.nodes[np.int64(visit.node)]
+    node = tree.nodes[visit.node]
     base = np.int64(node.start) + np.int64(HEAD_WORDS) * np.int64(node.words)
     low, high = planes_of(tree, np.int64(visit.question))
     fixed = scratch.fixed[np.int64(visit.question)]
@@ -318,7 +318,7 @@ def filter_visits(tree, scratch, first, last, how):
     for v in range(first, last):
         visit = batch.visits[v]
         question = np.int64(visit.question)
-        node = tree.nodes[np.int64(visit.node)]
+        node = tree.nodes[visit.node]
         prefetch_visit(tree, scratch, batch.visits[min(v + NODES_AHEAD, last - 1)])
         here = scratch.here[question]
         if here.number != node.number:

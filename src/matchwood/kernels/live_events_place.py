@@ -130,8 +130,8 @@ def loose_bucket(tree, events, e):
 def slice_event(tree, events, e, spans):
     """Write the spans of an event of single values; return its bucket. O(entries)."""
     number = tree.counts[WHOLE]
-    for i in range(events.offsets[e], events.offsets[e + 1]):
-        a = axis_number(tree, np.int64(events.dims[i]))
+    for i in range(np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1])):
+        a = axis_number(tree, events.dims[i])
         if a >= tree.counts[SLICED]:
             spans[i].axis = NOTHING
             continue
@@ -140,7 +140,7 @@ def slice_event(tree, events, e, spans):
         if a < tree.counts[LAYERS]:
             cell = disjoint_cell(axis, above)
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
-            above = slice_in(tree.cells[np.int64(axis.first_cell) + cell], above)
+            above = slice_in(tree.cells[np.uint64(axis.first_cell) + np.uint64(cell)], above)
         spans[i].axis, spans[i].first = np.uint8(a), np.uint8(above)
     return number
 

@@ -109,7 +109,7 @@ class Tree(NamedTuple):
     places: np.ndarray  # PLACE, by slot
     counts: np.ndarray  # int64
     ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.mo_tree_spans`
-    here: np.ndarray  # int64, the cell of each layer of the bucket that is written
+    here: np.ndarray  # uint32, the cell of each layer of the bucket that is written
     low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
     high: np.ndarray  # int8
     leaving: np.ndarray  # uint64
@@ -135,20 +135,18 @@ def cell_for(tree, axis, begin, end):
 
     By table and without a branch: which level a row fits is what nobody can foresee, and to work it out took 30 ns a row more.
     """
-    levels = np.int64(axis.levels)
-    at = np.int64(axis.nearest) + (begin + end) * 2 * levels
-    level = np.int64(0)
-    for i in range(at, at + levels - 1):
-        level += np.int64(end - begin > np.int64(tree.nearest[i]))
+    levels = np.uint64(axis.levels)
+    at = np.uint64(axis.nearest) + np.uint64(2 * (begin + end)) * levels
+    level = np.uint64(0)
+    for i in range(at, at + levels - ONE):
+        level += np.uint64(end - begin > np.int64(tree.nearest[i]))
     return np.int64(tree.nearest[at + levels + level])
 
 
 @helper
 def axis_number(tree, dim):
-    """The axis of a dimension, or a number above all."""
-    if dim < tree.axis_of.size:
-        return np.int64(tree.axis_of[dim])
-    return np.int64(NO_AXIS)
+    """The axis of a dimension, or a number above all. As it stands there: places that are signed cost three instructions more."""
+    return tree.axis_of[dim] if dim < tree.axis_of.size else NO_AXIS
 
 
 @helper
@@ -158,7 +156,7 @@ def bucket_number(tree, store, slot):
     number = tree.counts[WHOLE]
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
-        a = axis_number(tree, np.int64(entry.dim))
+        a = axis_number(tree, entry.dim)
         if a < tree.counts[LAYERS] and not entry.kind & (ABSENT | CIRCLE):
             axis = tree.axes[a]
             cell = cell_for(tree, axis, tick_of(tree, axis, entry.lo), tick_of(tree, axis, entry.hi))
@@ -185,8 +183,8 @@ def locate(tree, store, slots, numbers):
 @helper
 def cell_of(tree, axis, number):
     """The layer's cell of a bucket."""
-    at = (number // np.int64(axis.radix)) % np.int64(axis.cells)
-    return tree.cells[np.int64(axis.first_cell) + at]
+    at = (np.uint64(number) // np.uint64(axis.radix)) % np.uint64(axis.cells)
+    return tree.cells[np.uint64(axis.first_cell) + at]
 
 
 def scale_of(slices: int, width: np.ndarray) -> np.ndarray:
@@ -209,7 +207,8 @@ def enter_node(tree, number):
     """Note the cells of a bucket whose rows are written."""
     for a in range(tree.counts[LAYERS]):
         axis = tree.axes[a]
-        tree.here[a] = np.int64(axis.first_cell) + (number // np.int64(axis.radix)) % np.int64(axis.cells)
+        at = (np.uint64(number) // np.uint64(axis.radix)) % np.uint64(axis.cells)
+        tree.here[a] = np.uint32(np.uint64(axis.first_cell) + at)
 
 
 @helper

@@ -239,7 +239,7 @@ def or_planes(tree, scratch, valid, base, words, start):
 @helper
 def filter_visit(tree, scratch, visit, after, how):
     """Leave in scratch.line the rows of a node that may match, and ask for the planes of the visit after it. O(axes)."""
-    node = tree.nodes[np.int64(visit.node)]
+    node = tree.nodes[visit.node]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
     valid = np.int64(node.start) + np.int64(VALID) * words
@@ -258,7 +258,7 @@ def filter_visit(tree, scratch, visit, after, how):
 
 @helper
 def prefetch_visit(tree, scratch, visit):
-    node = tree.nodes[np.int64(visit.node)]
+    node = tree.nodes[visit.node]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
     base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
@@ -274,7 +274,7 @@ def filter_visits(tree, scratch, first, last, how):
     for v in range(first, last):
         visit = batch.visits[v]
         filter_visit(tree, scratch, visit, batch.visits[min(v + 1, last - 1)], how)
-        node = tree.nodes[np.int64(visit.node)]
+        node = tree.nodes[visit.node]
         tag = (np.uint64(visit.question) << np.uint64(32)) | (np.uint64(2) * node.start)
         n = keep_words(scratch.line, np.int64(node.words), tag, batch.words, batch.tags, n)
     return n

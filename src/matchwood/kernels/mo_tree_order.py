@@ -46,7 +46,7 @@ def order_keys(tree, store, slots, keys):
         place = np.uint64(0)
         for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
             entry = store.entries[at]
-            a = axis_number(tree, np.int64(entry.dim))
+            a = axis_number(tree, entry.dim)
             if a < min(tree.counts[LAYERS], 2) and not entry.kind & (ABSENT | CIRCLE):
                 place |= spread(tick_of(tree, tree.axes[a], entry.lo)) << np.uint64(a)
         keys[i] = (np.uint64(bucket_number(tree, store, slot)) << np.uint64(32)) | place

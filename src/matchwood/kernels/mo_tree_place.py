@@ -54,7 +54,7 @@ def write_row(tree, store, slot, node, position, together):
         entry = store.entries[start + at]
         if entry.kind & CIRCLE:
             continue
-        a = axis_number(tree, np.int64(entry.dim))
+        a = axis_number(tree, entry.dim)
         is_open = is_open or entry.kind == ABSENT or a >= tree.counts[SLICED]
         if a >= tree.counts[SLICED]:
             continue
@@ -90,8 +90,8 @@ def clear_slices(tree, word, words, a, position, possible):
 def axes_of(tree, store, row):
     """A bit for each axis on which the row asks something. O(entries)."""
     axes = np.uint64(0)
-    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
-        a = axis_number(tree, np.int64(store.entries[at].dim))
+    for at in range(np.uint64(row.start), np.uint64(row.start) + np.uint64(row.count)):
+        a = axis_number(tree, store.entries[at].dim)
         if a < tree.counts[SLICED]:
             axes |= ONE << np.uint64(a)
     return axes

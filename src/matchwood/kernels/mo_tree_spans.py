@@ -19,6 +19,7 @@ from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     AXES,
     LAYERS,
+    ONE,
     SLICED,
     WHOLE,
     axis_number,
@@ -43,25 +44,24 @@ def new_bucket(tree, rows, r):
     number = tree.counts[WHOLE]
     for a in range(layers):
         axis = tree.axes[a]
-        tree.here[a] = np.int64(axis.first_cell) + np.int64(axis.cells) - 1
+        tree.here[a] = axis.first_cell + axis.cells - np.uint32(1)
     left = layers
-    end = rows.offsets[r + 1]
-    at = rows.offsets[r]
+    at, end = np.uint64(rows.offsets[r]), np.uint64(rows.offsets[r + 1])
     while at < end and left > 0:
         kind = rows.kinds[at]
-        a = axis_number(tree, np.int64(rows.dims[at]))
+        a = axis_number(tree, rows.dims[at])
         if a < layers and (kind == _INTERVAL or kind == _JOINED):
             last = at
-            while last + 1 < end and rows.kinds[last + 1] == _MORE:
-                last += 1
+            while last + ONE < end and rows.kinds[last + ONE] == _MORE:
+                last += ONE
             axis = tree.axes[a]
             low, high = tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[last])
             cell = cell_for(tree, axis, low, high)
             tree.ticks[2 * a], tree.ticks[2 * a + 1] = low, high
-            tree.here[a] = np.int64(axis.first_cell) + cell
+            tree.here[a] = np.uint32(np.int64(axis.first_cell) + cell)
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
             left -= 1
-        at += 1
+        at += ONE
     return number
 
 
@@ -83,7 +83,8 @@ def still_fits(tree, number):
 def new_span(tree, rows, at, a):
     """The first and the last slice of an interval on axis a, of the row that was located last."""
     if a < tree.counts[LAYERS]:
-        return slice_here(tree, a, tree.ticks[2 * a]), slice_here(tree, a, tree.ticks[2 * a + 1])
+        first = np.uint64(2) * np.uint64(a)
+        return slice_here(tree, a, tree.ticks[first]), slice_here(tree, a, tree.ticks[first + ONE])
     axis = tree.axes[a]
     return tick_of(tree, axis, rows.lo[at]), tick_of(tree, axis, rows.hi[at])
 
@@ -91,13 +92,13 @@ def new_span(tree, rows, at, a):
 @helper
 def slice_new(tree, rows, r, spans):
     """Write the spans of row r, which was located last. O(entries)."""
-    begin = rows.offsets[r]
-    for at in range(begin, rows.offsets[r + 1]):
+    begin = np.uint64(rows.offsets[r])
+    for at in range(begin, np.uint64(rows.offsets[r + 1])):
         kind = rows.kinds[at]
         if kind == _CIRCLE:
             spans[at].axis = NOTHING
             continue
-        a = axis_number(tree, np.int64(rows.dims[at]))
+        a = axis_number(tree, rows.dims[at])
         if a >= tree.counts[SLICED] or not (kind == _INTERVAL or kind == _JOINED):
             spans[begin].axis = ODD
             break
@@ -120,10 +121,10 @@ def slice_rows(tree, rows, first, last, numbers, spans):
 def slice_plain(tree, rows, r, spans):
     """`new_bucket` and `slice_new` in one go, of a row of single intervals; return its bucket. O(entries)."""
     number = tree.counts[WHOLE]
-    begin = rows.offsets[r]
+    begin = np.uint64(rows.offsets[r])
     odd = False
-    for e in range(begin, rows.offsets[r + 1]):
-        a = axis_number(tree, np.int64(rows.dims[e]))
+    for e in range(begin, np.uint64(rows.offsets[r + 1])):
+        a = axis_number(tree, rows.dims[e])
         odd |= a >= tree.counts[SLICED]
         if a >= tree.counts[AXES]:
             continue
@@ -132,7 +133,7 @@ def slice_plain(tree, rows, r, spans):
         if a < tree.counts[LAYERS]:
             at = cell_for(tree, axis, low, high)
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - at)
-            cell = tree.cells[np.int64(axis.first_cell) + at]
+            cell = tree.cells[np.uint64(axis.first_cell) + np.uint64(at)]
             low, high = slice_in(cell, low), slice_in(cell, high)
         spans[e].axis, spans[e].first, spans[e].last = np.uint8(a), np.uint8(low), np.uint8(high)
     if odd:

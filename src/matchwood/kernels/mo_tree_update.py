@@ -72,12 +72,11 @@ def joined(parts: list[Moving]) -> Moving:
 @helper
 def is_plain(store, rows, r, row):
     """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries), without branches."""
-    begin, start = rows.offsets[r], np.int64(row.start)
-    n = rows.offsets[r + 1] - begin
-    if np.int64(row.count) != n or row.size != row.count:
+    begin, start = np.uint64(rows.offsets[r]), np.uint64(row.start)
+    if np.int64(row.count) != rows.offsets[r + 1] - rows.offsets[r] or row.size != row.count:
         return False
     plain = only_intervals(rows, r)
-    for i in range(n):
+    for i in range(np.uint64(row.count)):
         entry = store.entries[start + i]
         plain &= (entry.dim == rows.dims[begin + i]) & (entry.kind != ABSENT)
     return plain
@@ -90,15 +89,15 @@ def shift(tree, store, rows, r, row, node, position, turns):
     It was located last. A subscriber who moves a few metres turns none or a few bits of two attributes, instead of clearing and
     writing 150. Return how many are noted.
     """
-    begin, start = rows.offsets[r], np.int64(row.start)
+    begin, start = np.uint64(rows.offsets[r]), np.uint64(row.start)
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    for i in range(np.int64(row.count)):
+    for i in range(np.uint64(row.count)):
         entry = store.entries[start + i]
         if is_written(entry, rows, begin + i):  # a line that is not written need not be written back
             continue
         lo, hi = rows.lo[begin + i], rows.hi[begin + i]
-        a = axis_number(tree, np.int64(entry.dim))
+        a = axis_number(tree, entry.dim)
         if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
             touched = slice_bits(*new_span(tree, rows, begin + i, a))
             if a == 0:
@@ -128,7 +127,7 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     if not (plain or same_shape(rows, r, row)):
         return FULL, np.int64(0), turns
     place = tree.places[slot]
-    node, position = tree.nodes[np.int64(place.node)], np.int64(place.position)
+    node, position = tree.nodes[place.node], np.int64(place.position)
     number = new_bucket(tree, rows, r)
     stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
     if plain and stays:
@@ -159,20 +158,21 @@ def update_rows(tree, store, rows, which, slots, moving, spans):
     A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot, and where it stands, until it is
     removed and placed; one of another shape is untouched. Return how many of both. O(slices of the row) each.
     """
-    moves = odds = turns = np.int64(0)
+    moves = odds = np.uint64(0)
+    turns = np.int64(0)
     for i in range(slots.size):
         prefetch_row(store, slots, i)
         prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
-        slot, r = np.int64(slots[i]), np.int64(which[i])
+        slot, r = slots[i], np.int64(which[i])
         code, number, turns = rewrite(tree, store, rows, r, slot, moving.axes, moves, turns)
         if code == FULL:
             moving.odd[odds] = which[i]
-            odds += 1
+            odds += ONE
         elif code == UNPLACED:
             slice_new(tree, rows, r, spans)
             moving.slots[moves], moving.nodes[moves] = slots[i], tree.places[slot].node
             moving.numbers[moves], moving.rows[moves] = np.uint32(number), which[i]
-            moves += 1
+            moves += ONE
     turn_bits(tree, turns)
     return moves, odds
 

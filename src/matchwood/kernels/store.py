@@ -161,10 +161,10 @@ def is_written(entry, rows, e):
 @helper
 def write_intervals(store, rows, r, start):
     """`write_entries` of a row of single intervals. O(entries), without branches."""
-    begin = rows.offsets[r]
+    begin = np.uint64(rows.offsets[r])
     most = np.int64(0)
-    for e in range(begin, rows.offsets[r + 1]):
-        write_interval(store.entries[start + e - begin], rows, e)
+    for e in range(begin, np.uint64(rows.offsets[r + 1])):
+        write_interval(store.entries[np.uint64(start) + e - begin], rows, e)
         most = max(most, np.int64(rows.dims[e]) + 1)
     store.counts[DIMS] = max(store.counts[DIMS], most)
 
