@@ -166,11 +166,12 @@ class MOTree(Index):
             return super().update(rows)
         self.store.note_dimensions(rows)
         spans = np.empty(len(rows.dims), SPAN)
-        moving = rewrite_all(self._tree, self.store.state, rows, slots, spans)
-        order = order_by(moving.numbers, len(self._tree.directory))
-        self._place_new(rows, spans, moving.rows[order], moving.slots[order], moving.numbers[order])
-        if len(moving.odd):
-            super().update(pick_rows(rows, moving.odd))
+        left = rewrite_all(self._tree, self.store.state, rows, slots, spans)
+        order = order_by(left.numbers, len(self._tree.directory))
+        which = left.rows[order]
+        self._place_new(rows, spans, which, slots[which], left.numbers[order])
+        if len(left.odd):
+            super().update(pick_rows(rows, left.odd))
         return None
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:

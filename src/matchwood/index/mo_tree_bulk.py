@@ -7,20 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
 from matchwood.index.mo_tree_state import grown_tree, order_by, with_own_notes
 from matchwood.index.row_store import Slots
-from matchwood.index.workers import owners, run, shares, shares_by, threads_for
+from matchwood.index.workers import borders, run, shares, shares_by, threads_for
 from matchwood.kernels.mo_tree import NODES, Tree
 from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes, release_nodes
 from matchwood.kernels.mo_tree_place import clear_rows
 from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_update import Moving, joined, new_moving, update_rows
+from matchwood.kernels.mo_tree_update import list_owned, new_moving, update_rows
 from matchwood.kernels.store import Store
+
+SAMPLED = 1024  # rows whose nodes are looked at to part an update
+
+
+class Left(NamedTuple):
+    """What an update leaves to be done."""
+
+    rows: np.ndarray  # uint32, which of its rows are to be placed
+    numbers: np.ndarray  # uint32, in which bucket
+    nodes: np.ndarray  # uint32, where they stood, in another order
+    odd: np.ndarray  # uint32, which have another shape than before and are untouched
 
 
 def put_and_slice(
@@ -73,28 +84,29 @@ def remove_all(tree: Tree, store: Store, slots: Slots, *meanwhile: Callable[[np.
     release_nodes(tree, nodes)
 
 
-def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.ndarray) -> Moving:
+def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.ndarray) -> Left:
     """Rewrite the rows at these slots (`update_rows`), and take those that move out of their nodes; say what is left to do."""
     threads = threads_for(len(slots))
-    owner = owners(tree.places["node"][slots], threads)
-    parts = np.split(order_by(owner, threads), np.cumsum(np.bincount(owner, minlength=threads))[:-1])
+    sample = tree.places["node"][slots[:: max(len(slots) // SAMPLED, 1)]]
+    cuts = [0, *borders(sample, threads)[1:-1], int(tree.counts[NODES])]
     jobs = [
-        partial(_rewrite, own, store, rows, which, slots[which], spans)
-        for own, which in zip(_each_own(tree), parts, strict=False)
+        partial(_rewrite, own, store, rows, slots, nodes, spans)
+        for own, *nodes in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
     ]
-    moving = joined(run(jobs, threads))
-    release_nodes(tree, moving.nodes)
-    return moving
+    left = Left._make(map(np.concatenate, zip(*run(jobs, threads), strict=True)))
+    release_nodes(tree, left.nodes)
+    return left
 
 
-def _rewrite(tree: Tree, store: Store, rows: Rows, which: np.ndarray, slots: Slots, spans: np.ndarray) -> Moving:
-    """`rewrite_all` of the rows that one thread owns; the nodes of those that move, in their order, are not released yet."""
-    moving = new_moving(len(which))
-    moves, odds = update_rows(tree, store, rows, which, slots, moving, spans)
-    moving = Moving._make(column[: odds if column is moving.odd else moves] for column in moving)
-    order, nodes = _by_node(tree, moving.nodes)
-    clear_rows(tree, store, moving.slots[order], nodes, moving.axes[order])
-    return moving._replace(nodes=nodes)
+def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, nodes: list[int], spans: np.ndarray) -> Left:
+    """`rewrite_all` of the rows in the nodes from the first to below the second, which are not released yet."""
+    which, mine = np.empty(len(slots), np.uint32), np.empty(len(slots), np.uint32)
+    many = int(list_owned(tree, slots, *nodes, which, mine))
+    moving = new_moving(many)
+    moves, odds = update_rows(tree, store, rows, which[:many], mine[:many], moving, spans)
+    order, gone = _by_node(tree, moving.nodes[:moves])
+    clear_rows(tree, store, moving.slots[order], gone, moving.axes[order])
+    return Left(moving.rows[:moves], moving.numbers[:moves], gone, moving.odd[:odds])
 
 
 def _by_node(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

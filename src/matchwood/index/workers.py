@@ -19,7 +19,6 @@ from matchwood.errors import QueryError
 VARIABLE = "MATCHWOOD_THREADS"
 """The environment variable that limits the threads of a bulk change; without it there are as many as cores."""
 ENOUGH = 8192  # rows or events of a change for each thread
-SAMPLED = 1024
 
 
 def threads_for(many: int) -> int:
@@ -55,17 +54,15 @@ def shares_by(keys: np.ndarray, parts: int) -> list[slice]:
     return _between(cuts)
 
 
-def owners(keys: np.ndarray, parts: int) -> np.ndarray:
-    """For each key the part it belongs to: higher keys to higher parts, equal keys to the same, about as many to each. O(keys).
+def borders(keys: np.ndarray, parts: int) -> list[int]:
+    """Numbers between which about as many of these keys lie each: part p has those from borders[p] on, below borders[p + 1].
 
     Parts of neighbours, not of every n-th key: what belongs to neighbours lies together, and two threads that write in the
     same cache lines wait for each other.
     """
-    sample = np.sort(keys[:: max(len(keys) // SAMPLED, 1)])
-    owner = np.zeros(len(keys), np.uint32)
-    for part in range(1, parts):
-        owner += keys >= sample[len(sample) * part // parts]
-    return owner
+    ordered = np.sort(keys)
+    between = (int(ordered[len(ordered) * part // parts]) for part in range(1, parts))
+    return [int(ordered[0]), *between, int(ordered[-1]) + 1]
 
 
 def _between(cuts: np.ndarray) -> list[slice]:

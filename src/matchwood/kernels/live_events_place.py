@@ -261,7 +261,7 @@ def place_new(tree, live, offsets, spans, which, slots, pieces):
         for j in range(first, last):
             prefetch_spans(live.events, offsets, spans, which, slots, j)
             prefetch_share(tree, node, j - first, last - first, together)
-            event = live.events[np.int64(slots[j])]
+            event = live.events[slots[j]]
             position = take_place(tree, n, event)
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
             if begin < end and spans[begin].axis == ODD:

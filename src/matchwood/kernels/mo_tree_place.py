@@ -173,12 +173,13 @@ def place_new(tree, store, offsets, spans, which, slots, pieces):
         for j in range(first, last):
             prefetch_spans(tree.places, offsets, spans, which, slots, j)
             prefetch_share(tree, node, j - first, last - first, together)
-            position = take_place(tree, n, np.int64(slots[j]))
+            slot = np.int64(slots[j])
+            position = take_place(tree, n, slot)
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
             is_odd = begin < end and spans[begin].axis == ODD
             clean(tree, node, position, together and not is_odd)  # sets turn their bits before those noted are settled
             if is_odd:
-                write_row(tree, store, np.int64(slots[j]), node, position, together)
+                write_row(tree, store, slot, node, position, together)
             else:
                 write_spans(tree, node, position, spans, begin, end, together)
         if together:
@@ -189,8 +190,8 @@ def place_new(tree, store, offsets, spans, which, slots, pieces):
 def clear_rows(tree, store, slots, nodes, axes):
     """Take rows out of their nodes, which `release_nodes` counts out. O(slices of the row) each, less where they are many.
 
-    nodes[i]: where the row at slots[i] stands, the same one after the other. axes[i]: on which it asked something, where the
-    store has been rewritten; none where it has not.
+    nodes[i]: where the row at slots[i] stands, the same one after the other. axes[i]: on which it asked something; nothing, or
+    no such array, where it still does as it stands in the store.
     """
     i = np.int64(0)
     while i < slots.size:
@@ -205,11 +206,9 @@ def clear_rows(tree, store, slots, nodes, axes):
             if together:
                 note_leaving(tree, position)
                 continue
-            asked = np.uint64(0)
-            if axes.size > 0:
-                asked = axes[j]
-            else:
-                prefetch_row(store, slots, j)
+            prefetch_row(store, slots, j)
+            asked = axes[j] if axes.size > 0 else np.uint64(0)
+            if asked == 0:
                 asked = axes_of(tree, store, store.rows[slot])
             wipe_row(tree, node, position, asked)
             free_position(tree, node, position)

@@ -64,11 +64,6 @@ def new_moving(size: int) -> Moving:
     return Moving(next(few), next(few), np.empty(size, np.uint64), *few)
 
 
-def joined(parts: list[Moving]) -> Moving:
-    """What several updates leave together."""
-    return parts[0] if len(parts) == 1 else Moving._make(map(np.concatenate, zip(*parts, strict=True)))
-
-
 @helper
 def is_plain(store, rows, r, row):
     """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries), without branches."""
@@ -119,8 +114,8 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     """Rewrite the row at the slot as row r of the CSR arrays.
 
     DONE: it stays where it is, and its bits are right when those noted have been turned. UNPLACED: it belongs to another bucket
-    and was located last; its bits are as before, on axes[at]. FULL: it has another shape and is untouched. Return that, its
-    bucket, and how many bits are noted.
+    and was located last; its bits are as before, on axes[at], or where that is none on those of the row as it is now. FULL: it
+    has another shape and is untouched. Return that, its bucket, and how many bits are noted.
     """
     row = store.rows[slot]
     plain = is_plain(store, rows, r, row)
@@ -132,12 +127,13 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
     if plain and stays:
         return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
-    axes[at] = axes_of(tree, store, row)
-    if plain:
-        write_intervals(store, rows, r, np.int64(row.start))
-    else:
-        write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
     row.priority = rows.priority[r]
+    if plain:
+        axes[at] = np.uint64(0)
+        write_intervals(store, rows, r, np.int64(row.start))
+        return UNPLACED, number, turns
+    axes[at] = axes_of(tree, store, row)
+    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
     if stays:
         wipe_row(tree, node, position, axes[at])
         write_row(tree, store, slot, node, position, False)
@@ -149,6 +145,21 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
 def same_shape(rows, r, row):
     main, extras = shape_of(rows, r)
     return np.int64(row.size) == main + extras and np.int64(row.count) == main
+
+
+@kernel
+def list_owned(tree, slots, low, high, which, mine):
+    """Which of the rows at these slots stand in the nodes low..high - 1, in their order, and their slots; return how many.
+
+    O(slots), without a branch; there is room for all.
+    """
+    n = np.uint64(0)
+    for i in range(slots.size):
+        prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
+        node = np.int64(tree.places[slots[i]].node)
+        which[n], mine[n] = np.uint32(i), slots[i]
+        n += np.uint64((low <= node) & (node < high))
+    return n
 
 
 @kernel
