@@ -114,6 +114,42 @@ def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: st
     assert len(buckets) > 3
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-30, 1e38, 1e300])
+def test_rows_that_cannot_be_among_the_best_are_left_out_and_no_other(weight: float, scale: float) -> None:
+    """Ties, priorities of both signs, subscriptions of several rows, scores past float32, and events that weigh more than 1."""
+    rng = np.random.default_rng(3)
+    city = City.preset("k4", size=6_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(40)
+    rows = rows._replace(
+        ids=np.repeat(np.arange(3_000), 2),
+        priority=rng.integers(-3, 3, rows.size) * scale,
+        weight=np.round(rows.weight * 4) / 4 * scale,
+    )
+    events = events._replace(weight=np.where(rng.random(len(events.weight)) < 0.5, 1.0, weight))
+    tree, scan = MOTree.build(rows), Scan.build(rows)
+    for k in (1, 3, 10, 64, 65):
+        assert listed(tree.top_k(events, k)) == listed(scan.top_k(events, k))
+    changed = rows.take(0, 1_000)._replace(priority=np.full(1_000, 9 * scale))
+    for index in (tree, scan):
+        index.update(changed)
+    tree.check()
+    assert listed(tree.top_k(events, 3)) == listed(scan.top_k(events, 3))
+
+
+@pytest.mark.parametrize("many", [1, 500])
+def test_a_row_that_may_score_more_than_before_is_seen(many: int) -> None:
+    city = City.preset("k4", size=2_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(30)
+    tree, scan = MOTree.build(rows), Scan.build(rows)
+    for begin in range(0, 500, many):
+        part = rows.take(begin, begin + many)
+        for index in (tree, scan):
+            index.update(part._replace(weight=part.weight * 3))
+    tree.check()
+    assert listed(tree.top_k(events, 5)) == listed(scan.top_k(events, 5))
+
+
 def test_an_unknown_plan_is_refused() -> None:
     with pytest.raises(QueryError, match="'best'"):
         MOTree(plan="best")

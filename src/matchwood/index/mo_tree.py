@@ -36,6 +36,7 @@ from matchwood.lang.evaluate import Mode, mode_of
 
 FEW_ENTRIES = 64  # a row of more is inserted the long way
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
+MOST_RANKED = 64  # k up to which rows that cannot be among the k best are left out unread
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
 
 
@@ -250,11 +251,12 @@ class MOTree(Index):
             questions = max(min(QUESTIONS, MOST_VALUES // max(dims, 1)), 1)
             axes, cells = len(tree.axes), len(tree.cells) + 1
             begins, ends, planes, lasts = (np.zeros(questions * axes, np.int32) for _ in range(4))
-            plain, single = (np.zeros(questions, np.bool_) for _ in range(2))
+            plain, light, single = (np.zeros(questions, np.bool_) for _ in range(3))
             self._room = room = Scratch(
                 new_values(questions * dims).reshape(questions, dims),
                 new_keys(questions * dims).reshape(questions, dims),
                 plain,
+                light,
                 self._seen,
                 begins,
                 ends,
@@ -267,6 +269,9 @@ class MOTree(Index):
                 np.zeros(axes + 1, np.int64),
                 np.zeros(axes + 1, np.int64),
                 np.zeros(kernel.LINE, np.uint64),
+                np.zeros((questions, MOST_RANKED)),
+                np.zeros(questions, np.int64),
+                np.zeros(questions),
                 new_batch(len(tree.directory), questions),
             )
         return room

@@ -174,6 +174,12 @@ class RowStore:
         siblings = state.rows["flags"][live] & kernel.SIBLING
         assert int((siblings > 0).sum()) == counts[kernel.SIBLINGS], "siblings are miscounted"
         self._check_pools(live)
+        bounds = ((state.rows["flags"][live] >> 1).astype(np.uint32) << 16).view(np.float32)
+        for slot, bound in zip(live.tolist(), bounds.tolist(), strict=True):
+            row = state.rows[slot]
+            entries = state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
+            most = row["priority"] + entries["weight"].sum()  # circles weigh nothing there
+            assert not bound < most, f"slot {slot} may score {most}, more than {bound}"
 
     def _check_pools(self, live: Slots) -> None:
         state, counts = self.state, self.state.counts

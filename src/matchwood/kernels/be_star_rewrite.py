@@ -10,7 +10,17 @@ from matchwood.kernels.be_star import find_part, has_part, in_a_child, narrow_co
 from matchwood.kernels.be_star_bounds import raise_bounds, rebuild
 from matchwood.kernels.be_star_delete import LARGE, touches
 from matchwood.kernels.be_star_insert import note_row
-from matchwood.kernels.store import DIMS, NONE, SIBLING, class_size, first_slot, shape_of, size_class, write_entries
+from matchwood.kernels.store import (
+    DIMS,
+    NONE,
+    SIBLING,
+    class_size,
+    first_slot,
+    rank_row,
+    shape_of,
+    size_class,
+    write_entries,
+)
 
 _MORE, _ABSENT, _CIRCLE = arrays.MORE, arrays.ABSENT, arrays.CIRCLE
 
@@ -100,7 +110,8 @@ def rewrite(tree, store, rows, r, slot):
         at = np.int64(tree.buckets[at].owner)
     main, _ = shape_of(rows, r)
     write_entries(store, rows, r, np.int64(row.start), main)
-    row.priority, row.count = rows.priority[r], np.uint16(main)
+    rank_row(row, rows, r)
+    row.count = np.uint16(main)
     note_row(tree, store, slot)
     best, sum_, top = weights_of(store, slot)
     b = np.int64(tree.homes[slot].bucket)

@@ -49,7 +49,7 @@ from matchwood.kernels.mo_tree_visits import (
 )
 from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
 from matchwood.kernels.results import best_first, emit, keep_best
-from matchwood.kernels.store import JOINED, SIBLING
+from matchwood.kernels.store import JOINED, SIBLING, most_of
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
 
 
@@ -57,6 +57,7 @@ class Scratch(NamedTuple):
     values: np.ndarray  # VALUE, by question and dimension
     keys: np.ndarray  # KEY, by question and dimension
     plain: np.ndarray  # bool, one a question: may its candidates be verified by their keys?
+    light: np.ndarray  # bool, one a question: does no row score more than `most_of` says?
     seen: np.ndarray  # uint32, one a slot
     begins: np.ndarray  # int32, one an axis of each question: the event's first tick, -1 if it lacks the attribute
     ends: np.ndarray  # int32: its last tick
@@ -69,6 +70,9 @@ class Scratch(NamedTuple):
     runs: np.ndarray  # int64: where the cells of a layer begin in `stabbed`
     digits: np.ndarray  # int64: the cell of each layer that is visited now
     line: np.ndarray  # uint64 [8]
+    best: np.ndarray  # float64, by question: the k best scores found so far, falling
+    held: np.ndarray  # int64, one a question: how many they are
+    worst: np.ndarray  # float64, one a question: a row that cannot score as much is none of the k best
     batch: Batch
 
 
@@ -284,28 +288,52 @@ def filter_visits(tree, scratch, first, last, how):
 def verify_found(scratch, found, known):
     """Verify the candidates that are listed, and keep the hits. O(entries).
 
-    Rows are asked for FAR candidates before they are verified, their entries half as many.
+    Rows are asked for FAR candidates before they are verified, their entries half as many. Of those that cannot be among the
+    k best the entries are not read.
     """
-    store, events, how, combine = known
+    store, events, how, combine, k = known
     batch = scratch.batch
     slots = batch.found
+    ranked = 0 < k <= scratch.best.shape[1]
     for i in range(-FAR if found > 0 else 0, found):
         prefetch(store.rows, np.int64(slots[i + FAR]))
         if i + FAR // 2 < 0:
             continue
-        start = np.int64(store.rows[np.int64(slots[i + FAR // 2])].start)
-        prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
-        prefetch(store.entries, start + 2)
-        prefetch(store.entries, start + 4)
+        soon = store.rows[np.int64(slots[i + FAR // 2])]
+        if not ranked or not most_of(soon) < scratch.worst[np.int64(batch.who[i + FAR // 2])]:
+            start = np.int64(soon.start)
+            prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
+            prefetch(store.entries, start + 2)
+            prefetch(store.entries, start + 4)
         if i < 0:
             continue
         slot, question = np.int64(slots[i]), np.int64(batch.who[i])
         row = store.rows[slot]
+        if ranked and most_of(row) < scratch.worst[question]:
+            continue
         score, holds, kinds = score_single(store, slot, scratch.keys[question])
         if not scratch.plain[question] or kinds & ~JOINED != 0:
             score = score_row(store, slot, scratch.values[question], events, how, combine)
             holds = not np.isnan(score)
         keep_hit(batch, row.id, score, np.uint32(slot) if row.flags & SIBLING else NONE, question, holds)
+        if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
+            note_score(scratch, question, score, k)
+
+
+@helper
+def note_score(scratch, question, score, k):
+    """One of the k best scores so far, of a subscription that has no other row. O(k)."""
+    best, held = scratch.best[question], scratch.held[question]
+    if held < k:
+        held += 1
+        scratch.held[question] = held
+    at = held - 1  # falling, so the last is the worst
+    while at > 0 and best[at - 1] < score:
+        best[at] = best[at - 1]
+        at -= 1
+    best[at] = score
+    if held == k and scratch.light[question]:
+        scratch.worst[question] = best[k - 1]
 
 
 @helper
@@ -340,6 +368,17 @@ def load_events(scratch, events, first, many, how, combine):
         load_event(scratch.values[q], events, first + q)
         single = load_keys(scratch.keys[q], events, first + q)
         scratch.plain[q] = single and combine is None and not how & ANY
+        scratch.light[q] = combine is None and not how & ANY and is_light(events, first + q)
+        scratch.held[q], scratch.worst[q] = 0, -np.inf
+
+
+@helper
+def is_light(events, e):
+    """Is no weight of event e above 1?"""
+    light = True
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        light &= events.weight[i] <= 1.0
+    return light
 
 
 @helper
@@ -368,7 +407,7 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
             if not begun:
                 many = ask_events(tree, scratch, events, e, ends.size, how)
             load_events(scratch, events, e, many, how, combine)
-            known = store, events, how, combine
+            known = store, events, how, combine, k
             whole = find_hits(tree, scratch, e, many, how, filter_visits, verify_found, known, candidates)
             unload_events(scratch, events, e, many)
             if many > 1 and not whole:

@@ -37,6 +37,7 @@ from matchwood.kernels.store import (
     first_slot,
     is_written,
     only_intervals,
+    rank_row,
     remove_ids,
     shape_of,
     write_entries,
@@ -105,7 +106,7 @@ def shift(tree, store, rows, r, row, node, position, turns):
                 turns = note_turn(tree, word + plane * words, position, turns)
                 turned &= turned - ONE
         write_interval(entry, rows, begin + i)
-    row.priority = rows.priority[r]
+    rank_row(row, rows, r)
     return turns
 
 
@@ -127,7 +128,7 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
     if plain and stays:
         return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
-    row.priority = rows.priority[r]
+    rank_row(row, rows, r)
     if plain:
         axes[at] = np.uint64(0)
         write_intervals(store, rows, r, np.int64(row.start))

@@ -8,6 +8,8 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
          JOINED  belongs to the predicate before it (latitude, circle); weight 0
          CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
                  the first with the latitude's dimension in `more`
+         flags: SIBLING, and above it the most that the row can score where no weight of an event is above 1: the upper half
+         of a float32, rounded up (`most_of`). A search for the k best need not read the entries of a row that cannot be one.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest, in the order in which they
          were added.
 Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last: one sees who comes soon and can ask for
@@ -58,6 +60,7 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
+ROUNDING = 1e-9  # of what is added: more than sums of as many weights as a row can have may err by
 AHEAD = 8  # rows between a prefetch and its use
 _ONE = np.uint64(1)
 
@@ -296,9 +299,30 @@ def take_row(store, rows, r, main, extras):
         give_entries(store, row)
         row.start, row.size = np.uint32(take_entries(store, class_)), np.uint32(size)
     take_slot(store)
-    row.id, row.priority = rows.ids[r], rows.priority[r]
-    row.count, row.flags, row.next = np.uint16(main), np.uint16(0), NONE
+    row.id, row.count, row.flags, row.next = rows.ids[r], np.uint16(main), np.uint16(0), NONE
+    rank_row(row, rows, r)
     return slot
+
+
+@helper
+def rank_row(row, rows, r):
+    """Write the priority of row r of the CSR arrays, and the most that it can score. O(entries).
+
+    What a sum may err by depends on what is added, not on the sum, which a negative priority can bring near zero.
+    """
+    weights = 0.0
+    for e in range(np.uint64(rows.offsets[r]), np.uint64(rows.offsets[r + 1])):
+        weights += rows.weight[e] if rows.kinds[e] != _CIRCLE else 0.0
+    row.priority = rows.priority[r]
+    most = row.priority + weights + ROUNDING * (abs(row.priority) + weights)
+    upper = (np.float32(max(most, 0.0)).view(np.uint32) >> np.uint32(16)) + np.uint32(1)
+    row.flags = (row.flags & SIBLING) | np.uint16(upper << np.uint32(1))
+
+
+@helper
+def most_of(row):
+    """The most that the row can score, or a bit more; NaN where that is past float32."""
+    return np.uint32(np.uint32(row.flags >> np.uint16(1)) << np.uint32(16)).view(np.float32)
 
 
 @kernel

@@ -7,7 +7,7 @@ import numpy as np
 from matchwood.encode.arrays import INTERVAL
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.ranked.bounds import BY_SCORE, SLACK
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, PLAIN
+from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
 
 
 @kernel
@@ -81,6 +81,6 @@ def write_scores(store, slots, rows):
     """Give rows for which `same_intervals` holds the priorities and weights of `rows`. O(entries)."""
     for r in range(slots.size):
         row = store.rows[np.int64(slots[r])]
-        row.priority = rows.priority[r]
+        rank_row(row, rows, r)
         for at in range(rows.offsets[r + 1] - rows.offsets[r]):
             store.entries[np.int64(row.start) + at].weight = rows.weight[rows.offsets[r] + at]
