@@ -7,14 +7,13 @@ change takes tens. Matching is done by the thread that asks.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-
-from matchwood.errors import QueryError
 
 VARIABLE = "MATCHWOOD_THREADS"
 """The environment variable that limits the threads of a bulk change; without it there are as many as cores."""
@@ -23,7 +22,7 @@ ENOUGH = 8192  # rows or events of a change for each thread
 
 def threads_for(many: int) -> int:
     """By how many threads a change of so many rows or events is made."""
-    return max(min(many // ENOUGH, _allowed()), 1)
+    return 1 if many < 2 * ENOUGH else min(many // ENOUGH, _allowed())
 
 
 def run(jobs: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
@@ -38,6 +37,8 @@ def run(jobs: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
 def run_shares(kernel: Callable[..., Any], state: Any, *columns: np.ndarray) -> list[Any]:
     """Call kernel(state, *columns) with equal parts of the columns, by several threads where they are long."""
     threads = threads_for(len(columns[0]))
+    if threads == 1:
+        return [kernel(state, *columns)]
     parts = shares(len(columns[0]), threads)
     return run([partial(kernel, state, *(column[part] for column in columns)) for part in parts], threads)
 
@@ -70,9 +71,11 @@ def _between(cuts: np.ndarray) -> list[slice]:
 
 
 def _allowed() -> int:
+    """How many threads there may be. What cannot be understood is one, and a warning: a change may be half made."""
     said = os.environ.get(VARIABLE)
     if said is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not said.isdigit() or not int(said):
-        raise QueryError(f"expected {VARIABLE} to be a number of threads, got {said!r}")
+        warnings.warn(f"expected {VARIABLE} to be a number of threads, got {said!r}; using one", stacklevel=2)
+        return 1
     return int(said)

@@ -42,7 +42,6 @@ from matchwood.kernels.mo_tree import (
     SLICED,
     WHOLE,
     axis_number,
-    enter_node,
     slice_here,
     slice_in,
     tick_of,
@@ -59,11 +58,10 @@ from matchwood.kernels.mo_tree_block import (
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
-    come_together,
+    enter_piece,
     free_position,
     open_nodes,
     open_position,
-    piece_end,
     prefetch_share,
     release,
     take_position,
@@ -237,10 +235,8 @@ def reach_everywhere(node):
 def place_events(tree, live, slots, pieces):
     """As `mo_tree_place.place_rows`, for events."""
     for p in range(pieces.size):
-        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
-        together = come_together(node, last - first)
-        enter_node(tree, np.int64(node.number))
         reach_everywhere(node)
         for j in range(first, last):
             prefetch_event(live, slots, j)
@@ -254,9 +250,8 @@ def place_events(tree, live, slots, pieces):
 def place_new(tree, live, offsets, spans, which, slots, pieces):
     """As `place_events`, of events whose spans are written: the event at slots[i] is event which[i] of the CSR arrays."""
     for p in range(pieces.size):
-        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
-        together = come_together(node, last - first)
         reach_everywhere(node)
         for j in range(first, last):
             prefetch_spans(live.events, offsets, spans, which, slots, j)

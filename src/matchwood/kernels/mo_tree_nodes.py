@@ -32,6 +32,7 @@ from matchwood.kernels.mo_tree import (
     REGIONS,
     VALID,
     WORDS,
+    enter_node,
 )
 from matchwood.kernels.mo_tree_block import MANY_COME
 
@@ -196,14 +197,12 @@ def open_nodes(tree, numbers, first, pieces, n):
 
 
 @helper
-def piece_end(piece):
-    return np.int64(piece.first) + np.int64(piece.rows)
-
-
-@helper
-def come_together(node, rows):
-    """Are so many rows many enough for the node to be noted first, and written together?"""
-    return rows >= MANY_COME * np.int64(node.words)
+def enter_piece(tree, piece):
+    """Enter the node of a piece. Return it, where the piece begins and ends, and whether its rows are so many for the node that
+    they are noted first, and written together."""
+    n, first, rows = np.int64(piece.node), np.int64(piece.first), np.int64(piece.rows)
+    enter_node(tree, np.int64(tree.nodes[n].number))
+    return n, first, first + rows, rows >= MANY_COME * np.int64(tree.nodes[n].words)
 
 
 @helper

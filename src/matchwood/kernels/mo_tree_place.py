@@ -16,7 +16,6 @@ from matchwood.kernels.mo_tree import (
     ONES,
     SLICED,
     axis_number,
-    enter_node,
     prefetch_row,
     slice_bits,
     slice_span,
@@ -26,10 +25,9 @@ from matchwood.kernels.mo_tree_block import MANY_LEAVE, clean, leave_stale, note
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
-    come_together,
+    enter_piece,
     free_position,
     open_position,
-    piece_end,
     prefetch_share,
     run_of,
     take_position,
@@ -125,10 +123,8 @@ def place_rows(tree, store, slots, pieces):
     """Write the rows at these slots into the nodes that have been opened for them. O(slices of the row) each, less where many
     of a node come together."""
     for p in range(pieces.size):
-        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
-        together = come_together(node, last - first)
-        enter_node(tree, np.int64(node.number))
         for j in range(first, last):
             prefetch_row(store, slots, j)
             slot = np.int64(slots[j])
@@ -166,10 +162,8 @@ def write_spans(tree, node, position, spans, begin, end, together):
 def place_new(tree, store, offsets, spans, which, slots, pieces):
     """As `place_rows`, of rows whose spans are written: the row at slots[i] is row which[i] of the CSR arrays."""
     for p in range(pieces.size):
-        n, first, last = np.int64(pieces[p].node), np.int64(pieces[p].first), piece_end(pieces[p])
+        n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
-        together = come_together(node, last - first)
-        enter_node(tree, np.int64(node.number))
         for j in range(first, last):
             prefetch_spans(tree.places, offsets, spans, which, slots, j)
             prefetch_share(tree, node, j - first, last - first, together)
