@@ -71,3 +71,37 @@ def test_a_tree_is_saved_with_its_live_events_and_goes_on(tmp_path: Path) -> Non
         each.live.check()
     assert ranked(again.live.match(some, 1_200.0)) == ranked(tree.live.match(some, 1_200.0))
     assert ranked(again.match(events)) == ranked(tree.match(events))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("few", [True, False])
+def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, few: bool) -> None:
+    """Keys and ends a few steps around the same numbers, whose upper halves are equal; events of up to 24 dimensions, of which
+    some are round. `few`: rows of up to six intervals, else of up to twenty."""
+    rng, dims = np.random.default_rng(seed), 24
+    around = np.array([0.0, 1.0, -1.0, 3.0, 1e-9, -7e5])
+    near = np.concatenate([[a, *_steps(a, 2, np.inf), *_steps(a, 2, -np.inf)] for a in around])
+    event_dims = [np.sort(rng.permutation(dims)[: rng.integers(12, dims + 1)]) for _ in range(300)]
+    row_dims = [np.sort(rng.permutation(dims)[: rng.integers(0, 7 if few else 21)]) for _ in range(200)]
+    keys = np.concatenate([rng.choice(around if e % 4 == 0 else near, len(d)) for e, d in enumerate(event_dims)])
+    events = make_events(np.cumsum([0, *map(len, event_dims)]), np.concatenate(event_dims), keys, keys)
+    ends = np.sort(rng.choice([*near, -np.inf, np.inf], (2, sum(map(len, row_dims)))), axis=0)
+    ends[rng.random(ends.shape) < 0.6] = np.inf
+    lo, hi = np.where(np.isinf(ends[0]), -np.inf, ends[0]), ends[1]
+    offsets, ids = np.cumsum([0, *map(len, row_dims)]), np.arange(200)
+    rows = make_rows(ids, np.zeros(200), offsets, np.concatenate(row_dims), np.zeros(len(lo)), lo, hi, np.ones(len(lo)))
+    live = LiveEvents()
+    live.insert(events, np.arange(300), np.full(300, np.inf))
+    live.check()
+    found, turned = live.match(rows, 0.0), Scan.build(rows).match(events)
+    pairs = {(int(s), e) for e in range(300) for s in turned.of(e)[0]}
+    assert {(s, int(e)) for s in range(200) for e in found.of(s)[0]} == pairs
+    assert len(pairs) > 200
+
+
+def _steps(number: float, many: int, towards: float) -> list[float]:
+    """The next numbers after this one."""
+    steps = [number]
+    for _ in range(many):
+        steps.append(float(np.nextafter(steps[-1], towards)))
+    return steps[1:]

@@ -104,3 +104,38 @@ def test_check_notices_damage(damage: str) -> None:
         store.state.events["start"][int(store.state.counts[kernel.FREE_SLOT])] += 8
     with pytest.raises((AssertionError, EventError)):
         store.check()
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool) -> None:
+    """Also when they are laid out anew: some have a line elsewhere, some have not."""
+    rng = np.random.default_rng(7)
+    sizes = [*range(65), *range(64, -1, -1), 20, 13, 20]
+    events = some_events(sizes, shuffled=shuffled)
+    keys = rng.choice(np.array([1.0, -1.0, 0.0, 1e-300, np.inf, -np.inf]), len(events.dims)) + rng.random(
+        len(events.dims)
+    )
+    keys[::7] = -0.0
+    events = make_events(events.offsets, events.dims, keys, keys)
+    store, ids = EventStore(), rng.permutation(len(sizes))
+    add(store, ids.tolist(), events)
+    store.check()
+    for order in (rng.permutation(len(sizes)), np.arange(len(sizes))):
+        kept, dims, values = store.values(store.slots_of(ids))
+        assert kept.tolist() == sizes
+        for e in range(len(sizes)):
+            span = slice(events.offsets[e], events.offsets[e + 1])
+            by_dim = keys[span][np.argsort(events.dims[span])]
+            assert values[span].tolist() == by_dim.tolist()
+            assert dims[span].tolist() == sorted(events.dims[span].tolist())
+        store.reorder(order.astype(np.uint32))
+        store.state.events["node"] = 0
+        store.check()
+
+
+def test_regions_of_two_lines_begin_a_pair_of_them() -> None:
+    """Small events between them take theirs by two."""
+    store = EventStore()
+    add(store, list(range(40)), some_events([20, 3, 17, 9] * 10))
+    assert (store.starts(store.slots_of(np.arange(0, 40, 2))) % 16 == 0).all()
+    assert store.state.keys.ctypes.data % 128 == 0

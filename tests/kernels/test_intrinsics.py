@@ -7,7 +7,7 @@ import pytest
 
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.candidates import KEY
-from matchwood.kernels.intrinsics import box_holds, boxes_hit, prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import PERHAPS, SURELY, box_holds, boxes_hit, prefetch, trailing_zeros, within_bounds
 from matchwood.kernels.store import ENTRY
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
@@ -33,6 +33,11 @@ def _hits(dims, lo, hi, at, key_lo, key_hi):
 @kernel
 def _holds(entries, at, keys, dim):
     return box_holds(entries, at, keys, dim)
+
+
+@kernel
+def _within(halves, first, mask, below, at, bounds, is_round):
+    return within_bounds(halves, first, mask, below, at, bounds, is_round)
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -118,3 +123,28 @@ def test_an_interval_holds_by_the_rules_of_float_comparison() -> None:
                     keys[1]["hi"], keys[1]["below"] = key_hi, -key_lo
                     bits = int(lo <= key_hi) | int(key_lo <= hi) << 1
                     assert _holds(entries, 1, keys, 1) == bits, (lo, hi, key_lo, key_hi)
+
+
+@pytest.mark.parametrize("lane", range(8))
+def test_each_of_eight_values_is_within_its_own_bounds(lane: int) -> None:
+    """Of an event that has dimensions 1, 4 and 9 and, from the fourth half on, their values 10, 20, 30."""
+    halves = np.array([0, 0, 0, 10, 20, 30, 0], np.uint32)
+    mask, dims = np.uint64(1 << 1 | 1 << 4 | 1 << 9), np.array([1, 4, 9, 1, 4, 9, 9, 1])
+    below = np.array([0] * 8 + [(1 << int(d)) - 1 for d in dims], np.uint64)
+    value = np.array({1: 10, 4: 20, 9: 30}[int(dims[lane])], np.uint32)
+    bounds = np.zeros(64, np.uint32)
+    most = 2**32 - 1
+
+    def judged(least: int, highest_sure: int, lowest: int, highest: int, is_round: bool) -> int:
+        bounds[32:] = np.repeat(np.array([0, most, 0, most], np.uint32), 8)
+        bounds[32 + lane :: 8] = least, highest_sure, lowest, highest
+        return int(_within(halves, 3, mask, below, 8, bounds, is_round))
+
+    v = int(value)
+    for is_round in (False, True):
+        assert judged(v, v, v, v, is_round) == SURELY
+        assert judged(0, most, 0, most, is_round) == SURELY
+        assert judged(v + 1, most, v, most, is_round) == PERHAPS
+        assert judged(v + 1, most, v + 1, most, is_round) == 0
+        assert judged(0, v - 1, 0, v - 1, is_round) == 0
+        assert judged(0, v - 1, 0, v, is_round) == (SURELY if is_round else PERHAPS)

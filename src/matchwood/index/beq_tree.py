@@ -16,7 +16,8 @@ from matchwood.index.row_store import RowStore
 from matchwood.kernels import beq_tree as kernel
 from matchwood.kernels.beq_tree import LeafScratch, Leaves
 from matchwood.kernels.direct import Direct
-from matchwood.kernels.live_events import MOST, Parts
+from matchwood.kernels.live_events import MOST
+from matchwood.kernels.live_values import Parts
 from matchwood.kernels.results import Out
 
 MOST_DEPTH = 24

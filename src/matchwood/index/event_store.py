@@ -15,8 +15,9 @@ from matchwood.index.workers import run_shares
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
+from matchwood.kernels.live_values import count_values, list_values
 from matchwood.kernels.mo_tree import LINE, NONE
-from matchwood.kernels.store import EXACT_CLASSES, class_size
+from matchwood.kernels.store import EXACT_CLASSES, class_size, size_class
 
 Slots = NDArray[np.uint32]
 LIST_EXPIRED = Direct(kernel.list_expired)
@@ -40,7 +41,8 @@ class EventStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.state) - self.state.words.nbytes  # which is the memory of the keys
+        state = self.state
+        return state.events.nbytes + state.keys.nbytes + state.table.nbytes + state.counts.nbytes
 
     def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
         """Keep events under new ids; return the slot of each. O(entries), amortised."""
@@ -82,22 +84,25 @@ class EventStore:
 
     def values(self, slots: Slots) -> tuple[Int64s, NDArray[np.uint16], Float64s]:
         """How many values each of these events has, and the dimensions and (lower) keys of them all. O(values)."""
-        about = self.state.words[self.starts(slots) + kernel.ABOUT]
-        sizes = ((about >> np.uint64(32)) & np.uint64(0xFFFF)).astype(np.int64)
+        sizes = np.empty(len(slots), np.int64)
+        count_values(self.state, slots, sizes)
         dims, keys = np.empty(int(sizes.sum()), np.uint16), np.empty(int(sizes.sum()))
-        kernel.list_values(self.state, slots, dims, keys)
+        list_values(self.state, slots, dims, keys)
         return sizes, dims, keys
 
     def reorder(self, order: Slots) -> None:
         """Lay all events out anew, without holes: slot i becomes what order[i] was. For a structure that lets go of every
         slot it knew. O(values)."""
         state, counts = self.state, self.state.counts
-        events, keys = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + 1, np.dtype(np.uint64))
-        end = int(kernel.lay_out(state, order, events, keys))
+        events, words = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + 1, np.dtype(np.uint64))
+        used = int(kernel.lay_out(state, order, events, words))
+        end = -(-used // (2 * LINE)) * 2 * LINE
         counts[kernel.SLOTS], counts[kernel.KEYS], counts[kernel.CURSOR] = len(order), end, 0
         counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(NONE), int(kernel.FREE)
+        if used < end:
+            words.view(np.int64)[used], counts[kernel.REGIONS + 1] = kernel.FREE, used
         state.table[:] = NONE
-        self.state = _live(events, keys[: end + 1].view(np.float64), state.table, counts)
+        self.state = _live(events, words[: end + 1].view(np.float64), state.table, counts)
         kernel.enter_all(self.state, state.table)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -131,8 +136,12 @@ class EventStore:
         state, counts = self.state, self.state.counts
         free = chain(int(counts[kernel.FREE_SLOT]), state.events["position"])
         assert sorted([*free, *kept.tolist()]) == list(range(counts[kernel.SLOTS])), "a slot is lost or doubled"
-        starts = self.starts(np.arange(counts[kernel.SLOTS], dtype=np.uint32)).tolist()
-        regions = [(start, LINE * int(class_size(kernel.class_at(state, start)))) for start in starts]
+        regions = []
+        for start in self.starts(np.arange(counts[kernel.SLOTS], dtype=np.uint32)).tolist():
+            lines, parted = kernel.lines_at(state, start)
+            regions.append((start, LINE * int(class_size(size_class(lines)))))
+            if parted:
+                regions.append((LINE * int(kernel.field_at(state, start)), LINE))
         for class_ in range(kernel.COUNTS - kernel.REGIONS):
             head, size = counts[kernel.REGIONS + class_], LINE * int(class_size(class_))
             regions += freed(head, size, state.words.view(np.int64), int(kernel.FREE))
@@ -172,7 +181,7 @@ class EventStore:
 
 
 def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Live:
-    return Live(events, keys, keys.view(np.uint64), table, counts)
+    return Live(events, keys, keys.view(np.uint64), keys.view(np.uint32), table, counts)
 
 
 def _space_needed(events: Events, done: int) -> int:
@@ -183,8 +192,8 @@ def _space_needed(events: Events, done: int) -> int:
     )
     listed = events.dims.max(initial=0) >= kernel.MASKED
     runs = 4 if loose else 2 if listed else 1
-    most = kernel.HEAD + runs * int(np.diff(events.offsets[done:]).max(initial=0))
-    words = runs * values + (kernel.HEAD + LINE - 1) * (events.size - done)
+    most = kernel.HEAD + runs * int(np.diff(events.offsets[done:]).max(initial=0)) + LINE
+    words = runs * values + (kernel.HEAD + 2 * LINE - 1) * (events.size - done)
     return words if most <= LINE * EXACT_CLASSES else 2 * words
 
 

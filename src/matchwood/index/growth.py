@@ -1,14 +1,14 @@
 """Pools that grow: kernels never allocate, so their owners make room.
 
-A large pool begins on a cache line. Memory as NumPy gets it begins 16 bytes behind one, so that records of 32 bytes
-lay across two lines every other time.
+A large pool begins on a pair of cache lines, which memory brings together. Memory as NumPy gets it begins 16 bytes behind
+one, so that records of 32 bytes lay across two lines every other time.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-CACHE_LINE = 64
+PAIR = 128  # bytes
 
 
 def grown(array: np.ndarray, size: int) -> np.ndarray:
@@ -21,7 +21,7 @@ def grown(array: np.ndarray, size: int) -> np.ndarray:
 
 
 def zeros(size: int, dtype: np.dtype) -> np.ndarray:
-    """Zeros from the beginning of a cache line on. O(size), or O(1) where the system has zero pages."""
-    memory = np.zeros(size * dtype.itemsize + CACHE_LINE, np.uint8)
-    skip = -memory.ctypes.data % CACHE_LINE
+    """Zeros from the beginning of a pair of cache lines on. O(size), or O(1) where the system has zero pages."""
+    memory = np.zeros(size * dtype.itemsize + PAIR, np.uint8)
+    skip = -memory.ctypes.data % PAIR
     return memory[skip : skip + size * dtype.itemsize].view(dtype)

@@ -16,12 +16,14 @@ from matchwood.index.mo_tree_bulk import place_all, put_and_slice
 from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
+from matchwood.kernels import live_events_ask as asking
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
 from matchwood.kernels.direct import KEPT, Direct, exact
-from matchwood.kernels.live_events import MOST, Parts
-from matchwood.kernels.live_events_match import LiveScratch
+from matchwood.kernels.live_events import MOST
+from matchwood.kernels.live_events_ask import LiveScratch
+from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree_nodes import new_one
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
@@ -35,9 +37,9 @@ KEEP_ONE, REMOVE_ONE = map(Direct, (kernel.keep_one, kernel.remove_one))
 class LiveEvents(EventIndex):
     """The event half of an MO-Tree.
 
-    Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_match`
-    (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 8 to be found by id and
-    about 67 for its planes and place.
+    Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_ask` and
+    `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 8 to be
+    found by id and about 67 for its planes and place.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
     inserting: each event inserted looks at four others.
     One writer; matching writes too, since it removes what has expired.
@@ -105,7 +107,7 @@ class LiveEvents(EventIndex):
     def _insert(self, slots: Slots) -> None:
         if len(self) > self._most:
             slots = self.store.live_slots()
-            self._tree = new_tree(plans.planned_events(self.store.state, slots, self._like() if self._like else ()))
+            self._tree = new_tree(plans.planned_events(self.store, slots, self._like() if self._like else ()))
             self._planned_for, self._most = len(slots), most_for(len(slots))
             slots = self._reorder(slots)
         numbers = np.empty(len(slots), np.uint32)
@@ -164,30 +166,33 @@ class LiveEvents(EventIndex):
         """Scratch for this store of rows; what does not depend on it is kept between calls."""
         tree, room, kept = self._tree, self._room, len(self.store.state.events)
         dims, most = max(store.dimensions, 1), int(self.store.state.counts[MOST]) + 1
-        names = int(store.state.rows["count"].max(initial=1))
+        names = -(-int(store.state.rows["count"].max(initial=1)) // asking.TOGETHER) * asking.TOGETHER
         if room is None or len(room.values) < dims or room.lo.shape[1] < names or len(room.seen) < kept:
             axes = len(tree.axes)
             questions = max(min(QUESTIONS, MOST_INTERVALS // names), 1)
-            begins, ends, planes = (np.zeros(questions * each, np.int32) for each in (axes, axes, 2 * axes + 1))
-            fixed, here = (np.zeros(questions, matching.PLANES) for _ in range(2))
+            begins, ends, planes = (np.zeros(questions * each, np.int32) for each in (axes, axes, 2 * axes + 2))
+            lo, hi, below = (np.zeros((questions, names), np.uint64) for _ in range(3))
+            stabbed, slices = (np.zeros(len(tree.cells) + 2 * axes + 1, np.int64) for _ in range(2))
+            runs, digits = (np.zeros(axes + 1, np.int64) for _ in range(2))
             self._room = room = LiveScratch(
                 new_values(dims),
                 np.zeros(dims + 1, np.int64),
-                np.zeros((questions, names)),
-                np.zeros((questions, names)),
-                np.zeros((questions, names), np.uint64),
-                np.zeros(questions, matching.ASKING),
+                lo,
+                hi,
+                below,
+                np.zeros((questions, 4 * names), np.uint32),
+                np.zeros(questions, asking.ASKING),
                 np.zeros(kept, np.uint32),
                 Parts(np.zeros(most), np.zeros(most)),
                 np.zeros(EXPIRED, np.uint32),
                 begins,
                 ends,
                 planes,
-                fixed,
-                here,
-                np.zeros(len(tree.cells) + 2 * axes + 1, np.int64),
-                np.zeros(axes + 1, np.int64),
-                np.zeros(axes + 1, np.int64),
+                np.zeros(questions, asking.PAIRS),
+                stabbed,
+                slices,
+                runs,
+                digits,
                 np.zeros(mo_tree.LINE, np.uint64),
                 new_batch(len(tree.directory), questions),
             )

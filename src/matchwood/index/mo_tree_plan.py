@@ -17,21 +17,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from matchwood.encode.arrays import Float64s
+from matchwood.index.event_store import EventStore
 from matchwood.index.mo_tree_width import cell_widths
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.live_events import ABOUT, Live, list_values
 from matchwood.kernels.store import ABSENT, CIRCLE
 
 TICKS = 1024  # of a layer
 MOST_AXES = 32  # at most 64: a word has a bit for each
+MOST_LAYERS = 8  # a word has 8 bits for what is asked of a cell of each
 MOST_SLICES = 32  # at most 62: a word holds them and a null bit
 MOST_BUCKETS = 1 << 21
 SAMPLE = 16_384
 JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_ROWS = 512
-EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8
+EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8  # of a layer at most 16
 EVENT_FEWEST = 6  # slices of an event's axis
 EVENT_SHARE = 1.1  # and as a share of those that the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
@@ -242,24 +243,21 @@ def paper(
     return Plan(tuple(axes), len(slots))
 
 
-def planned_events(live: Live, slots: np.ndarray, like: Sequence[tuple[int, int, bool]]) -> Plan:
+def planned_events(store: EventStore, slots: np.ndarray, like: Sequence[tuple[int, int, bool]]) -> Plan:
     """Disjoint cells of even filling on the layers of the subscriptions' tree (else on the two most popular attributes).
 
     `like` says of that tree's axes their dimension, slices, and whether they are layers.
     As many cells as leave a node of 512 events mostly full; ten a layer, as in the paper, left 40 nodes a cell at 1M.
     """
     some = np.ascontiguousarray(slots[:: max(1, len(slots) // SAMPLE)])
-    starts = live.events["start"][some].astype(np.int64)
-    many = int(((live.words[starts + ABOUT] >> np.uint64(32)) & np.uint64(0xFFFF)).sum())
-    dims, keys = np.empty(many, np.uint16), np.empty(many)
-    list_values(live, some, dims, keys)
+    _, dims, keys = store.values(some)
     found, popular = np.unique(dims, return_counts=True)
     ranked = [int(dim) for _, dim in sorted(zip(-popular, found, strict=True))]
     slices = {dim: max(EVENT_FEWEST, round(EVENT_SHARE * parts)) for dim, parts, _ in like if parts}
     chosen = [dim for dim, _, layer in like if layer and dim in ranked] or (
         ranked[:2] if len(slots) > 2 * LINE_ROWS else []
     )
-    chosen = chosen if len(slots) > LINE_ROWS else []
+    chosen = chosen[:MOST_LAYERS] if len(slots) > LINE_ROWS else []
     parts = max(1, int((len(slots) / (1.2 * LINE_ROWS)) ** (1 / max(len(chosen), 1))))
     axes = []
     for dim in [*chosen, *(dim for dim in ranked if dim not in chosen)][:MOST_AXES]:
@@ -291,7 +289,7 @@ def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int
     scale = rows / max(sampled, 1)
     best: tuple[Axis, ...] = ()
     least = rows / LINE_ROWS * len(columns) * LINE_NS + BUCKET_NS if layers is None else np.inf
-    heights = (1, 2, 3) if layers is None else (min(layers, len(columns)),)
+    heights = (1, 2, 3) if layers is None else (min(layers, len(columns), MOST_LAYERS),)
     for height in heights:
         chosen = columns[:height]
         for quantiles in ((0.9,), (0.35, 0.78, 0.96), (0.25, 0.5, 0.75, 0.95)):

@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 7
+VERSION = 8
 MANIFEST = "manifest.json"
 
 

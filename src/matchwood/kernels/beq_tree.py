@@ -20,21 +20,16 @@ import numpy as np
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.live_events import (
-    HEAD,
     LOOSE,
     SLOTS,
     UNTIL,
-    Parts,
     count_at,
-    dim_of,
     flags_at,
     id_at,
     let_go,
-    load_live,
     slot_of,
-    unload_row,
-    value_of,
 )
+from matchwood.kernels.live_values import Parts, dim_of, key_at, load_live, unload_row, value_of
 from matchwood.kernels.results import best_first, take_event
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import score_row
@@ -94,7 +89,7 @@ def first_at_least(keys, low, high, key):
 def place_of(tree, live, start):
     """Both coordinates of an event, NaN where it has none."""
     x, y = value_of(live, start, tree.counts[X]), value_of(live, start, tree.counts[Y])
-    return live.keys[x] if x >= 0 else np.nan, live.keys[y] if y >= 0 else np.nan
+    return key_at(live, start, x) if x >= 0 else np.nan, key_at(live, start, y) if y >= 0 else np.nan
 
 
 @helper
@@ -206,7 +201,7 @@ def place_events(tree, live, slots, first):
         if reason < 0:
             return i, reason
         for j in range(count_at(live, start)):
-            put_into(tree, run_at(tree, number, dim_of(live, start, j)), live.keys[start + HEAD + j], slot)
+            put_into(tree, run_at(tree, number, dim_of(live, start, j)), key_at(live, start, j), slot)
         if number != NOWHERE:
             leaf.west, leaf.east = min(leaf.west, x), max(leaf.east, x)
             leaf.south, leaf.north = min(leaf.south, y), max(leaf.north, y)

@@ -6,6 +6,7 @@ They read memory without bounds checks, so each says what its caller must guaran
     prefetch         ask for a cache line before it is needed
     boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
     box_holds        one interval of the row store against an event's value, both ends at once
+    within_bounds    8 intervals against the upper halves of an event's values (a gather, four compares)
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _I1, _I2, _I8, _I16, _I32, _I64, _F32, _F64 = (
     ir.FloatType(),
     ir.DoubleType(),
 )
-_LANES = 16
+_LANES, _EIGHT = 16, 8
+PERHAPS, SURELY = 1, 2  # what `within_bounds` says
 
 
 @intrinsic
@@ -65,11 +67,11 @@ def boxes_hit(typing_context, dims, lo, hi, at, key_lo, key_hi):
 
     def generate(context, builder, signature, arguments):
         columns = [
-            _vector(context, builder, signature.args[i], arguments[i], arguments[3], element, size)
+            _vector(context, builder, signature.args[i], arguments[i], arguments[3], element, size, _LANES)
             for i, (element, size) in enumerate(((_I16, 2), (_F32, 4), (_F32, 4)))
         ]
-        places = builder.zext(columns[0], ir.VectorType(_I32, _LANES))
-        keys = [_gathered(context, builder, signature.args[i], arguments[i], places) for i in (4, 5)]
+        places = builder.zext(columns[0], ir.VectorType(_I64, _LANES))
+        keys = [_gathered(context, builder, signature.args[i], arguments[i], places, _LANES, _F32, 4) for i in (4, 5)]
         begins = builder.fcmp_ordered("<=", columns[1], keys[1])
         ends = builder.fcmp_ordered("<=", keys[0], columns[2])
         both = builder.and_(begins, ends)
@@ -103,28 +105,72 @@ def box_holds(typing_context, entries, at, keys, dim):
     return types.uint64(entries, types.int64, keys, types.int64), generate
 
 
+@intrinsic
+def within_bounds(typing_context, halves, first, mask, below, at, bounds, is_round):
+    """Are 8 values of an event within a row's intervals, as far as their upper halves say? 0: not all, PERHAPS, SURELY.
+
+    Value j is halves[first + n], n the number of bits that `mask & below[at + j]` has. Of it `bounds` has, in four times 8 from
+    4 * at on: the least and the most with which it is surely within, and the least and the most with which it may be. Of a
+    round event (no lower half but zero) the most is surely within too.
+    The caller guarantees 8 elements of below (uint64) and 32 of bounds (uint32), and one more of halves (uint32) from `first` on
+    than the mask has bits.
+    """
+
+    def generate(context, builder, signature, arguments):
+        _, first, mask, _, at, _, is_round = arguments
+        below = _vector(context, builder, signature.args[3], arguments[3], at, _I64, 8, _EIGHT)
+        kind = ir.FunctionType(below.type, [below.type])  # llvmlite's own ctpop takes single numbers
+        ones = cgutils.get_or_insert_function(builder.module, kind, "llvm.ctpop.v8i64")
+        before = builder.call(ones, [builder.and_(_splat(builder, mask, _EIGHT), below)])
+        places = builder.add(_splat(builder, first, _EIGHT), before)
+        value = _gathered(context, builder, signature.args[0], arguments[0], places, _EIGHT, _I32, 4)
+        bounds_at = builder.shl(at, ir.Constant(_I64, 2))
+        least, most, lowest, highest = (
+            _vector(context, builder, signature.args[5], arguments[5], builder.add(bounds_at, offset), _I32, 4, _EIGHT)
+            for offset in (ir.Constant(_I64, _EIGHT * part) for part in range(4))
+        )
+        surely = _all_between(builder, least, value, builder.select(is_round, highest, most))
+        return builder.add(surely, _all_between(builder, lowest, value, highest))
+
+    i = types.int64
+    return types.int64(halves, i, types.uint64, below, i, bounds, types.boolean), generate
+
+
+def _all_between(builder, low, value, high):
+    """1 if each of eight numbers without sign is between its two bounds, else 0."""
+    above, below = builder.icmp_unsigned("<=", low, value), builder.icmp_unsigned("<=", value, high)
+    lanes = builder.bitcast(builder.and_(above, below), _I8)
+    return builder.zext(builder.icmp_unsigned("==", lanes, ir.Constant(_I8, -1)), _I64)
+
+
 def _element(context, builder, array_type, array, index):
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [index])
 
 
-def _vector(context, builder, array_type, array, at, element, size):
-    """16 elements of `size` bytes from array[at] on, loaded wherever they lie."""
+def _vector(context, builder, array_type, array, at, element, size, lanes):
+    """So many elements of `size` bytes from array[at] on, loaded wherever they lie."""
     pointer = _element(context, builder, array_type, array, at)
-    return builder.load(builder.bitcast(pointer, ir.PointerType(ir.VectorType(element, _LANES))), align=size)
+    return builder.load(builder.bitcast(pointer, ir.PointerType(ir.VectorType(element, lanes))), align=size)
 
 
-def _gathered(context, builder, array_type, array, places):
-    """array[places], 16 float32 at once. Addresses are computed as integers: llvmlite knows no `gep` with a vector of indices."""
-    data = context.make_array(array_type)(context, builder, array).data
-    wide = ir.VectorType(_I64, _LANES)
-    undefined = ir.Constant(wide, ir.Undefined)
-    base = builder.insert_element(undefined, builder.ptrtoint(data, _I64), ir.Constant(_I32, 0))
-    bases = builder.shuffle_vector(base, undefined, ir.Constant(ir.VectorType(_I32, _LANES), [0] * _LANES))
-    bytes_ = builder.shl(builder.zext(places, wide), ir.Constant(wide, [2] * _LANES))
-    pointers = builder.inttoptr(builder.add(bases, bytes_), ir.VectorType(ir.PointerType(_F32), _LANES))
-    vector, mask = ir.VectorType(_F32, _LANES), ir.VectorType(_I1, _LANES)
+def _splat(builder, word, lanes):
+    """So many times the word."""
+    undefined = ir.Constant(ir.VectorType(_I64, lanes), ir.Undefined)
+    one = builder.insert_element(undefined, word, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+
+
+def _gathered(context, builder, array_type, array, places, lanes, element, size):
+    """array[places], so many elements of `size` bytes at once; places are int64."""
+    data = builder.ptrtoint(context.make_array(array_type)(context, builder, array).data, _I64)
+    bytes_ = builder.mul(places, ir.Constant(places.type, [size] * lanes))
+    # Addresses are computed as integers: llvmlite knows no `gep` with a vector of indices.
+    addresses = builder.add(_splat(builder, data, lanes), bytes_)
+    pointers = builder.inttoptr(addresses, ir.VectorType(ir.PointerType(element), lanes))
+    vector, mask = ir.VectorType(element, lanes), ir.VectorType(_I1, lanes)
+    name = f"llvm.masked.gather.v{lanes}{element.intrinsic_name}.v{lanes}p0"
     function_type = ir.FunctionType(vector, [pointers.type, _I32, mask, vector])
-    function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.masked.gather.v16f32.v16p0")
-    every = ir.Constant(mask, [1] * _LANES)
-    return builder.call(function, [pointers, ir.Constant(_I32, 4), every, ir.Constant(vector, ir.Undefined)])
+    function = cgutils.get_or_insert_function(builder.module, function_type, name)
+    every = ir.Constant(mask, [1] * lanes)
+    return builder.call(function, [pointers, ir.Constant(_I32, size), every, ir.Constant(vector, ir.Undefined)])

@@ -1,18 +1,23 @@
-"""Live events: kept compactly, found by id, and read by the exact test. Every structure of events places what stands here.
+"""Live events: kept compactly, and found by id. Every structure of events places what stands here; `live_values` reads it.
 
-Layout   events[slot] (12 B) -> a region of `keys`, all that matching reads of an event in one place:
-             id, until, mask, about (slot, count, flags), then the values, 8 bytes each
+Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
+             id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event in halves
          `node` and `position` say where the structure has put it. A slot is free where `node` is none; `position` is the next
          free one then. It keeps its region, for an event of as many lines; for another that goes to the free ones of its
          class, chained through their first word.
          mask: the dimensions below 64 that the event has; the value of one stands behind as many others as bits are below it.
-         LISTED: a dimension of 64 or more; after the n keys come their n dimensions, ascending.
-         LOOSE (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
+Halves   a value as a number without sign in the same order (`ordered`), 32 bits of it each: all upper halves, then all lower
+         ones. A row mostly needs no more than the upper ones: so where an event takes an odd number of lines, three say, the
+         last of them stands elsewhere, at line `tail`, and two of the three are read, which memory brings as a pair.
+         ROUND: all lower halves are zero (whole numbers up to 2^20, codes of strings).
+LISTED   a dimension of 64 or more: n keys as they are (`keys`, the same memory) and their n dimensions, ascending. `count`: n.
+LOOSE    (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
 Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
-Invariant  every live event is in the table, once (`EventStore.check`).
+Invariant  every live event is in the table, once (`EventStore.check`). Regions are of one line or an even number, and single ones
+         are taken from the end of the pool by two: so all others begin a pair of lines, where the pool does.
 
 With the record of an event, its dimensions and its keys in three arrays, a candidate cost five cache lines instead of three; with
-regions anywhere, 3.7 for the 19 to 24 words of the paper's events.
+all three in one piece a new subscription waited a seventh longer for its events than with two and one.
 """
 
 from __future__ import annotations
@@ -22,8 +27,9 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
@@ -35,8 +41,10 @@ WORD_SHIFT = 0  # the number of an event in the table is the place of its id in 
 # words of a region before its values
 ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED = 64  # dimensions that a mask can name
-LISTED, LOOSE = np.uint64(1), np.uint64(2)
-SORTED = np.uint64(4)  # while an event is written: not kept
+HALVES = 2 * LINE  # that a line has room for
+LISTED, LOOSE, ROUND = np.uint64(1), np.uint64(2), np.uint64(4)
+SORTED = np.uint64(8)  # while an event is written: not kept
+FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`
 SLOTS, LIVE, FREE_SLOT, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
@@ -50,15 +58,9 @@ class Live(NamedTuple):
     events: np.ndarray  # EVENT
     keys: np.ndarray  # float64
     words: np.ndarray  # uint64, the memory of `keys`
+    halves: np.ndarray  # uint32, the same
     table: np.ndarray  # uint32, a power of two long
     counts: np.ndarray  # int64
-
-
-class Parts(NamedTuple):
-    """The values of one event that a row asks for, as `verify` reads them."""
-
-    lo: np.ndarray
-    hi: np.ndarray
 
 
 @helper
@@ -72,28 +74,46 @@ def slot_at(live, start):
 
 
 @helper
-def count_at(live, start):
-    """How many values the event has, a list counted by its parts."""
-    return np.int64((live.words[start + ABOUT] >> np.uint64(32)) & np.uint64(0xFFFF))
+def field_at(live, start):
+    return np.int64((live.words[start + ABOUT] >> np.uint64(32)) & np.uint64(0x1FFFFFFF))
 
 
 @helper
 def flags_at(live, start):
-    return live.words[start + ABOUT] >> np.uint64(48)
+    return live.words[start + ABOUT] >> FLAGS
 
 
 @helper
-def runs_of(flags):
-    """How many runs of n values a region has."""
-    if flags & LOOSE:
-        return np.int64(4)
-    return np.int64(2) if flags & LISTED else np.int64(1)
+def count_at(live, start):
+    """How many values the event has, a list counted by its parts."""
+    return field_at(live, start) if flags_at(live, start) & LISTED else count_ones(live.words[start + MASK])
 
 
 @helper
-def region_class(flags, n):
-    """The class of regions for an event of n values: classes count cache lines, so that no line is shared by two events."""
-    return size_class((HEAD + runs_of(flags) * n + LINE - 1) // LINE)
+def lines_for(flags, n):
+    """How many lines the region of an event of n values has, and whether it has one more elsewhere."""
+    if flags & LISTED:
+        runs = np.int64(4) if flags & LOOSE else np.int64(2)
+        lines = (HEAD + runs * n + LINE - 1) // LINE
+        return (lines if lines == 1 else (lines + 1) & -2), False
+    lines = (2 * HEAD + 2 * n + HALVES - 1) // HALVES
+    parted = lines > 1 and lines & 1 == 1
+    return lines - np.int64(parted), parted
+
+
+@helper
+def lines_at(live, start):
+    """The same of the event in a region, or of the last of a free slot."""
+    return lines_for(flags_at(live, start), count_at(live, start))
+
+
+@helper
+def lower_halves(start, n, tail):
+    """How many lower halves of a plain event's n values stand in its region; from where on those, from where on the others (as
+    if all stood there)."""
+    lines, _ = lines_for(np.uint64(0), n)
+    here = min(n, HALVES * lines - 2 * HEAD - n)
+    return here, 2 * (start + HEAD) + n, HALVES * tail - here
 
 
 @helper
@@ -149,19 +169,29 @@ def flags_of(events, e):
 
 
 @helper
-def write_masked(live, events, e, first, rising):
-    """Write the values of a plain event; return its mask."""
-    begin, end, first = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), np.uint64(first)
-    mask = np.uint64(0)
+def write_masked(live, events, e, start, tail, rising):
+    """Write the values of a plain event; return its mask, and all lower halves united."""
+    begin, end, halves = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), live.halves
+    mask = low = np.uint64(0)
     for i in range(begin, end):
         mask |= ONE << np.uint64(events.dims[i])
+        low |= ordered(events.lo[i])
+    n = end - begin
+    few, near, far = lower_halves(start, np.int64(n), tail)
+    here, near, far, upper = np.uint64(few), np.uint64(near), np.uint64(far), np.uint64(2 * (start + HEAD))
     if rising:
-        for i in range(end - begin):
-            live.keys[first + i] = events.lo[begin + i]
+        for i in range(n):
+            halves[upper + i] = np.uint32(ordered(events.lo[begin + i]) >> np.uint64(32))
+        for i in range(here):
+            halves[near + i] = np.uint32(ordered(events.lo[begin + i]))
+        for i in range(here, n):
+            halves[far + i] = np.uint32(ordered(events.lo[begin + i]))
     else:
         for i in range(begin, end):
-            live.keys[first + np.uint64(count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE)))] = events.lo[i]
-    return mask
+            at = np.uint64(count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE)))
+            halves[upper + at] = np.uint32(ordered(events.lo[i]) >> np.uint64(32))
+            halves[(near if at < here else far) + at] = np.uint32(ordered(events.lo[i]))
+    return mask, low & np.uint64(0xFFFFFFFF)
 
 
 @helper
@@ -201,47 +231,69 @@ def take_region(live, class_):
     """A region of that class, from its free list or behind the last."""
     counts = live.counts
     start = counts[REGIONS + class_]
-    if start == FREE:
-        start = counts[KEYS]
-        counts[KEYS] += LINE * class_size(class_)
-    else:
+    if start != FREE:
         counts[REGIONS + class_] = np.int64(live.words[start])
+        return start
+    start = counts[KEYS]
+    counts[KEYS] += LINE * class_size(class_)
+    if class_ == 1:
+        counts[KEYS] += LINE
+        give_back(live, start + LINE, 1)
     return start
 
 
 @helper
-def class_at(live, start):
-    """The class of the region that holds an event, or held the last of a free slot."""
-    return region_class(flags_at(live, start), count_at(live, start))
+def give_back(live, start, class_):
+    """Put a region into the free list of its class."""
+    live.words[start] = np.uint64(live.counts[REGIONS + class_])
+    live.counts[REGIONS + class_] = start
+
+
+@helper
+def has_room(live, class_, parted):
+    """Can a region of that class be taken, and a tail?"""
+    counts = live.counts
+    # one word more than the region: the value of a missing dimension is read and thrown away
+    if counts[KEYS] + LINE * (class_size(class_) + 2) < live.keys.size:
+        return True
+    return counts[REGIONS + class_] != FREE and (not parted or counts[REGIONS + 1] != FREE)
 
 
 @helper
 def take_room(live, n, flags):
-    """A slot with a region for an event of n values; -1 (and nothing is done) if a pool is full."""
+    """A slot with a region for an event of n values, and `about` written there; -1 (and nothing is done) if a pool is full."""
     counts = live.counts
-    class_ = region_class(flags, n)
-    size = LINE * class_size(class_)
-    # one word more than the region: the value of a missing dimension is read and thrown away
-    full = counts[REGIONS + class_] == FREE and counts[KEYS] + size >= live.keys.size
+    lines, parted = lines_for(flags, n)
+    class_ = size_class(lines)
     slot = counts[FREE_SLOT]
-    if slot == np.int64(NONE):
+    fresh = slot == np.int64(NONE)
+    start, tail = np.int64(0), np.int64(0)
+    fits = False
+    if fresh:
         slot = counts[SLOTS]
-        if full or slot == live.events.size:
+    else:
+        prefetch_free(live, slot, LINE * lines)
+        start = np.int64(live.events[slot].start)
+        held, held_parted = lines_at(live, start)
+        tail = field_at(live, start)
+        fits = size_class(held) == class_ and held_parted == parted
+        if not fits:
+            if not has_room(live, class_, parted):
+                return np.int64(-1)
+            give_back(live, start, size_class(held))
+            if held_parted:
+                give_back(live, LINE * tail, 1)
+        counts[FREE_SLOT] = np.int64(live.events[slot].position)
+    if fresh:
+        if slot == live.events.size or not has_room(live, class_, parted):
             return np.int64(-1)
         counts[SLOTS] += 1
-        live.events[slot].start = np.uint32(take_region(live, class_))
-        return slot
-    event = live.events[slot]
-    prefetch_free(live, slot, size)
-    start = np.int64(event.start)
-    held = class_at(live, start)
-    if held != class_:
-        if full:
-            return np.int64(-1)
-        live.words[start] = np.uint64(counts[REGIONS + held])
-        counts[REGIONS + held] = start
-        event.start = np.uint32(take_region(live, class_))
-    counts[FREE_SLOT] = np.int64(event.position)
+    if not fits:
+        start = take_region(live, class_)
+        tail = take_region(live, 1) // LINE if parted else np.int64(0)
+        live.events[slot].start = np.uint32(start)
+    field = n if flags & LISTED else tail
+    live.words[start + ABOUT] = np.uint64(slot) | np.uint64(field) << np.uint64(32) | (flags & ~SORTED) << FLAGS
     return slot
 
 
@@ -261,12 +313,13 @@ def keep_event(live, events, e, ids, until):
     start = np.int64(event.start)
     live.words[start + ID] = np.uint64(ids[e])
     live.keys[start + UNTIL] = until[e]
-    live.words[start + MASK] = np.uint64(0)
-    live.words[start + ABOUT] = np.uint64(slot) | np.uint64(n) << np.uint64(32) | (flags & ~SORTED) << np.uint64(48)
     if flags & LISTED:
+        live.words[start + MASK] = np.uint64(0)
         write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
     else:
-        live.words[start + MASK] = write_masked(live, events, e, start + HEAD, flags & SORTED != 0)
+        mask, low = write_masked(live, events, e, start, field_at(live, start), flags & SORTED != 0)
+        live.words[start + MASK] = mask
+        live.words[start + ABOUT] |= np.uint64(low == 0) * ROUND << FLAGS
     event.node = np.uint32(0)
     enter(live.table, ids[e], start)
     counts[MOST] = max(counts[MOST], n)
@@ -298,109 +351,35 @@ def let_go(live, slot):
 
 
 @kernel
-def lay_out(live, order, events, keys):
-    """Copy the event at order[i] to events[i] and its region behind that of events[i - 1]; return where the last ends."""
+def lay_out(live, order, events, words):
+    """Copy the event at order[i] to events[i], regions one behind the other, those of single lines and tails last; return where
+    the last ends."""
     at = np.int64(0)
+    for single in (False, True):
+        for i in range(order.size):
+            start = np.int64(live.events[np.int64(order[i])].start)
+            size = LINE * class_size(size_class(lines_at(live, start)[0]))
+            if (size == LINE) == single:
+                copy_words(live, start, words, at, size)
+                words[at + ABOUT] = (words[at + ABOUT] & ~np.uint64(0xFFFFFFFF)) | np.uint64(i)
+                events[i].start = np.uint32(at)
+                at += size
     for i in range(order.size):
         start = np.int64(live.events[np.int64(order[i])].start)
-        size = LINE * class_size(class_at(live, start))
-        for j in range(size):
-            keys[at + j] = live.words[start + j]
-        keys[at + ABOUT] = (keys[at + ABOUT] & ~np.uint64(0xFFFFFFFF)) | np.uint64(i)
-        events[i].start = np.uint32(at)
-        at += size
+        if lines_at(live, start)[1]:
+            copy_words(live, LINE * field_at(live, start), words, at, LINE)
+            about = np.int64(events[i].start) + ABOUT
+            words[about] = (words[about] & ~(np.uint64(0x1FFFFFFF) << np.uint64(32))) | np.uint64(
+                at // LINE
+            ) << np.uint64(32)
+            at += LINE
     return at
 
 
-@kernel
-def list_values(live, slots, dims, keys):
-    """The dimensions and (lower) keys of all values of these events, one after the other; return how many. O(values)."""
-    n = np.int64(0)
-    for i in range(slots.size):
-        start = np.int64(live.events[np.int64(slots[i])].start)
-        for j in range(count_at(live, start)):
-            dims[n] = np.uint16(dim_of(live, start, j))
-            keys[n] = live.keys[start + HEAD + j]
-            n += 1
-    return n
-
-
 @helper
-def dim_of(live, start, i):
-    """The dimension of an event's i-th value. O(i)."""
-    if flags_at(live, start) & LISTED:
-        return np.int64(live.keys[start + HEAD + count_at(live, start) + i])
-    mask = live.words[start + MASK]
-    for _ in range(i):
-        mask &= mask - ONE
-    return np.int64(trailing_zeros(mask))
-
-
-@helper
-def value_of(live, start, dim):
-    """Where in `keys` the event's value of a dimension stands (the first part of a list), or -1. O(log values)."""
-    first = start + HEAD
-    if not flags_at(live, start) & LISTED:
-        mask = live.words[start + MASK]
-        if dim >= MASKED or not (mask >> np.uint64(dim)) & ONE:
-            return np.int64(-1)
-        return first + count_ones(mask & ((ONE << np.uint64(dim)) - ONE))
-    n = count_at(live, start)
-    low, high = np.int64(0), n
-    while low < high:
-        middle = (low + high) >> 1
-        if live.keys[first + n + middle] < dim:
-            low = middle + 1
-        else:
-            high = middle
-    if low < n and live.keys[first + n + low] == dim:
-        return first + low
-    return np.int64(-1)
-
-
-@helper
-def load_live(live, start, scratch, names):
-    """Spread the values that the row names; those the event lacks are absent. O(names log values + parts of lists)."""
-    n = count_at(live, start)
-    loose = flags_at(live, start) & LOOSE != 0
-    filled = np.int64(0)
-    for j in range(names):
-        dim = scratch.wanted[j]
-        value = scratch.values[dim]
-        at = value_of(live, start, dim)
-        if at < 0:
-            value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
-            continue
-        value.lo = value.hi = live.keys[at]
-        value.weight = 1.0
-        value.first, value.parts = np.uint32(filled), np.uint32(1)
-        scratch.parts.lo[filled] = scratch.parts.hi[filled] = live.keys[at]
-        filled += 1
-        if loose:
-            filled = load_loose(live, start, n, at, value, scratch, filled - 1)
-
-
-@helper
-def load_loose(live, start, n, at, value, scratch, filled):
-    """Spread a value that may have several parts, from the one at `at` on; return how many parts are filled now."""
-    dim = live.keys[at + n]
-    value.weight = live.keys[at + 3 * n]
-    value.parts = np.uint32(0)
-    while at < start + HEAD + n and live.keys[at + n] == dim:
-        value.hi = live.keys[at + 2 * n]
-        value.parts += np.uint32(1)
-        scratch.parts.lo[filled] = live.keys[at]
-        scratch.parts.hi[filled] = live.keys[at + 2 * n]
-        filled += 1
-        at += 1
-    return filled
-
-
-@helper
-def unload_row(scratch, names):
-    for j in range(names):
-        value = scratch.values[scratch.wanted[j]]
-        value.lo, value.hi, value.weight = np.nan, np.nan, 1.0
+def copy_words(live, start, words, at, size):
+    for j in range(size):
+        words[at + j] = live.words[start + j]
 
 
 @kernel

@@ -11,144 +11,23 @@ Writes only when it meets expired events: callers hold the writer's lock.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.live_events import (
-    HEAD,
-    MASK,
-    MASKED,
-    UNTIL,
-    Parts,
-    flags_at,
-    id_at,
-    load_live,
-    slot_at,
-    unload_row,
-)
+from matchwood.kernels.intrinsics import PERHAPS, prefetch, within_bounds
+from matchwood.kernels.live_events import ABOUT, FLAGS, HEAD, LISTED, MASK, ROUND, UNTIL, id_at, slot_at
+from matchwood.kernels.live_events_ask import TOGETHER, ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
-from matchwood.kernels.mo_tree import (
-    AXES,
-    HEAD_WORDS,
-    LAYERS,
-    LINE,
-    NONE,
-    ONE,
-    ONES,
-    OPEN,
-    SLICED,
-    VALID,
-    axis_number,
-    slice_in,
-    tick_of,
-)
-from matchwood.kernels.mo_tree_visits import (
-    FAR,
-    FIRST,
-    MANY,
-    MOST,
-    NOTED,
-    Batch,
-    ask,
-    ask_everywhere,
-    begin_batch,
-    find_hits,
-    first_number,
-    keep_hit,
-    next_number,
-    shift_of,
-)
-from matchwood.kernels.planes import count_ones, keep_words, prefetch_planes, rule_out_planes
+from matchwood.kernels.live_values import load_live, number_at, unload_row
+from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, ONE, OPEN
+from matchwood.kernels.mo_tree_visits import FAR, FIRST, KEPT, MANY, NOTED, find_hits, keep_hit, shift_of
+from matchwood.kernels.planes import and_pairs, count_ones, keep_words, prefetch_planes
 from matchwood.kernels.results import best_first, take_event, worse
-from matchwood.kernels.store import ABSENT, CIRCLE
-from matchwood.kernels.verify import ANY, score_row
+from matchwood.kernels.store import CIRCLE
+from matchwood.kernels.verify import score_row
 
-IN_USE = VALID - HEAD_WORDS  # the plane of positions in use, as a number: it stands before the first plane
 NODES_AHEAD = 5
 """Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
-PLANES = np.dtype([("against", "u4"), ("passing", "u4"), ("number", "u4")])
-"""How many planes rule events out and how many let them pass; in which bucket."""
-ASKING = np.dtype(
-    [("asked", "u8"), ("score", "f8"), ("entries", "u4"), ("words", "u4"), ("plain", "u4"), ("slot", "u4")]
-)
-"""A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, `score` is what it has if it matches, and
-`words` of an event's region are read at most; its intervals are those of its question in `lo`, `hi` and `below`."""
-
-
-class LiveScratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    wanted: np.ndarray  # int64: the dimensions that a row names
-    lo: np.ndarray  # float64, by question: the intervals of plain rows
-    hi: np.ndarray
-    below: np.ndarray  # uint64: the bits of a mask below the dimension's
-    rows: np.ndarray  # ASKING, one a question
-    seen: np.ndarray  # uint32, one an event: where it stands in the answer
-    parts: Parts
-    noted: np.ndarray  # uint32: expired events that were met, as regions
-    begins: np.ndarray  # int32, one a layer of each question: first tick, -1 for the null cell, -2 for all cells
-    ends: np.ndarray  # int32: last tick
-    planes: np.ndarray  # int32, see `planes_of`
-    fixed: np.ndarray  # PLANES, one a question: those that are the same in all buckets
-    here: np.ndarray  # PLANES: all, in the bucket that was entered last
-    stabbed: np.ndarray  # as in `mo_tree_match.Scratch`
-    runs: np.ndarray
-    digits: np.ndarray
-    line: np.ndarray  # uint64 [8]
-    batch: Batch
-
-
-@helper
-def planes_of(tree, question):
-    """Where the planes of a question begin and end: those that rule out from the front, the others from the back."""
-    room = 2 * tree.counts[AXES] + 1
-    return question * room, question * room + room - 1
-
-
-@helper
-def add_planes(tree, scratch, question, a, begin, end, against, passing):
-    """Append the planes for slices begin..end of an axis, or for those without a value (-1); return how many are where now."""
-    low, high = planes_of(tree, question)
-    axis = tree.axes[a]
-    plane, slices = np.int64(axis.plane), np.int64(axis.slices)
-    if begin >= 0:
-        scratch.planes[low + against] = np.int32(plane + (end if end < slices - 1 else slices))
-        against += 1
-    if begin != 0:
-        scratch.planes[high - passing] = np.int32(plane + (begin - 1 if begin > 0 else slices))
-        passing += 1
-    return against, passing
-
-
-@helper
-def load_row(tree, store, slot, scratch, question):
-    """Ticks of the layers and planes of the other axes. O(entries)."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    layers = tree.counts[LAYERS]
-    for a in range(layers):
-        scratch.begins[question * layers + a] = np.int32(-2)
-    against = passing = np.int64(0)
-    for at in range(start, start + np.int64(row.count)):
-        entry = store.entries[at]
-        a = axis_number(tree, entry.dim)
-        if a >= tree.counts[SLICED] or entry.kind & CIRCLE:  # the longitude and latitude of a circle stand before it
-            continue
-        axis = tree.axes[a]
-        begin = np.int64(-1)
-        end = np.int64(-1)
-        if entry.kind != ABSENT:
-            begin, end = tick_of(tree, axis, entry.lo), tick_of(tree, axis, entry.hi)
-        if a < layers:
-            scratch.begins[question * layers + a] = np.int32(begin)
-            scratch.ends[question * layers + a] = np.int32(end)
-        else:
-            against, passing = add_planes(tree, scratch, question, a, begin, end, against, passing)
-    fixed = scratch.fixed[question]
-    fixed.against, fixed.passing = np.uint32(against), np.uint32(passing)
-    scratch.here[question].number = NONE
 
 
 @helper
@@ -164,47 +43,6 @@ def name_dimensions(store, slot, scratch):
 
 
 @helper
-def load_plain(store, slot, scratch, question, how, combine):
-    """What a row of single intervals, on dimensions that a mask can name, asks of an event of single values. O(entries)."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    plain = row.size == row.count and combine is None and not how & ANY
-    asked = np.uint64(0)
-    score = row.priority
-    for j in range(np.int64(row.count)):
-        entry = store.entries[start + j]
-        plain = plain and entry.kind != ABSENT and np.int64(entry.dim) < MASKED
-        bit = ONE << np.uint64(entry.dim & np.uint16(63))
-        asked |= bit
-        score += entry.weight  # an event without weights has ones
-        scratch.lo[question, j], scratch.hi[question, j], scratch.below[question, j] = entry.lo, entry.hi, bit - ONE
-    mine = scratch.rows[question]
-    mine.asked, mine.score, mine.entries, mine.slot = asked, score, np.uint32(row.count), np.uint32(slot)
-    mine.words, mine.plain = np.uint32(words_read(asked)), np.uint32(plain)
-
-
-@helper
-def words_read(asked):
-    """How many words of a region a plain row may read: an event has at most all dimensions below the largest one asked for."""
-    below = asked
-    for shift in (1, 2, 4, 8, 16, 32):
-        below |= below >> np.uint64(shift)
-    return HEAD + count_ones(below)
-
-
-@helper
-def holds_plain(live, start, scratch, row, question):
-    """Does the plain row of a question hold for an event of single values? O(entries), without branches."""
-    mask = live.words[start + MASK]
-    holds = (mask & row.asked) == row.asked
-    lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
-    for j in range(np.int64(row.entries)):
-        key = live.keys[start + HEAD + count_ones(mask & below[j])]
-        holds &= (lo[j] <= key) & (key <= hi[j])
-    return holds
-
-
-@helper
 def score_loose(live, start, store, scratch, row, how, combine):
     """The score of any row for any event, NaN if it does not match: see the module's text."""
     names = name_dimensions(store, np.int64(row.slot), scratch)
@@ -215,99 +53,13 @@ def score_loose(live, start, store, scratch, row, how, combine):
 
 
 @helper
-def meet_cells(tree, scratch, question):
-    """The cells of each layer whose events may match: those the row's ticks meet and the one for spanning values. O(cells)."""
-    n = np.int64(0)
-    for a in range(tree.counts[LAYERS]):
-        axis = tree.axes[a]
-        at = question * tree.counts[LAYERS] + a
-        begin, end = np.int64(scratch.begins[at]), np.int64(scratch.ends[at])
-        cells, ticks = np.int64(axis.cells), np.int64(axis.cuts) + 1
-        scratch.runs[a] = n
-        scratch.digits[a] = n
-        low, high = np.int64(0), cells - 1
-        if begin == -1:
-            low = cells - 1
-        elif begin >= 0:
-            low, high = begin * (cells - 2) // ticks, end * (cells - 2) // ticks
-        for c in range(low, high + 1):
-            scratch.stabbed[n] = c * np.int64(axis.radix)
-            n += 1
-        if begin >= 0:
-            scratch.stabbed[n] = (cells - 2) * np.int64(axis.radix)
-            n += 1
-    scratch.runs[tree.counts[LAYERS]] = n
-
-
-@helper
-def ask_met(tree, scratch, question):
-    """Let a row ask the buckets of all combinations of cells that meet it; False if there is no room. O(combinations)."""
-    layers = tree.counts[LAYERS]
-    meet_cells(tree, scratch, question)
-    number = first_number(scratch, layers)
-    if number < 0:
-        return False
-    while number >= 0:
-        if tree.directory[number].first != NONE:
-            ask(scratch.batch, number, question, np.uint64(0), ONES, ONES)
-        number = next_number(scratch, layers, number)
-    return True
-
-
-@helper
-def ask_rows(tree, store, slots, scratch, first, last, how, combine):
-    """Let the rows slots[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
-    begin_batch(scratch.batch)
-    many = min(last - first, scratch.batch.counts[MOST])
-    for q in range(many):
-        load_row(tree, store, np.int64(slots[first + q]), scratch, q)
-        load_plain(store, np.int64(slots[first + q]), scratch, q, how, combine)
-        asked = ask_everywhere(tree, scratch.batch, q) if how & ANY else ask_met(tree, scratch, q)
-        if not asked:
-            return np.int64(q)
-    return many
-
-
-@helper
-def enter_bucket(tree, scratch, question, number, how):
-    """Add the planes of the layers in this bucket: none where the row holds the whole cell.
-
-    Where nothing is ruled out free positions are left, having ones in all planes: then add the plane of positions in use.
-    Relaxed matching looks at all events, so at that plane alone.
-    """
-    layers = tree.counts[LAYERS]
-    fixed, here = scratch.fixed[question], scratch.here[question]
-    against, passing = np.int64(fixed.against), np.int64(fixed.passing)
-    for a in range(layers):
-        axis = tree.axes[a]
-        at = (number // np.int64(axis.radix)) % np.int64(axis.cells)
-        begin = np.int64(scratch.begins[question * layers + a])
-        if begin < 0 or at >= np.int64(axis.cells) - 2:
-            continue
-        end = np.int64(scratch.ends[question * layers + a])
-        cell = tree.cells[np.int64(axis.first_cell) + at]
-        low, width = np.int64(cell.first), np.int64(cell.width)
-        if begin > low or end < low + width - 1:
-            slices = slice_in(cell, begin), slice_in(cell, end)
-            against, passing = add_planes(tree, scratch, question, a, slices[0], slices[1], against, passing)
-    if how & ANY:
-        against = passing = np.int64(0)
-    if against == 0:
-        scratch.planes[planes_of(tree, question)[1] - passing] = np.int32(IN_USE)
-        passing += 1
-    here.against, here.passing, here.number = np.uint32(against), np.uint32(passing), np.uint32(number)
-
-
-@helper
 def prefetch_visit(tree, scratch, visit):
     """Ask for the planes that are the same in all buckets."""
     node = tree.nodes[visit.node]
     base = np.int64(node.start) + np.int64(HEAD_WORDS) * np.int64(node.words)
-    low, high = planes_of(tree, np.int64(visit.question))
-    fixed = scratch.fixed[np.int64(visit.question)]
-    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, low, np.int64(fixed.against))
-    passing = np.int64(fixed.passing)
-    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, high + 1 - passing, passing)
+    question, layers = np.int64(visit.question), tree.counts[LAYERS]
+    many = 2 * (np.int64(scratch.pairs[question].many) - layers)
+    prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, pairs_of(tree, question) + 2 * layers, many)
 
 
 @kernel
@@ -320,14 +72,12 @@ def filter_visits(tree, scratch, first, last, how):
         question = np.int64(visit.question)
         node = tree.nodes[visit.node]
         prefetch_visit(tree, scratch, batch.visits[min(v + NODES_AHEAD, last - 1)])
-        here = scratch.here[question]
-        if here.number != node.number:
-            enter_bucket(tree, scratch, question, np.int64(node.number), how)
+        pairs = pairs_of(tree, question)
+        enter_cells(tree, scratch, question, visit.packed, pairs)
         words = np.int64(node.words)
         base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
-        low, high = planes_of(tree, question)
-        against, passing = np.int64(here.against), np.int64(here.passing)
-        rule_out_planes(tree.bits, base, shift_of(node), scratch.planes, low, against, high, passing, scratch.line)
+        many = np.int64(scratch.pairs[question].many)
+        and_pairs(tree.bits, base, shift_of(node), scratch.planes, pairs, many, scratch.line)
         if node.opened:  # planes know nothing of events that span
             for w in range(words):
                 scratch.line[w] |= tree.bits[base + (OPEN - HEAD_WORDS) * words + w]
@@ -337,13 +87,68 @@ def filter_visits(tree, scratch, first, last, how):
 
 
 @helper
-def prefetch_event(live, start, words):
-    """Ask for the first words of a region; three lines without a branch, since rows that take turns have their own numbers."""
-    prefetch(live.keys, start)
-    prefetch(live.keys, start + min(words - 1, LINE))
-    prefetch(live.keys, start + min(words - 1, 2 * LINE))
-    for word in range(3 * LINE, words, LINE):
-        prefetch(live.keys, start + word)
+def holds_exactly(live, start, mask, scratch, question, entries):
+    """Does a plain row hold for a plain event that has all it names? Where upper halves do not say it. O(entries)."""
+    lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
+    holds, n = True, count_ones(mask)
+    for j in range(entries):
+        number = number_at(live, start, n, count_ones(mask & below[j]))
+        holds &= (lo[j] <= number) & (number <= hi[j])
+    return holds
+
+
+@kernel
+def verify_plain(live, scratch, i, found, now):
+    """Verify candidates i, i + 1, ... as long as row and event are plain and the event has not expired, and keep the hits.
+
+    Return the first that is not so, or `found`. O(entries), without branches.
+    """
+    batch = scratch.batch
+    words, keys = live.words, live.keys
+    n = np.uint64(batch.counts[KEPT])
+    at, end = np.uint64(i), np.uint64(found)
+    while at < end:
+        start, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
+        row = scratch.rows[question]
+        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]), np.int64(row.words))
+        mask, about, until = (
+            words[start + np.uint64(MASK)],
+            words[start + np.uint64(ABOUT)],
+            keys[start + np.uint64(UNTIL)],
+        )
+        flags = about >> FLAGS
+        if not row.plain or flags & LISTED or not now < until:
+            break
+        holds = (mask & row.asked) == row.asked
+        below, bounds = scratch.below[question], scratch.bounds[question]
+        first = np.int64(np.uint64(2) * start) + 2 * HEAD
+        is_round = flags & ROUND != 0
+        sure = within_bounds(live.halves, first, mask, below, 0, bounds, is_round)
+        for j in range(TOGETHER, np.int64(row.entries), TOGETHER):
+            sure = min(sure, within_bounds(live.halves, first, mask, below, j, bounds, is_round))
+        holds &= sure != 0
+        if sure == PERHAPS and holds:
+            holds = holds_exactly(live, np.int64(start), mask, scratch, np.int64(question), np.int64(row.entries))
+        hit = batch.hits[n]
+        hit.id, hit.score, hit.slot, hit.question = (
+            np.int64(words[start]),
+            row.score,
+            np.uint32(about),
+            np.uint32(question),
+        )
+        n += np.uint64(holds)
+        at += ONE
+    batch.counts[KEPT] = np.int64(n)
+    return np.int64(at)
+
+
+@helper
+def prefetch_event(keys, start, words):
+    """Ask for the first words of a region; two lines without a branch, since rows that take turns have their own numbers."""
+    prefetch(keys, start)
+    prefetch(keys, start + min(words - 1, LINE))
+    for word in range(2 * LINE, words, LINE):
+        prefetch(keys, start + word)
 
 
 @kernel
@@ -352,27 +157,22 @@ def verify_found(scratch, found, known):
     live, store, now, how, combine = known
     batch = scratch.batch
     counts = batch.counts
-    for i in range(-FAR if found > 0 else 0, found):
-        ahead = scratch.rows[np.int64(batch.who[i + FAR])]
-        prefetch_event(live, np.int64(batch.found[i + FAR]), np.int64(ahead.words))
-        if i < 0:
-            continue
+    i = np.int64(0)
+    for i in range(min(found, FAR)):
+        prefetch_event(live.keys, np.int64(batch.found[i]), np.int64(scratch.rows[np.int64(batch.who[i])].words))
+    i = verify_plain(live, scratch, 0, found, now)
+    while i < found:
         start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
         row = scratch.rows[question]
-        score = row.score
-        if row.plain and flags_at(live, start) == 0:
-            holds = holds_plain(live, start, scratch, row, question)
-        else:
-            score = score_loose(live, start, store, scratch, row, how, combine)
-            holds = not np.isnan(score)
         until = live.keys[start + UNTIL]
-        if not now < until:
-            holds = False
-            if until == until and counts[NOTED] < scratch.noted.size:
-                live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
-                scratch.noted[counts[NOTED]] = np.uint32(start)
-                counts[NOTED] += 1
-        keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, holds)
+        if now < until:
+            score = score_loose(live, start, store, scratch, row, how, combine)
+            keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
+        elif until == until and counts[NOTED] < scratch.noted.size:
+            live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
+            scratch.noted[counts[NOTED]] = np.uint32(start)
+            counts[NOTED] += 1
+        i = verify_plain(live, scratch, i + 1, found, now)
 
 
 @helper

@@ -17,7 +17,6 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.id_table import home
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
-    HEAD,
     LISTED,
     LIVE,
     LOOSE,
@@ -29,8 +28,8 @@ from matchwood.kernels.live_events import (
     keep_events,
     let_go,
     slot_of,
-    value_of,
 )
+from matchwood.kernels.live_values import dim_of, end_at, key_at, last_part, value_of
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
@@ -81,21 +80,17 @@ def disjoint_cell(axis, tick):
 def event_bucket(tree, live, slot):
     """The bucket of an event: its disjoint cells; cell c where it spans several, c + 1 where it lacks the attribute."""
     start = np.int64(live.events[slot].start)
-    n = count_at(live, start)
     loose = flags_at(live, start) & LOOSE != 0
     number = np.int64(0)
     for a in range(tree.counts[LAYERS]):
         axis = tree.axes[a]
-        dim = np.int64(axis.dim)
         cell = np.int64(axis.cells) - 1
-        at = value_of(live, start, dim)
-        if at >= 0:
-            cell = disjoint_cell(axis, tick_of(tree, axis, live.keys[at]))
+        i = value_of(live, start, np.int64(axis.dim))
+        if i >= 0:
+            cell = disjoint_cell(axis, tick_of(tree, axis, key_at(live, start, i)))
             if loose:
-                last = at
-                while last + 1 < start + HEAD + n and live.keys[last + 1 + n] == dim:
-                    last += 1
-                if disjoint_cell(axis, tick_of(tree, axis, live.keys[last + 2 * n])) != cell:
+                end = end_at(live, start, last_part(live, start, i))
+                if disjoint_cell(axis, tick_of(tree, axis, end)) != cell:
                     cell = np.int64(axis.cells) - 2
         number += cell * np.int64(axis.radix)
     return number
@@ -190,17 +185,16 @@ def write_event(tree, live, start, node, position, together):
         return
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    n = count_at(live, start)
     mask = live.words[start + MASK]
-    for i in range(n):
+    for i in range(count_at(live, start)):
         dim = np.int64(trailing_zeros(mask))
         mask &= mask - ONE
         if flags_at(live, start) & LISTED:
-            dim = np.int64(live.keys[start + HEAD + n + i])
+            dim = dim_of(live, start, i)
         a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
-        above = slice_here(tree, a, tick_of(tree, tree.axes[a], live.keys[start + HEAD + i]))
+        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_at(live, start, i)))
         write_value(tree, word, words, a, position, above, together)
 
 

@@ -2,7 +2,7 @@
 
     and_planes           64 bytes of several planes, anded in one vector register
     keep_words           those of eight words in which a bit is set, side by side
-    rule_out_planes      the same, some of the planes complemented
+    and_pairs            the same, every second of the planes complemented
     prefetch_planes      ask for them before
     and_ranges           64 positions of several planes, anded with "is plane j within the position's range?"
     in_ranges            64 such ranges around one number, as a mask
@@ -48,30 +48,30 @@ def and_planes(typing_context, bits, valid, base, shift, planes, first, count, o
 
 
 @intrinsic
-def rule_out_planes(typing_context, bits, base, shift, planes, first, count, back, more, out):
-    """out[0:8] = the 8 words of more planes at once, anded, without the bits of `count` others.
+def and_pairs(typing_context, bits, base, shift, planes, first, pairs, out):
+    """out[0:8] = the 8 words of every second of `pairs` pairs of planes, anded, without the bits of every first.
 
-    The planes to and are planes[back - i] of every i < more, those that rule out planes[first + i] of every i < count. Types
-    and what the caller guarantees: as `and_planes`.
+    Pair i is planes[first + 2 * i] and the one after it. Types and what the caller guarantees: as `and_planes`.
     """
 
     def generate(context, builder, signature, arguments):
-        _, base, shift, _, first, count, back, more, _ = arguments
-        data, numbers, target = (_data(context, builder, signature, arguments, i) for i in (0, 3, 8))
-        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
-        region, low, high = builder.gep(data, [base]), builder.gep(numbers, [first]), builder.gep(numbers, [back])
-        with cgutils.for_range(builder, count) as loop:
-            line = _line(builder, region, _plane(builder, low, loop.index, shift))
-            builder.store(builder.or_(builder.load(held), line), held)
-        builder.store(builder.not_(builder.load(held)), held)
-        with cgutils.for_range(builder, more) as loop:
-            line = _line(builder, region, _plane(builder, high, builder.neg(loop.index), shift))
+        _, base, shift, _, first, pairs, _ = arguments
+        data, numbers, target = (_data(context, builder, signature, arguments, i) for i in (0, 3, 6))
+        ruled_out = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
+        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [-1] * 8))
+        region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
+        with cgutils.for_range(builder, pairs) as loop:
+            at = builder.shl(loop.index, ir.Constant(_I64, 1))
+            line = _line(builder, region, _plane(builder, numbers, at, shift))
+            builder.store(builder.or_(builder.load(ruled_out), line), ruled_out)
+            line = _line(builder, region, _plane(builder, numbers, builder.add(at, ir.Constant(_I64, 1)), shift))
             builder.store(builder.and_(builder.load(held), line), held)
-        builder.store(builder.load(held), builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        kept = builder.and_(builder.load(held), builder.not_(builder.load(ruled_out)))
+        builder.store(kept, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, planes, i, i, i, i, out), generate
+    return types.void(bits, i, i, planes, i, i, out), generate
 
 
 @intrinsic
