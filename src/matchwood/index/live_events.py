@@ -24,7 +24,7 @@ from matchwood.kernels.direct import KEPT, Direct, exact
 from matchwood.kernels.live_events import MOST
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
-from matchwood.kernels.mo_tree_nodes import new_one
+from matchwood.kernels.mo_tree_spans import new_one
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY

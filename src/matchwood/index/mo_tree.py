@@ -27,14 +27,12 @@ from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
-from matchwood.kernels.mo_tree_nodes import new_one
 from matchwood.kernels.mo_tree_order import order_keys
-from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
+from matchwood.kernels.mo_tree_spans import FEW, SPAN, new_one, slice_rows
 from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
-FEW_ENTRIES = 64  # a row of more is inserted the long way
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 MOST_RANKED = 64  # k up to which rows that cannot be among the k best are left out unread
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
@@ -119,7 +117,7 @@ class MOTree(Index):
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
         if not exact(rows, ROWS):
             return super().insert(rows)
-        if len(rows.ids) != 1 or len(rows.dims) > FEW_ENTRIES:
+        if len(rows.ids) != 1 or len(rows.dims) > FEW:
             return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
         code = INSERT_ONE.call(self._tree, self.store.state, rows, self._most, self._one)
         if code == updating.DONE:
@@ -156,7 +154,7 @@ class MOTree(Index):
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
         if not exact(rows, ROWS) or not rows.size:
             return super().update(rows)
-        if len(rows.ids) == 1 and len(rows.dims) <= FEW_ENTRIES:
+        if len(rows.ids) == 1 and len(rows.dims) <= FEW:
             code = UPDATE_ONE.call(self._tree, self.store.state, rows, self._one)
             if code == updating.DONE:
                 return None

@@ -65,7 +65,7 @@ from matchwood.kernels.mo_tree_nodes import (
     release,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
+from matchwood.kernels.mo_tree_spans import FEW, NOTHING, ODD, prefetch_spans
 from matchwood.kernels.store import AHEAD
 
 KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
@@ -315,12 +315,12 @@ def keep_one(tree, live, events, ids, until, most, one):
         return FULL
     if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
         return KNOWN
-    if keep_events(live, events, ids, until, 0, one.slots) == 0:
+    if events.dims.size > FEW or keep_events(live, events, ids, until, 0, one.slots) == 0:
         return FULL
-    one.numbers[0] = np.uint32(event_bucket(tree, live, np.int64(one.slots[0])))
+    slice_events(tree, events, 0, 1, one.numbers, one.spans)
     if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
         return UNPLACED
-    place_events(tree, live, one.slots, one.pieces)
+    place_new(tree, live, events.offsets, one.spans, one.which, one.slots, one.pieces)
     return DONE
 
 

@@ -9,8 +9,6 @@ takes it back when one has left. Between, each node is written by whoever has it
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
@@ -38,19 +36,6 @@ from matchwood.kernels.mo_tree_block import MANY_COME
 
 PIECE = np.dtype([("first", "u4"), ("rows", "u4"), ("node", "u4")])
 """Rows first, first + 1, ... of a batch, which go to one node; no other piece of the batch has the node."""
-
-
-class One(NamedTuple):
-    """Room for what a single change says of its row or event."""
-
-    slots: np.ndarray  # uint32 [1]
-    numbers: np.ndarray  # uint32 [1], its bucket, or its node
-    axes: np.ndarray  # uint64 [1], see `mo_tree_place.clear_rows`
-    pieces: np.ndarray  # PIECE [1]
-
-
-def new_one() -> One:
-    return One(np.zeros(1, np.uint32), np.zeros(1, np.uint32), np.zeros(1, np.uint64), np.zeros(1, PIECE))
 
 
 @helper

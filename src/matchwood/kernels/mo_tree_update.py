@@ -20,15 +20,14 @@ from matchwood.kernels.mo_tree import (
     ONE,
     SLICED,
     axis_number,
-    bucket_number,
     prefetch_row,
     slice_bits,
     slice_span,
 )
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
 from matchwood.kernels.mo_tree_nodes import open_nodes, release_nodes
-from matchwood.kernels.mo_tree_place import axes_of, clear_rows, place_rows, wipe_row, write_row
-from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, still_fits
+from matchwood.kernels.mo_tree_place import axes_of, clear_rows, place_new, wipe_row, write_row
+from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_rows, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -190,11 +189,11 @@ def update_rows(tree, store, rows, which, slots, moving, spans):
 
 
 @helper
-def place_one(tree, store, one):
-    """Put the row at one.slots[0] into the bucket one.numbers[0]."""
+def place_one(tree, store, offsets, one):
+    """Put the row at one.slots[0] into the bucket one.numbers[0]; its spans are written."""
     if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
         return UNPLACED
-    place_rows(tree, store, one.slots, one.pieces)
+    place_new(tree, store, offsets, one.spans, one.which, one.slots, one.pieces)
     return DONE
 
 
@@ -218,8 +217,8 @@ def insert_one(tree, store, rows, most, one):
         return FULL
     if np.int64(one.slots[0]) >= tree.places.size:
         return UNPLACED
-    one.numbers[0] = np.uint32(bucket_number(tree, store, np.int64(one.slots[0])))
-    return place_one(tree, store, one)
+    slice_rows(tree, rows, 0, 1, one.numbers, one.spans)
+    return place_one(tree, store, rows.offsets, one)
 
 
 @kernel
@@ -243,6 +242,7 @@ def update_one(tree, store, rows, one):
     turn_bits(tree, turns)
     if code != UNPLACED:
         return code
+    slice_new(tree, rows, 0, one.spans)
     remove_one(tree, store, slot, one, one.axes)
     one.numbers[0] = np.uint32(number)
-    return place_one(tree, store, one)
+    return place_one(tree, store, rows.offsets, one)
