@@ -74,15 +74,15 @@ def test_a_tree_is_saved_with_its_live_events_and_goes_on(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("few", [True, False])
-def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, few: bool) -> None:
-    """Keys and ends a few steps around the same numbers, whose upper halves are equal; events of up to 24 dimensions, of which
-    some are round. `few`: rows of up to six intervals, else of up to twenty."""
-    rng, dims = np.random.default_rng(seed), 24
+@pytest.mark.parametrize(("most", "dims"), [(6, 24), (20, 24), (20, 40)])
+def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, most: int, dims: int) -> None:
+    """Keys and ends a few steps around the same numbers, whose upper halves are equal; of some events all are those numbers. Rows
+    of up to `most` intervals."""
+    rng = np.random.default_rng(seed)
     around = np.array([0.0, 1.0, -1.0, 3.0, 1e-9, -7e5])
     near = np.concatenate([[a, *_steps(a, 2, np.inf), *_steps(a, 2, -np.inf)] for a in around])
     event_dims = [np.sort(rng.permutation(dims)[: rng.integers(12, dims + 1)]) for _ in range(300)]
-    row_dims = [np.sort(rng.permutation(dims)[: rng.integers(0, 7 if few else 21)]) for _ in range(200)]
+    row_dims = [np.sort(rng.permutation(dims)[: rng.integers(0, most + 1)]) for _ in range(200)]
     keys = np.concatenate([rng.choice(around if e % 4 == 0 else near, len(d)) for e, d in enumerate(event_dims)])
     events = make_events(np.cumsum([0, *map(len, event_dims)]), np.concatenate(event_dims), keys, keys)
     ends = np.sort(rng.choice([*near, -np.inf, np.inf], (2, sum(map(len, row_dims)))), axis=0)

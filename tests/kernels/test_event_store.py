@@ -15,11 +15,11 @@ from matchwood.kernels import live_events as kernel
 from matchwood.kernels.id_table import home
 
 
-def some_events(sizes: list[int], *, shuffled: bool = False) -> Events:
-    """An event of each size, on the dimensions from 0 on, in their order or in another."""
+def some_events(sizes: list[int], *, shuffled: bool = False, step: int = 1) -> Events:
+    """An event of each size, on every (`step`-th) dimension from 0 on, in their order or in another."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     orders = [np.random.default_rng(size).permutation(size) if shuffled else np.arange(size) for size in sizes]
-    dims = np.concatenate([np.zeros(0, np.int64), *orders])
+    dims = step * np.concatenate([np.zeros(0, np.int64), *orders])
     return make_events(offsets, dims, dims + 0.5, dims + 0.5)
 
 
@@ -106,12 +106,13 @@ def test_check_notices_damage(damage: str) -> None:
         store.check()
 
 
+@pytest.mark.parametrize("step", [1, 2, 5])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool) -> None:
-    """Also when they are laid out anew: some have a line elsewhere, some have not."""
+def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool, step: int) -> None:
+    """Also when they are laid out anew: some have a line elsewhere, some have not, some a place for dimensions they lack."""
     rng = np.random.default_rng(7)
     sizes = [*range(65), *range(64, -1, -1), 20, 13, 20]
-    events = some_events(sizes, shuffled=shuffled)
+    events = some_events(sizes, shuffled=shuffled, step=step)
     keys = rng.choice(np.array([1.0, -1.0, 0.0, 1e-300, np.inf, -np.inf]), len(events.dims)) + rng.random(
         len(events.dims)
     )
@@ -131,6 +132,33 @@ def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool) 
         store.reorder(order.astype(np.uint32))
         store.state.events["node"] = 0
         store.check()
+
+
+@pytest.mark.parametrize(
+    ("dims", "spread"),
+    [
+        ([*range(20)], True),
+        ([0, 1, *range(5, 20)], True),
+        ([*range(12), 19], True),  # both ways three lines
+        ([*range(11), 19], False),  # two, with all places three
+        ([0, 2, 3], True),
+        ([0, 5], False),
+        ([], True),
+        ([*range(8, 24)], False),
+        ([*range(4, 24)], False),
+        ([*range(3, 24)], True),
+        ([*range(25)], False),
+    ],
+)
+def test_an_event_has_a_place_for_every_dimension_where_that_takes_no_more_lines(dims: list[int], spread: bool) -> None:
+    store, keys = EventStore(), np.arange(len(dims)) + 0.5
+    add(store, [3], make_events(np.array([0, len(dims)]), np.array(dims, np.int64), keys, keys))
+    store.check()
+    (start,) = store.starts(store.slots_of(np.array([3], np.int64)))
+    assert bool(kernel.flags_at(store.state, start) & kernel.SPREAD) == spread
+    _, back, values = store.values(store.slots_of(np.array([3], np.int64)))
+    assert back.tolist() == dims
+    assert values.tolist() == keys.tolist()
 
 
 def test_regions_of_two_lines_begin_a_pair_of_them() -> None:

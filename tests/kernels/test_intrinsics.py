@@ -7,7 +7,7 @@ import pytest
 
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.candidates import KEY
-from matchwood.kernels.intrinsics import PERHAPS, SURELY, box_holds, boxes_hit, prefetch, trailing_zeros, within_bounds
+from matchwood.kernels.intrinsics import OUTSIDE, box_holds, boxes_hit, compare_spread, prefetch, trailing_zeros
 from matchwood.kernels.store import ENTRY
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
@@ -36,8 +36,8 @@ def _holds(entries, at, keys, dim):
 
 
 @kernel
-def _within(halves, first, mask, below, at, bounds, is_round):
-    return within_bounds(halves, first, mask, below, at, bounds, is_round)
+def _compared(halves, first, bounds, at):
+    return compare_spread(halves, first, bounds, at)
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -125,26 +125,14 @@ def test_an_interval_holds_by_the_rules_of_float_comparison() -> None:
                     assert _holds(entries, 1, keys, 1) == bits, (lo, hi, key_lo, key_hi)
 
 
-@pytest.mark.parametrize("lane", range(8))
-def test_each_of_eight_values_is_within_its_own_bounds(lane: int) -> None:
-    """Of an event that has dimensions 1, 4 and 9 and, from the fourth half on, their values 10, 20, 30."""
-    halves = np.array([0, 0, 0, 10, 20, 30, 0], np.uint32)
-    mask, dims = np.uint64(1 << 1 | 1 << 4 | 1 << 9), np.array([1, 4, 9, 1, 4, 9, 9, 1])
-    below = np.array([0] * 8 + [(1 << int(d)) - 1 for d in dims], np.uint64)
-    value = np.array({1: 10, 4: 20, 9: 30}[int(dims[lane])], np.uint32)
-    bounds = np.zeros(64, np.uint32)
+@pytest.mark.parametrize("lane", range(24))
+def test_each_of_24_values_is_compared_with_its_own_interval(lane: int) -> None:
+    """One value and its interval are chosen, those beside them are inside of theirs."""
     most = 2**32 - 1
-
-    def judged(least: int, highest_sure: int, lowest: int, highest: int, is_round: bool) -> int:
-        bounds[32:] = np.repeat(np.array([0, most, 0, most], np.uint32), 8)
-        bounds[32 + lane :: 8] = least, highest_sure, lowest, highest
-        return int(_within(halves, 3, mask, below, 8, bounds, is_round))
-
-    v = int(value)
-    for is_round in (False, True):
-        assert judged(v, v, v, v, is_round) == SURELY
-        assert judged(0, most, 0, most, is_round) == SURELY
-        assert judged(v + 1, most, v, most, is_round) == PERHAPS
-        assert judged(v + 1, most, v + 1, most, is_round) == 0
-        assert judged(0, v - 1, 0, v - 1, is_round) == 0
-        assert judged(0, v - 1, 0, v, is_round) == (SURELY if is_round else PERHAPS)
+    for value in (0, 1, 7, 2**31, most):
+        for begin, length in ((0, 0), (0, most), (7, 0), (5, 2), (5, 3), (7, 9), (2**31, most - 2**31), (most, 0)):
+            halves, bounds = np.full(30, 3, np.uint32), np.repeat(np.array([0, 2, 5, 0], np.uint32), [2, 24, 24, 3])
+            halves[3 + lane], bounds[2 + lane], bounds[26 + lane] = value, begin, length
+            ends = (value == begin) << lane | (value == begin + length) << 24 + lane
+            expected = ends if begin <= value <= begin + length else int(OUTSIDE)
+            assert int(_compared(halves, 3, bounds, 2)) == expected, (value, begin, length)

@@ -94,7 +94,7 @@ class EventStore:
         """Lay all events out anew, without holes: slot i becomes what order[i] was. For a structure that lets go of every
         slot it knew. O(values)."""
         state, counts = self.state, self.state.counts
-        events, words = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + 1, np.dtype(np.uint64))
+        events, words = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + LINE, np.dtype(np.uint64))
         used = int(kernel.lay_out(state, order, events, words))
         end = -(-used // (2 * LINE)) * 2 * LINE
         counts[kernel.SLOTS], counts[kernel.KEYS], counts[kernel.CURSOR] = len(order), end, 0
@@ -102,7 +102,7 @@ class EventStore:
         if used < end:
             words.view(np.int64)[used], counts[kernel.REGIONS + 1] = kernel.FREE, used
         state.table[:] = NONE
-        self.state = _live(events, words[: end + 1].view(np.float64), state.table, counts)
+        self.state = _live(events, words[: end + LINE].view(np.float64), state.table, counts)
         kernel.enter_all(self.state, state.table)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -110,7 +110,7 @@ class EventStore:
         state, counts = self.state, self.state.counts
         return {
             "events": state.events[: counts[kernel.SLOTS]],
-            "keys": state.keys[: counts[kernel.KEYS] + 1],
+            "keys": state.keys[: counts[kernel.KEYS] + LINE],
             "table": state.table,
             "counts": counts,
         }

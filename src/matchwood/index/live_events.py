@@ -21,7 +21,7 @@ from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
 from matchwood.kernels.direct import KEPT, Direct, exact
-from matchwood.kernels.live_events import MOST
+from matchwood.kernels.live_events import MOST, PLACED
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree_spans import new_one
@@ -166,7 +166,7 @@ class LiveEvents(EventIndex):
         """Scratch for this store of rows; what does not depend on it is kept between calls."""
         tree, room, kept = self._tree, self._room, len(self.store.state.events)
         dims, most = max(store.dimensions, 1), int(self.store.state.counts[MOST]) + 1
-        names = -(-int(store.state.rows["count"].max(initial=1)) // asking.TOGETHER) * asking.TOGETHER
+        names = int(store.state.rows["count"].max(initial=1))
         if room is None or len(room.values) < dims or room.lo.shape[1] < names or len(room.seen) < kept:
             axes = len(tree.axes)
             questions = max(min(QUESTIONS, MOST_INTERVALS // names), 1)
@@ -180,7 +180,7 @@ class LiveEvents(EventIndex):
                 lo,
                 hi,
                 below,
-                np.zeros((questions, 4 * names), np.uint32),
+                np.zeros((questions, 2 * PLACED), np.uint32),
                 np.zeros(questions, asking.ASKING),
                 np.zeros(kept, np.uint32),
                 Parts(np.zeros(most), np.zeros(most)),

@@ -29,7 +29,7 @@ from matchwood.kernels.live_events import (
     let_go,
     slot_of,
 )
-from matchwood.kernels.live_values import Parts, dim_of, key_at, load_live, unload_row, value_of
+from matchwood.kernels.live_values import Parts, key_at, load_live, nth_value, unload_row, value_of
 from matchwood.kernels.results import best_first, take_event
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
 from matchwood.kernels.verify import score_row
@@ -147,7 +147,7 @@ def widen(tree, run):
 def make_room(tree, live, start, leaf):
     """Room for one more in every list that the event goes into; 0, or why there is none. O(lists)."""
     for j in range(count_at(live, start)):
-        dim = dim_of(live, start, j)
+        dim, _ = nth_value(live, start, j)
         if dim >= tree.counts[DIMENSIONS]:
             return np.int64(NEW_DIMENSION)
         run = run_at(tree, leaf, dim)
@@ -201,7 +201,8 @@ def place_events(tree, live, slots, first):
         if reason < 0:
             return i, reason
         for j in range(count_at(live, start)):
-            put_into(tree, run_at(tree, number, dim_of(live, start, j)), key_at(live, start, j), slot)
+            dim, place = nth_value(live, start, j)
+            put_into(tree, run_at(tree, number, dim), key_at(live, start, place), slot)
         if number != NOWHERE:
             leaf.west, leaf.east = min(leaf.west, x), max(leaf.east, x)
             leaf.south, leaf.north = min(leaf.south, y), max(leaf.north, y)
@@ -215,7 +216,7 @@ def remove_event(tree, live, slot):
     """Take an event out of the lists of its leaf, which keeps its box, and out of the store. O(lists)."""
     start, number = np.int64(live.events[slot].start), np.int64(live.events[slot].node)
     for j in range(count_at(live, start)):
-        take_out(tree, run_at(tree, number, dim_of(live, start, j)), slot)
+        take_out(tree, run_at(tree, number, nth_value(live, start, j)[0]), slot)
     tree.leaves[number].size -= np.uint32(1)
     let_go(live, slot)
 

@@ -6,11 +6,12 @@ They read memory without bounds checks, so each says what its caller must guaran
     prefetch         ask for a cache line before it is needed
     boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
     box_holds        one interval of the row store against an event's value, both ends at once
-    within_bounds    8 intervals against the upper halves of an event's values (a gather, four compares)
+    compare_spread   24 intervals against the upper halves of an event's values, side by side
 """
 
 from __future__ import annotations
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -26,8 +27,8 @@ _I1, _I2, _I8, _I16, _I32, _I64, _F32, _F64 = (
     ir.FloatType(),
     ir.DoubleType(),
 )
-_LANES, _EIGHT = 16, 8
-PERHAPS, SURELY = 1, 2  # what `within_bounds` says
+_LANES, _EIGHT, _PLACES = 16, 8, 24
+OUTSIDE = np.uint64(1 << 63)  # what `compare_spread` says
 
 
 @intrinsic
@@ -106,41 +107,37 @@ def box_holds(typing_context, entries, at, keys, dim):
 
 
 @intrinsic
-def within_bounds(typing_context, halves, first, mask, below, at, bounds, is_round):
-    """Are 8 values of an event within a row's intervals, as far as their upper halves say? 0: not all, PERHAPS, SURELY.
+def compare_spread(typing_context, halves, first, bounds, at):
+    """How halves[first + j] lies to the interval that begins at bounds[at + j] and is bounds[at + 24 + j] long, for j in 0..23.
 
-    Value j is halves[first + n], n the number of bits that `mask & below[at + j]` has. Of it `bounds` has, in four times 8 from
-    4 * at on: the least and the most with which it is surely within, and the least and the most with which it may be. Of a
-    round event (no lower half but zero) the most is surely within too.
-    The caller guarantees 8 elements of below (uint64) and 32 of bounds (uint32), and one more of halves (uint32) from `first` on
-    than the mask has bits.
+    OUTSIDE if one lies outside of its own; else bit j where it is the beginning, bit 24 + j where it is the end. All are
+    uint32; the caller guarantees 24 of halves and 48 of bounds. Seventy instructions without a branch; values picked by a gather
+    took three times as long where the processor has none that is fast.
     """
 
     def generate(context, builder, signature, arguments):
-        _, first, mask, _, at, _, is_round = arguments
-        below = _vector(context, builder, signature.args[3], arguments[3], at, _I64, 8, _EIGHT)
-        kind = ir.FunctionType(below.type, [below.type])  # llvmlite's own ctpop takes single numbers
-        ones = cgutils.get_or_insert_function(builder.module, kind, "llvm.ctpop.v8i64")
-        before = builder.call(ones, [builder.and_(_splat(builder, mask, _EIGHT), below)])
-        places = builder.add(_splat(builder, first, _EIGHT), before)
-        value = _gathered(context, builder, signature.args[0], arguments[0], places, _EIGHT, _I32, 4)
-        bounds_at = builder.shl(at, ir.Constant(_I64, 2))
-        least, most, lowest, highest = (
-            _vector(context, builder, signature.args[5], arguments[5], builder.add(bounds_at, offset), _I32, 4, _EIGHT)
-            for offset in (ir.Constant(_I64, _EIGHT * part) for part in range(4))
-        )
-        surely = _all_between(builder, least, value, builder.select(is_round, highest, most))
-        return builder.add(surely, _all_between(builder, lowest, value, highest))
+        _, first, _, at = arguments
+        within, told = [], ir.Constant(_I64, 0)
+        for lane in range(0, _PLACES, _EIGHT):
+            value, begin, length = (
+                _vector(context, builder, signature.args[i], arguments[i], builder.add(place, offset), _I32, 4, _EIGHT)
+                for i, place, offset in (
+                    (0, first, ir.Constant(_I64, lane)),
+                    (2, at, ir.Constant(_I64, lane)),
+                    (2, at, ir.Constant(_I64, _PLACES + lane)),
+                )
+            )
+            beyond = builder.sub(value, begin)
+            within.append(builder.icmp_unsigned("<=", beyond, length))
+            for end, shift in ((ir.Constant(beyond.type, [0] * _EIGHT), lane), (length, _PLACES + lane)):
+                equal = builder.bitcast(builder.icmp_unsigned("==", beyond, end), _I8)
+                told = builder.or_(told, builder.shl(builder.zext(equal, _I64), ir.Constant(_I64, shift)))
+        every = builder.bitcast(builder.and_(builder.and_(within[0], within[1]), within[2]), _I8)
+        inside = builder.icmp_unsigned("==", every, ir.Constant(_I8, 255))
+        return builder.select(inside, told, ir.Constant(_I64, -(1 << 63)))
 
     i = types.int64
-    return types.int64(halves, i, types.uint64, below, i, bounds, types.boolean), generate
-
-
-def _all_between(builder, low, value, high):
-    """1 if each of eight numbers without sign is between its two bounds, else 0."""
-    above, below = builder.icmp_unsigned("<=", low, value), builder.icmp_unsigned("<=", value, high)
-    lanes = builder.bitcast(builder.and_(above, below), _I8)
-    return builder.zext(builder.icmp_unsigned("==", lanes, ir.Constant(_I8, -1)), _I64)
+    return types.uint64(halves, i, bounds, i), generate
 
 
 def _element(context, builder, array_type, array, index):

@@ -5,11 +5,15 @@ Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
          `node` and `position` say where the structure has put it. A slot is free where `node` is none; `position` is the next
          free one then. It keeps its region, for an event of as many lines; for another that goes to the free ones of its
          class, chained through their first word.
-         mask: the dimensions below 64 that the event has; the value of one stands behind as many others as bits are below it.
+         mask: the dimensions that the event has; the value of one stands behind as many others as bits are below it.
+SPREAD   every dimension up to the event's last one has a place, the value of dimension d stands behind d others: so a row is
+         compared with all of them side by side. For events of dimensions below 24 that take no more lines that way: their
+         upper halves and what stands before them fill two lines. Above the 24 bits of the mask are those of the dimensions
+         whose value is round: its lower half is zero, as of whole numbers up to 2^20 and codes of strings, so that an upper
+         half that equals a row's end tells all.
 Halves   a value as a number without sign in the same order (`ordered`), 32 bits of it each: all upper halves, then all lower
          ones. A row mostly needs no more than the upper ones: so where an event takes an odd number of lines, three say, the
          last of them stands elsewhere, at line `tail`, and two of the three are read, which memory brings as a pair.
-         ROUND: all lower halves are zero (whole numbers up to 2^20, codes of strings).
 LISTED   a dimension of 64 or more: n keys as they are (`keys`, the same memory) and their n dimensions, ascending. `count`: n.
 LOOSE    (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
 Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
@@ -30,7 +34,7 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.mo_tree import LINE, ONE
+from matchwood.kernels.mo_tree import LINE, ONE, ONES
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
 
@@ -40,10 +44,9 @@ WORD_SHIFT = 0  # the number of an event in the table is the place of its id in 
 
 # words of a region before its values
 ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
-MASKED = 64  # dimensions that a mask can name
+MASKED, PLACED = 64, 24  # dimensions that a mask can name, and those that a SPREAD event can have
 HALVES = 2 * LINE  # that a line has room for
-LISTED, LOOSE, ROUND = np.uint64(1), np.uint64(2), np.uint64(4)
-SORTED = np.uint64(8)  # while an event is written: not kept
+LISTED, LOOSE, SPREAD = np.uint64(1), np.uint64(2), np.uint64(4)
 FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`
@@ -86,17 +89,40 @@ def flags_at(live, start):
 @helper
 def count_at(live, start):
     """How many values the event has, a list counted by its parts."""
-    return field_at(live, start) if flags_at(live, start) & LISTED else count_ones(live.words[start + MASK])
+    return field_at(live, start) if flags_at(live, start) & LISTED else count_ones(mask_at(live, start))
+
+
+@helper
+def mask_at(live, start):
+    """The dimensions of a plain event."""
+    word = live.words[start + MASK]
+    return word & ((ONE << np.uint64(PLACED)) - ONE) if flags_at(live, start) & SPREAD else word
+
+
+@helper
+def places_at(live, start):
+    """The dimensions that have a place in a plain event, as a mask, and how many they are."""
+    mask = mask_at(live, start)
+    if flags_at(live, start) & SPREAD:
+        for shift in (1, 2, 4, 8, 16):
+            mask |= mask >> np.uint64(shift)
+    return mask, count_ones(mask)
+
+
+@helper
+def all_lines(n):
+    """How many lines a plain event of n places takes."""
+    return (2 * HEAD + 2 * n + HALVES - 1) // HALVES
 
 
 @helper
 def lines_for(flags, n):
-    """How many lines the region of an event of n values has, and whether it has one more elsewhere."""
+    """How many lines the region of an event of n places has, and whether it has one more elsewhere."""
     if flags & LISTED:
         runs = np.int64(4) if flags & LOOSE else np.int64(2)
         lines = (HEAD + runs * n + LINE - 1) // LINE
         return (lines if lines == 1 else (lines + 1) & -2), False
-    lines = (2 * HEAD + 2 * n + HALVES - 1) // HALVES
+    lines = all_lines(n)
     parted = lines > 1 and lines & 1 == 1
     return lines - np.int64(parted), parted
 
@@ -104,12 +130,13 @@ def lines_for(flags, n):
 @helper
 def lines_at(live, start):
     """The same of the event in a region, or of the last of a free slot."""
-    return lines_for(flags_at(live, start), count_at(live, start))
+    flags = flags_at(live, start)
+    return lines_for(flags, field_at(live, start) if flags & LISTED else places_at(live, start)[1])
 
 
 @helper
 def lower_halves(start, n, tail):
-    """How many lower halves of a plain event's n values stand in its region; from where on those, from where on the others (as
+    """How many lower halves of a plain event of n places stand in its region; from where on those, from where on the others (as
     if all stood there)."""
     lines, _ = lines_for(np.uint64(0), n)
     here = min(n, HALVES * lines - 2 * HEAD - n)
@@ -149,49 +176,44 @@ def slots_of_ids(live, ids, slots):
 
 
 @helper
-def flags_of(events, e):
-    """How event e must be written: see the module's text; SORTED if its dimensions rise. O(entries), without branches."""
+def form_of(events, e):
+    """How event e must be written: its flags, see the module's text, and how many places it needs. O(entries)."""
     begin, end = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1])  # signed places would become gathers
     loose = False
-    rising = True
     most = np.uint16(0)
     for i in range(begin, end):
         loose |= (events.lo[i] != events.hi[i]) | (events.weight[i] != 1.0)
         most = max(most, events.dims[i])
     for i in range(begin + ONE, end):
-        rising &= events.dims[i] > events.dims[i - ONE]
         loose |= events.dims[i] == events.dims[i - ONE]
+    n = np.int64(end - begin)
     if loose:
-        return LISTED | LOOSE
+        return LISTED | LOOSE, n
     if most >= MASKED:
-        return LISTED
-    return SORTED if rising else np.uint64(0)
+        return LISTED, n
+    width = np.int64(most) + 1
+    if most < PLACED and all_lines(width) == all_lines(n):
+        return SPREAD, width if n > 0 else n
+    return np.uint64(0), n
 
 
 @helper
-def write_masked(live, events, e, start, tail, rising):
-    """Write the values of a plain event; return its mask, and all lower halves united."""
+def write_plain(live, events, e, start, spread, n):
+    """Write the values of a plain event of n places; return its mask. O(entries)."""
     begin, end, halves = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), live.halves
-    mask = low = np.uint64(0)
+    mask = rounds = np.uint64(0)
     for i in range(begin, end):
         mask |= ONE << np.uint64(events.dims[i])
-        low |= ordered(events.lo[i])
-    n = end - begin
-    few, near, far = lower_halves(start, np.int64(n), tail)
+    places = ONES if spread else mask
+    few, near, far = lower_halves(start, n, field_at(live, start))
     here, near, far, upper = np.uint64(few), np.uint64(near), np.uint64(far), np.uint64(2 * (start + HEAD))
-    if rising:
-        for i in range(n):
-            halves[upper + i] = np.uint32(ordered(events.lo[begin + i]) >> np.uint64(32))
-        for i in range(here):
-            halves[near + i] = np.uint32(ordered(events.lo[begin + i]))
-        for i in range(here, n):
-            halves[far + i] = np.uint32(ordered(events.lo[begin + i]))
-    else:
-        for i in range(begin, end):
-            at = np.uint64(count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE)))
-            halves[upper + at] = np.uint32(ordered(events.lo[i]) >> np.uint64(32))
-            halves[(near if at < here else far) + at] = np.uint32(ordered(events.lo[i]))
-    return mask, low & np.uint64(0xFFFFFFFF)
+    for i in range(begin, end):
+        bit, number = ONE << np.uint64(events.dims[i]), ordered(events.lo[i])
+        at = np.uint64(count_ones(places & (bit - ONE)))
+        halves[upper + at] = np.uint32(number >> np.uint64(32))
+        halves[(near if at < here else far) + at] = np.uint32(number)
+        rounds |= bit if np.uint32(number) == 0 else np.uint64(0)
+    return mask | rounds << np.uint64(PLACED) if spread else mask
 
 
 @helper
@@ -253,7 +275,7 @@ def give_back(live, start, class_):
 def has_room(live, class_, parted):
     """Can a region of that class be taken, and a tail?"""
     counts = live.counts
-    # one word more than the region: the value of a missing dimension is read and thrown away
+    # a line more than the region: two are read of every plain event
     if counts[KEYS] + LINE * (class_size(class_) + 2) < live.keys.size:
         return True
     return counts[REGIONS + class_] != FREE and (not parted or counts[REGIONS + 1] != FREE)
@@ -261,7 +283,7 @@ def has_room(live, class_, parted):
 
 @helper
 def take_room(live, n, flags):
-    """A slot with a region for an event of n values, and `about` written there; -1 (and nothing is done) if a pool is full."""
+    """A slot with a region for an event of n places, and `about` written there; -1 (and nothing is done) if a pool is full."""
     counts = live.counts
     lines, parted = lines_for(flags, n)
     class_ = size_class(lines)
@@ -293,7 +315,7 @@ def take_room(live, n, flags):
         tail = take_region(live, 1) // LINE if parted else np.int64(0)
         live.events[slot].start = np.uint32(start)
     field = n if flags & LISTED else tail
-    live.words[start + ABOUT] = np.uint64(slot) | np.uint64(field) << np.uint64(32) | (flags & ~SORTED) << FLAGS
+    live.words[start + ABOUT] = np.uint64(slot) | np.uint64(field) << np.uint64(32) | flags << FLAGS
     return slot
 
 
@@ -302,8 +324,7 @@ def keep_event(live, events, e, ids, until):
     """Keep event e under a new id; return its slot, or -1 (and nothing is done) if a pool is full. O(entries)."""
     prefetch(live.table, home(live.table, ids[min(e + AHEAD, ids.size - 1)]))
     counts = live.counts
-    n = events.offsets[e + 1] - events.offsets[e]
-    flags = flags_of(events, e)
+    flags, n = form_of(events, e)
     slot = np.int64(-1)
     if 2 * (counts[LIVE] + 1) <= live.table.size:
         slot = take_room(live, n, flags)
@@ -317,9 +338,7 @@ def keep_event(live, events, e, ids, until):
         live.words[start + MASK] = np.uint64(0)
         write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
     else:
-        mask, low = write_masked(live, events, e, start, field_at(live, start), flags & SORTED != 0)
-        live.words[start + MASK] = mask
-        live.words[start + ABOUT] |= np.uint64(low == 0) * ROUND << FLAGS
+        live.words[start + MASK] = write_plain(live, events, e, start, flags & SPREAD != 0, n)
     event.node = np.uint32(0)
     enter(live.table, ids[e], start)
     counts[MOST] = max(counts[MOST], n)

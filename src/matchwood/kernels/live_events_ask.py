@@ -2,7 +2,7 @@
 
     row -> ticks -> the cells of each layer that meet it, and how much of each -> the buckets it asks     `ask_rows`
         -> a pair of planes a predicate: those to rule out, those to let pass                            `load_row`, `enter_cells`
-        -> bounds of halves a predicate, if it is plain                                                  `load_plain`
+        -> its intervals, whole and by upper halves, if it is plain                                      `load_plain`
 
 Pairs    as many for a row in every bucket, so that no branch depends on where it is: where a cell lies within the row its pair
          stands for nothing, by planes that are read anyway.
@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper
-from matchwood.kernels.halves import least_sure, most_sure, ordered
-from matchwood.kernels.live_events import HEAD, MASKED
+from matchwood.kernels.halves import ordered
+from matchwood.kernels.live_events import MASKED, PLACED, SPREAD
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree import (
     AXES,
@@ -39,15 +39,23 @@ from matchwood.kernels.verify import ANY
 
 IN_USE, NOBODY = VALID - HEAD_WORDS, STALE - HEAD_WORDS
 """The plane of positions in use and one without a bit, as numbers: they stand before the first plane. No live event is stale."""
-TOGETHER = 8  # intervals of a plain row that are compared at once
 HALF = 4  # bits for a number of slices of a layer
 PAIRS = np.dtype([("many", "u4"), ("against", "i4"), ("passing", "i4")])
 """How many pairs of planes are read for a question, those of the layers first; which stand for nothing there."""
 ASKING = np.dtype(
-    [("asked", "u8"), ("score", "f8"), ("entries", "u4"), ("words", "u4"), ("plain", "u4"), ("slot", "u4")]
+    [
+        ("asked", "u8"),
+        ("score", "f8"),
+        ("ends", "u8"),
+        ("spread", "u8"),
+        ("entries", "u4"),
+        ("plain", "u4"),
+        ("slot", "u4"),
+    ]
 )
-"""A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, `score` is what it has if it matches, and
-`words` of an event's region are read at most; its intervals are those of its question in `lo`, `hi` and `below`."""
+"""A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, and `score` is what it has if it matches; its
+intervals are those of its question in `lo`, `hi` and `below`. `spread`: SPREAD if an event that is so can be compared with
+`bounds`; of what `compare_spread` says of it the bits in `ends` leave it open, the others decide."""
 
 
 class LiveScratch(NamedTuple):
@@ -56,7 +64,7 @@ class LiveScratch(NamedTuple):
     lo: np.ndarray  # uint64, by question: the intervals of plain rows, as `ordered` numbers
     hi: np.ndarray
     below: np.ndarray  # uint64: the bits of a mask below the dimension's
-    bounds: np.ndarray  # uint32, by question: see `write_bounds`
+    bounds: np.ndarray  # uint32, by question: see `load_spread`
     rows: np.ndarray  # ASKING, one a question
     seen: np.ndarray  # uint32, one an event: where it stands in the answer
     parts: Parts
@@ -160,37 +168,37 @@ def load_plain(store, slot, scratch, question, how, combine):
     score = row.priority
     for j in range(np.int64(row.count)):
         entry = store.entries[start + j]
-        plain = plain and entry.kind != ABSENT and np.int64(entry.dim) < MASKED
         bit = ONE << np.uint64(entry.dim & np.uint16(63))
+        plain = plain and entry.kind != ABSENT and np.int64(entry.dim) < MASKED and asked & bit == 0
         asked |= bit
         score += entry.weight  # an event without weights has ones
-        write_bounds(scratch, question, j, ordered(entry.lo), ordered(entry.hi), bit - ONE)
-    for j in range(np.int64(row.count), max(np.int64(row.count) + TOGETHER - 1, TOGETHER) & -TOGETHER):
-        write_bounds(scratch, question, j, np.uint64(0), ONES, np.uint64(0))
+        scratch.lo[question, j], scratch.hi[question, j] = ordered(entry.lo), ordered(entry.hi)
+        scratch.below[question, j] = bit - ONE
     mine = scratch.rows[question]
     mine.asked, mine.score, mine.entries, mine.slot = asked, score, np.uint32(row.count), np.uint32(slot)
-    mine.words, mine.plain = np.uint32(words_read(asked)), np.uint32(plain)
+    mine.plain, mine.spread = np.uint32(plain), np.uint64(0)
+    if plain and asked >> np.uint64(PLACED) == 0:
+        mine.spread = SPREAD
+        load_spread(scratch, question, mine)
 
 
 @helper
-def write_bounds(scratch, question, j, lo, hi, below):
-    """Note the j-th interval of a plain row, as `ordered` numbers, and its halves as `within_bounds` takes them."""
-    scratch.lo[question, j], scratch.hi[question, j], scratch.below[question, j] = lo, hi, below
-    bounds, at = scratch.bounds[question], 4 * (j & -TOGETHER) + (j & (TOGETHER - 1))
-    bounds[at], bounds[at + TOGETHER] = least_sure(lo), most_sure(hi)
-    bounds[at + 2 * TOGETHER], bounds[at + 3 * TOGETHER] = (
-        np.uint32(lo >> np.uint64(32)),
-        np.uint32(hi >> np.uint64(32)),
-    )
+def load_spread(scratch, question, mine):
+    """The upper halves of a plain row's intervals, by dimension, as `compare_spread` takes them; all values of others pass.
 
-
-@helper
-def words_read(asked):
-    """How many words of a region a plain row may read: an event has at most all dimensions below the largest one asked for."""
-    below = asked
-    for shift in (1, 2, 4, 8, 16, 32):
-        below |= below >> np.uint64(shift)
-    return HEAD + (count_ones(below) + 1) // 2
+    A value whose upper half is that of an end is within, if the lower half of the end is the least or the greatest there is.
+    """
+    bounds = scratch.bounds[question]
+    for dim in range(PLACED):
+        bounds[dim], bounds[PLACED + dim] = np.uint32(0), np.uint32(0xFFFFFFFF)
+    mine.ends = np.uint64(0)
+    for j in range(np.int64(mine.entries)):
+        lo, hi, below = scratch.lo[question, j], scratch.hi[question, j], scratch.below[question, j]
+        dim = count_ones(below)
+        bounds[dim] = np.uint32(lo >> np.uint64(32))
+        bounds[PLACED + dim] = np.uint32((hi >> np.uint64(32)) - (lo >> np.uint64(32)))
+        begin, end = np.uint32(lo) != 0, np.uint32(hi) != np.uint32(0xFFFFFFFF)
+        mine.ends |= (np.uint64(begin) | np.uint64(end) << np.uint64(PLACED)) << np.uint64(dim)
 
 
 @helper

@@ -3,9 +3,9 @@
     row -> ticks -> cells of each layer that meet it -> nodes -> at most two planes a predicate -> a few events -> exact test
 
 As in `mo_tree_match` the rows of a batch are answered node by node.
-A row of single intervals is compared with an event of single values without a branch, and has one score for all of them. For any
-other pair the exact test is that of event matching: the few dimensions that the row names are spread over `values`, and the row,
-in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
+A row of single intervals has one score for all events of single values; with those that are SPREAD it is compared without a
+branch. Where a row or an event is of another kind the exact test is that of event matching: the few dimensions that the row
+names are spread over `values`, and the row, in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
 Writes only when it meets expired events: callers hold the writer's lock.
 """
 
@@ -14,9 +14,22 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import PERHAPS, prefetch, within_bounds
-from matchwood.kernels.live_events import ABOUT, FLAGS, HEAD, LISTED, MASK, ROUND, UNTIL, id_at, slot_at
-from matchwood.kernels.live_events_ask import TOGETHER, ask_rows, enter_cells, pairs_of
+from matchwood.kernels.intrinsics import OUTSIDE, compare_spread, prefetch
+from matchwood.kernels.live_events import (
+    ABOUT,
+    FLAGS,
+    HEAD,
+    LISTED,
+    MASK,
+    PLACED,
+    UNTIL,
+    flags_at,
+    id_at,
+    mask_at,
+    places_at,
+    slot_at,
+)
+from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.live_values import load_live, number_at, unload_row
 from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, ONE, OPEN
@@ -28,6 +41,8 @@ from matchwood.kernels.verify import score_row
 
 NODES_AHEAD = 5
 """Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
+ROUNDS = ((ONE << np.uint64(PLACED)) - ONE) << np.uint64(PLACED)
+"""The bits of a SPREAD event's mask that say which values are round."""
 
 
 @helper
@@ -87,21 +102,28 @@ def filter_visits(tree, scratch, first, last, how):
 
 
 @helper
-def holds_exactly(live, start, mask, scratch, question, entries):
-    """Does a plain row hold for a plain event that has all it names? Where upper halves do not say it. O(entries)."""
+def holds_exactly(live, start, scratch, question, entries):
+    """Does a plain row hold for a plain event that has all it names? Lower halves are read where upper ones are equal."""
     lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
-    holds, n = True, count_ones(mask)
+    places, n = places_at(live, start)
     for j in range(entries):
-        number = number_at(live, start, n, count_ones(mask & below[j]))
-        holds &= (lo[j] <= number) & (number <= hi[j])
-    return holds
+        place = count_ones(places & below[j])
+        upper = np.uint64(live.halves[2 * (start + HEAD) + place])
+        least, most = lo[j] >> np.uint64(32), hi[j] >> np.uint64(32)
+        if upper < least or upper > most:
+            return False
+        if upper == least or upper == most:
+            number = number_at(live, start, n, place)
+            if number < lo[j] or number > hi[j]:
+                return False
+    return True
 
 
 @kernel
-def verify_plain(live, scratch, i, found, now):
-    """Verify candidates i, i + 1, ... as long as row and event are plain and the event has not expired, and keep the hits.
+def verify_spread(live, scratch, i, found, now):
+    """Verify candidates i, i + 1, ... as long as row and event are SPREAD and the event has not expired, and keep the hits.
 
-    Return the first that is not so, or `found`. O(entries), without branches.
+    Return the first that is not so, or `found`. Without a branch but where the upper half of a value is that of an end.
     """
     batch = scratch.batch
     words, keys = live.words, live.keys
@@ -109,33 +131,19 @@ def verify_plain(live, scratch, i, found, now):
     at, end = np.uint64(i), np.uint64(found)
     while at < end:
         start, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
+        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]))
         row = scratch.rows[question]
-        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]), np.int64(row.words))
-        mask, about, until = (
-            words[start + np.uint64(MASK)],
-            words[start + np.uint64(ABOUT)],
-            keys[start + np.uint64(UNTIL)],
-        )
-        flags = about >> FLAGS
-        if not row.plain or flags & LISTED or not now < until:
+        mask, about = words[start + np.uint64(MASK)], words[start + np.uint64(ABOUT)]
+        if row.spread & (about >> FLAGS) == 0 or not now < keys[start + np.uint64(UNTIL)]:
             break
-        holds = (mask & row.asked) == row.asked
-        below, bounds = scratch.below[question], scratch.bounds[question]
         first = np.int64(np.uint64(2) * start) + 2 * HEAD
-        is_round = flags & ROUND != 0
-        sure = within_bounds(live.halves, first, mask, below, 0, bounds, is_round)
-        for j in range(TOGETHER, np.int64(row.entries), TOGETHER):
-            sure = min(sure, within_bounds(live.halves, first, mask, below, j, bounds, is_round))
-        holds &= sure != 0
-        if sure == PERHAPS and holds:
-            holds = holds_exactly(live, np.int64(start), mask, scratch, np.int64(question), np.int64(row.entries))
+        told = compare_spread(live.halves, first, scratch.bounds[question], 0)
+        holds = (mask & row.asked == row.asked) & (told != OUTSIDE)
+        if told & row.ends & ~(mask & ROUNDS) != 0 and holds:
+            holds = holds_exactly(live, np.int64(start), scratch, np.int64(question), np.int64(row.entries))
         hit = batch.hits[n]
-        hit.id, hit.score, hit.slot, hit.question = (
-            np.int64(words[start]),
-            row.score,
-            np.uint32(about),
-            np.uint32(question),
-        )
+        hit.id, hit.score = np.int64(words[start]), row.score
+        hit.slot, hit.question = np.uint32(about), np.uint32(question)
         n += np.uint64(holds)
         at += ONE
     batch.counts[KEPT] = np.int64(n)
@@ -143,12 +151,18 @@ def verify_plain(live, scratch, i, found, now):
 
 
 @helper
-def prefetch_event(keys, start, words):
-    """Ask for the first words of a region; two lines without a branch, since rows that take turns have their own numbers."""
+def prefetch_event(keys, start):
+    """Ask for the first two lines of a region, which are all that is read of most."""
     prefetch(keys, start)
-    prefetch(keys, start + min(words - 1, LINE))
-    for word in range(2 * LINE, words, LINE):
-        prefetch(keys, start + word)
+    prefetch(keys, start + LINE)
+
+
+@helper
+def score_plain(live, start, scratch, question, row):
+    """The score of a plain row for a plain event, NaN if it does not match."""
+    holds = mask_at(live, start) & row.asked == row.asked
+    holds = holds and holds_exactly(live, start, scratch, question, np.int64(row.entries))
+    return row.score if holds else np.nan
 
 
 @kernel
@@ -159,20 +173,23 @@ def verify_found(scratch, found, known):
     counts = batch.counts
     i = np.int64(0)
     for i in range(min(found, FAR)):
-        prefetch_event(live.keys, np.int64(batch.found[i]), np.int64(scratch.rows[np.int64(batch.who[i])].words))
-    i = verify_plain(live, scratch, 0, found, now)
+        prefetch_event(live.keys, np.int64(batch.found[i]))
+    i = verify_spread(live, scratch, 0, found, now)
     while i < found:
         start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
         row = scratch.rows[question]
         until = live.keys[start + UNTIL]
         if now < until:
-            score = score_loose(live, start, store, scratch, row, how, combine)
+            if row.plain and not flags_at(live, start) & LISTED:
+                score = score_plain(live, start, scratch, question, row)
+            else:
+                score = score_loose(live, start, store, scratch, row, how, combine)
             keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
         elif until == until and counts[NOTED] < scratch.noted.size:
             live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
             scratch.noted[counts[NOTED]] = np.uint32(start)
             counts[NOTED] += 1
-        i = verify_plain(live, scratch, i + 1, found, now)
+        i = verify_spread(live, scratch, i + 1, found, now)
 
 
 @helper

@@ -15,27 +15,24 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.id_table import home
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.live_events import (
-    LISTED,
     LIVE,
     LOOSE,
-    MASK,
     count_at,
     flags_at,
-    flags_of,
+    form_of,
     id_at,
     keep_events,
     let_go,
     slot_of,
 )
-from matchwood.kernels.live_values import dim_of, end_at, key_at, last_part, value_of
+from matchwood.kernels.live_values import end_at, key_at, last_part, nth_value, value_of
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
     LINE,
     NONE,
-    ONE,
     ONES,
     PLANES,
     SLICED,
@@ -145,7 +142,7 @@ def slice_events(tree, events, first, last, numbers, spans):
     ODD, at an event's first value: it is LOOSE, planes know nothing about it. The store is not read: events are kept meanwhile.
     """
     for e in range(first, last):
-        if flags_of(events, e) & LOOSE:
+        if form_of(events, e)[0] & LOOSE:
             numbers[e] = np.uint32(loose_bucket(tree, events, e))
             spans[events.offsets[e]].axis = ODD
         else:
@@ -185,16 +182,12 @@ def write_event(tree, live, start, node, position, together):
         return
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    mask = live.words[start + MASK]
-    for i in range(count_at(live, start)):
-        dim = np.int64(trailing_zeros(mask))
-        mask &= mask - ONE
-        if flags_at(live, start) & LISTED:
-            dim = dim_of(live, start, i)
+    for j in range(count_at(live, start)):
+        dim, place = nth_value(live, start, j)
         a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
-        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_at(live, start, i)))
+        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_at(live, start, place)))
         write_value(tree, word, words, a, position, above, together)
 
 

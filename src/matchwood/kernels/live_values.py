@@ -12,7 +12,18 @@ import numpy as np
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.halves import key_of
 from matchwood.kernels.intrinsics import trailing_zeros
-from matchwood.kernels.live_events import HEAD, LISTED, LOOSE, MASK, MASKED, count_at, field_at, flags_at, lower_halves
+from matchwood.kernels.live_events import (
+    HEAD,
+    LISTED,
+    LOOSE,
+    MASKED,
+    count_at,
+    field_at,
+    flags_at,
+    lower_halves,
+    mask_at,
+    places_at,
+)
 from matchwood.kernels.mo_tree import ONE
 from matchwood.kernels.planes import count_ones
 
@@ -26,7 +37,7 @@ class Parts(NamedTuple):
 
 @helper
 def number_at(live, start, n, i):
-    """The i-th of the n values of a plain event, as `ordered` says it."""
+    """The value at place i of a plain event of n places, as `ordered` says it."""
     here, near, far = lower_halves(start, n, field_at(live, start))
     upper = live.halves[2 * (start + HEAD) + i]
     lower = live.halves[(near if i < here else far) + i]
@@ -35,10 +46,10 @@ def number_at(live, start, n, i):
 
 @helper
 def key_at(live, start, i):
-    """The (lower) key of an event's i-th value."""
+    """The (lower) key of an event's value at place i."""
     if flags_at(live, start) & LISTED:
         return live.keys[start + HEAD + i]
-    return key_of(number_at(live, start, count_at(live, start), i))
+    return key_of(number_at(live, start, places_at(live, start)[1], i))
 
 
 @kernel
@@ -55,31 +66,37 @@ def list_values(live, slots, dims, keys):
     for i in range(slots.size):
         start = np.int64(live.events[np.int64(slots[i])].start)
         for j in range(count_at(live, start)):
-            dims[n] = np.uint16(dim_of(live, start, j))
-            keys[n] = key_at(live, start, j)
+            dim, place = nth_value(live, start, j)
+            dims[n] = np.uint16(dim)
+            keys[n] = key_at(live, start, place)
             n += 1
     return n
 
 
 @helper
-def dim_of(live, start, i):
-    """The dimension of an event's i-th value. O(i)."""
+def nth_value(live, start, j):
+    """The dimension of an event's j-th value, and its place. O(j)."""
     if flags_at(live, start) & LISTED:
-        return np.int64(live.keys[start + HEAD + count_at(live, start) + i])
-    mask = live.words[start + MASK]
-    for _ in range(i):
+        return np.int64(live.keys[start + HEAD + count_at(live, start) + j]), j
+    mask = mask_at(live, start)
+    for _ in range(j):
         mask &= mask - ONE
-    return np.int64(trailing_zeros(mask))
+    dim = np.int64(trailing_zeros(mask))
+    return dim, place_of(live, start, dim)
+
+
+@helper
+def place_of(live, start, dim):
+    """The place of a dimension that a plain event has."""
+    return count_ones(places_at(live, start)[0] & ((ONE << np.uint64(dim)) - ONE))
 
 
 @helper
 def value_of(live, start, dim):
-    """Which of the event's values is the one of a dimension (the first part of a list), or -1. O(log values)."""
+    """The place of the event's value of a dimension (of a list's first part), or -1. O(log values)."""
     if not flags_at(live, start) & LISTED:
-        mask = live.words[start + MASK]
-        if dim >= MASKED or not (mask >> np.uint64(dim)) & ONE:
-            return np.int64(-1)
-        return count_ones(mask & ((ONE << np.uint64(dim)) - ONE))
+        has = dim < MASKED and (mask_at(live, start) >> np.uint64(dim)) & ONE
+        return place_of(live, start, dim) if has else np.int64(-1)
     n = count_at(live, start)
     dims = start + HEAD + n
     low, high = np.int64(0), n
@@ -94,7 +111,7 @@ def value_of(live, start, dim):
 
 @helper
 def last_part(live, start, i):
-    """Which is the last part of the list whose first is the i-th value of a LOOSE event."""
+    """The place of the last part of the list whose first is at place i of a LOOSE event."""
     n = count_at(live, start)
     dims = start + HEAD + n
     while i + 1 < n and live.keys[dims + i + 1] == live.keys[dims + i]:
@@ -104,7 +121,7 @@ def last_part(live, start, i):
 
 @helper
 def end_at(live, start, i):
-    """The upper key of the i-th value of a LOOSE event."""
+    """The upper key at place i of a LOOSE event."""
     return live.keys[start + HEAD + 2 * count_at(live, start) + i]
 
 
@@ -131,7 +148,7 @@ def load_live(live, start, scratch, names):
 
 @helper
 def load_loose(live, start, i, value, scratch, filled):
-    """Spread a value that may have several parts, from the i-th on; return how many parts are filled now."""
+    """Spread a value that may have several parts, from place i on; return how many parts are filled now."""
     last = last_part(live, start, i)
     value.hi = end_at(live, start, last)
     value.weight = live.keys[start + HEAD + 3 * count_at(live, start) + i]

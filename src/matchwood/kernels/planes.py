@@ -94,25 +94,31 @@ def prefetch_planes(typing_context, bits, base, shift, planes, first, count):
 def keep_words(typing_context, line, count, tag, words, tags, n):
     """Append the words of line[0:count] that are not zero to `words` from n on, tag + 64 * w of each to `tags`; return the new n.
 
-    All are uint64, `line` has 8 words. The caller guarantees 8 elements from n on in both.
+    All are uint64, `line` has 8 words. The caller guarantees 8 elements from n on in both. Where the processor has no instruction
+    to pack a vector word after word is written: LLVM's own way took 10 ns longer.
     """
 
     def generate(context, builder, signature, arguments):
         _, count, tag, _, _, n = arguments
         line, *kept = (_data(context, builder, signature, arguments, i) for i in (0, 3, 4))
-        held = _line(builder, line, ir.Constant(_I64, 0))
-        lanes = ir.Constant(_LINE, list(range(8)))
-        left = builder.and_(
-            builder.icmp_unsigned("!=", held, ir.Constant(_LINE, [0] * 8)),
-            builder.icmp_unsigned("<", lanes, _splat(builder, count)),
-        )
+        nothing = ir.Constant(_LINE, [0] * 8)
+        inside = builder.icmp_unsigned("<", ir.Constant(_LINE, list(range(8))), _splat(builder, count))
+        held = builder.select(inside, _line(builder, line, ir.Constant(_I64, 0)), nothing)
         places = builder.add(_splat(builder, tag), ir.Constant(_LINE, [64 * i for i in range(8)]))
-        kind = ir.FunctionType(_LINE, [_LINE, left.type, _LINE])
-        compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v8i64")
-        for values, target in zip((held, places), kept, strict=True):
-            packed = builder.call(compress, [values, left, ir.Constant(_LINE, ir.Undefined)])
-            builder.store(packed, builder.bitcast(builder.gep(target, [n]), ir.PointerType(_LINE)), align=8)
-        return builder.add(n, builder.zext(builder.ctpop(builder.bitcast(left, _I8)), _I64))
+        if "+avx512f" in context.codegen().magic_tuple()[2]:
+            left = builder.icmp_unsigned("!=", held, nothing)
+            kind = ir.FunctionType(_LINE, [_LINE, left.type, _LINE])
+            compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.experimental.vector.compress.v8i64")
+            for values, target in zip((held, places), kept, strict=True):
+                packed = builder.call(compress, [values, left, ir.Constant(_LINE, ir.Undefined)])
+                builder.store(packed, builder.bitcast(builder.gep(target, [n]), ir.PointerType(_LINE)), align=8)
+            return builder.add(n, builder.zext(builder.ctpop(builder.bitcast(left, _I8)), _I64))
+        for lane in (ir.Constant(_I32, i) for i in range(8)):  # the next overwrites what is not kept
+            for values, target in zip((held, places), kept, strict=True):
+                builder.store(builder.extract_element(values, lane), builder.gep(target, [n]))
+            left = builder.icmp_unsigned("!=", builder.extract_element(held, lane), ir.Constant(_I64, 0))
+            n = builder.add(n, builder.zext(left, _I64))
+        return n
 
     u, i = types.uint64, types.int64
     return types.int64(line, i, u, words, tags, i), generate
