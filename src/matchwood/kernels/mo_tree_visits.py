@@ -20,11 +20,13 @@ import numpy as np
 from matchwood.kernels._jit import helper
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import LINE, NONE, ONE, ONES
+from matchwood.kernels.planes import count_ones
 
 QUESTIONS = 64  # at a time, at most
 ASKS = 1 << 15  # room for that many, or for one a bucket
 BLOCK = 512  # visits whose words are kept before members are read
-FOUND = 4096  # candidates that are listed before they are verified
+FOUND = 4096  # candidates that are listed before they are verified, and up to a word more
+WORD_BITS = 64
 FAR = 24  # candidates between asking for one and its turn
 HITS = 1 << 18  # room for those of a batch
 
@@ -65,8 +67,8 @@ def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
         np.empty(BLOCK + questions, VISIT),
         np.empty(BLOCK * LINE + LINE, np.uint64),
         np.empty(BLOCK * LINE + LINE, np.uint64),
-        np.empty(FOUND + FAR, np.uint32),
-        np.empty(FOUND + FAR, np.uint32),
+        np.empty(FOUND + WORD_BITS + FAR, np.uint32),
+        np.empty(FOUND + WORD_BITS + FAR, np.uint32),
         np.empty(HITS + 1, HIT),
         np.empty(HITS, np.uint32),
         np.zeros(questions + 2, np.int64),
@@ -198,7 +200,7 @@ def next_words(tree, scratch, how, filter_visits):
 
 @helper
 def next_found(tree, scratch, how, filter_visits):
-    """List the next candidates, FOUND of them, fewer only at the end; return how many.
+    """List the next candidates, FOUND of them and up to a word more, fewer only at the end; return how many.
 
     FAR times the last one follows, so that who verifies may look ahead without a question.
     """
@@ -208,18 +210,10 @@ def next_found(tree, scratch, how, filter_visits):
     while n < FOUND:
         if counts[WORD] == counts[WORDS] and not next_words(tree, scratch, how, filter_visits):
             break
-        i, words = counts[WORD], counts[WORDS]
-        while i < words and n < FOUND:
-            word = batch.words[i]
-            tag = batch.tags[i]
-            at = (tag & np.uint64(0xFFFFFFFF)) + trailing_zeros(word)
-            word &= word - ONE
-            batch.words[i] = word
-            batch.found[n] = np.uint32(at)
-            batch.who[n] = np.uint32(tag >> np.uint64(32))
-            prefetch(tree.members, np.int64(at))
-            n += 1
-            i += np.int64(word == 0)
+        i = counts[WORD]
+        while i < counts[WORDS] and n < FOUND:
+            n = list_word(tree, batch, batch.words[i], batch.tags[i], n)
+            i += 1
         counts[WORD] = i
     for i in range(n):
         batch.found[i] = tree.members[np.int64(batch.found[i])]
@@ -227,6 +221,23 @@ def next_found(tree, scratch, how, filter_visits):
         for i in range(n, n + FAR):
             batch.found[i], batch.who[i] = batch.found[n - 1], batch.who[n - 1]
     return n
+
+
+@helper
+def list_word(tree, batch, word, tag, n):
+    """List the places of a word's bits behind n others; return how many there are now. The first two without a branch."""
+    first, question = tag & np.uint64(0xFFFFFFFF), np.uint32(tag >> np.uint64(32))
+    many, at = count_ones(word), np.uint64(n)
+    prefetch(tree.members, np.int64(first + trailing_zeros(word)))
+    for _ in range(2):
+        batch.found[at], batch.who[at] = np.uint32(first + trailing_zeros(word)), question
+        word &= word - ONE
+        at += ONE
+    while word != 0:
+        batch.found[at], batch.who[at] = np.uint32(first + trailing_zeros(word)), question
+        word &= word - ONE
+        at += ONE
+    return n + many
 
 
 @helper
@@ -272,7 +283,7 @@ def find_hits(tree, scratch, first, many, how, filter_visits, verify_found, know
     before = candidates[0]
     counts[KEPT] = 0
     found = np.int64(FOUND)
-    while found > 0 and counts[KEPT] + FOUND <= HITS:
+    while found > 0 and counts[KEPT] + FOUND + WORD_BITS <= HITS:
         found = next_found(tree, scratch, how, filter_visits)
         candidates[0] += found
         verify_found(scratch, found, known)
