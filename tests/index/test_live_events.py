@@ -99,6 +99,31 @@ def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, most: int
     assert len(pairs) > 200
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_the_best_of_many_events_of_one_score_are_those_of_the_least_ids(seed: int) -> None:
+    """Beside some that weigh more or less, and some that have expired; subscriptions of one row and of two."""
+    rng, n = np.random.default_rng(seed), 3_000
+    weights = np.where(rng.random(2 * n) < 0.05, rng.choice([0.5, 2.0], 2 * n), 1.0)
+    keys = rng.integers(0, 50, 2 * n) * 1.0
+    events = make_events(2 * np.arange(n + 1), np.tile([0, 1], n), keys, keys, weights)
+    ids, until = rng.permutation(10 * n)[:n], np.where(rng.random(n) < 0.1, 5.0, np.inf)
+    rows, named = 200, 2 * np.arange(201)
+    lo, hi = np.sort(rng.integers(-5, 55, (2, 2 * rows)) * 1.0, axis=0)
+    weigh = rng.choice([1.0, 3.0], 2 * rows)
+    of = np.repeat(np.arange(150), np.repeat([1, 2], [100, 50]))
+    asked = make_rows(of, rng.choice([0.0, 2.0], 150)[of], named, [0, 1] * rows, np.zeros(2 * rows), lo, hi, weigh)
+    live = LiveEvents()
+    live.insert(events, ids, until)
+    answer = ranked(live.match(asked, 4.0))
+    assert max(map(len, answer)) > 1_000
+    for now in (4.0, 6.0):
+        alive = set(ids[until > now].tolist())
+        for k in (1, 10, 64, 65, 400):
+            best = live.match(asked, now, k=k)
+            expected = [[hit for hit in hits if hit[0] in alive][:k] for hits in answer]
+            assert [list(zip(*(c.tolist() for c in best.of(s)), strict=True)) for s in range(150)] == expected
+
+
 def _steps(number: float, many: int, towards: float) -> list[float]:
     """The next numbers after this one."""
     steps = [number]

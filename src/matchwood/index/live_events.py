@@ -25,7 +25,7 @@ from matchwood.kernels.live_events import MOST, PLACED
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree_spans import new_one
-from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
+from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
@@ -182,6 +182,7 @@ class LiveEvents(EventIndex):
                 below,
                 np.zeros((questions, 2 * PLACED), np.uint32),
                 np.zeros(questions, asking.ASKING),
+                np.zeros((questions, MOST_RANKED), np.int64),
                 np.zeros(kept, np.uint32),
                 Parts(np.zeros(most), np.zeros(most)),
                 np.zeros(EXPIRED, np.uint32),

@@ -29,12 +29,11 @@ from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import FEW, SPAN, new_one, slice_rows
-from matchwood.kernels.mo_tree_visits import QUESTIONS, new_batch
+from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
-MOST_RANKED = 64  # k up to which rows that cannot be among the k best are left out unread
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
 
 

@@ -39,6 +39,7 @@ from matchwood.kernels.verify import ANY
 
 IN_USE, NOBODY = VALID - HEAD_WORDS, STALE - HEAD_WORDS
 """The plane of positions in use and one without a bit, as numbers: they stand before the first plane. No live event is stale."""
+LAST_ID = np.iinfo(np.int64).max
 HALF = 4  # bits for a number of slices of a layer
 PAIRS = np.dtype([("many", "u4"), ("against", "i4"), ("passing", "i4")])
 """How many pairs of planes are read for a question, those of the layers first; which stand for nothing there."""
@@ -51,11 +52,14 @@ ASKING = np.dtype(
         ("entries", "u4"),
         ("plain", "u4"),
         ("slot", "u4"),
+        ("held", "u4"),
+        ("last", "i8"),
     ]
 )
 """A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, and `score` is what it has if it matches; its
 intervals are those of its question in `lo`, `hi` and `below`. `spread`: SPREAD if an event that is so can be compared with
-`bounds`; of what `compare_spread` says of it the bits in `ends` leave it open, the others decide."""
+`bounds`; of what `compare_spread` says of it the bits in `ends` leave it open, the others decide. Where the k best are asked
+for, `held` of them are known, and a plain event with an id above `last` is none of them."""
 
 
 class LiveScratch(NamedTuple):
@@ -66,6 +70,7 @@ class LiveScratch(NamedTuple):
     below: np.ndarray  # uint64: the bits of a mask below the dimension's
     bounds: np.ndarray  # uint32, by question: see `load_spread`
     rows: np.ndarray  # ASKING, one a question
+    firsts: np.ndarray  # int64, by question: the complements of the k least ids found so far, falling
     seen: np.ndarray  # uint32, one an event: where it stands in the answer
     parts: Parts
     noted: np.ndarray  # uint32: expired events that were met, as regions
@@ -177,6 +182,7 @@ def load_plain(store, slot, scratch, question, how, combine):
     mine = scratch.rows[question]
     mine.asked, mine.score, mine.entries, mine.slot = asked, score, np.uint32(row.count), np.uint32(slot)
     mine.plain, mine.spread = np.uint32(plain), np.uint64(0)
+    mine.held, mine.last = np.uint32(0), LAST_ID
     if plain and asked >> np.uint64(PLACED) == 0:
         mine.spread = SPREAD
         load_spread(scratch, question, mine)

@@ -35,7 +35,7 @@ from matchwood.kernels.live_values import load_live, number_at, unload_row
 from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, ONE, OPEN
 from matchwood.kernels.mo_tree_visits import FAR, FIRST, KEPT, MANY, NOTED, find_hits, keep_hit, shift_of
 from matchwood.kernels.planes import and_pairs, count_ones, keep_words, prefetch_planes
-from matchwood.kernels.results import best_first, take_event, worse
+from matchwood.kernels.results import best_first, keep_largest, take_event, worse
 from matchwood.kernels.store import CIRCLE
 from matchwood.kernels.verify import score_row
 
@@ -120,11 +120,13 @@ def holds_exactly(live, start, scratch, question, entries):
 
 
 @kernel
-def verify_spread(live, scratch, i, found, now):
+def verify_spread(live, scratch, i, found, now, k):
     """Verify candidates i, i + 1, ... as long as row and event are SPREAD and the event has not expired, and keep the hits.
 
-    Return the first that is not so, or `found`. Without a branch but where the upper half of a value is that of an end.
+    Return the first that is not so, or `found`. Without a branch but where the upper half of a value is that of an end. A row has
+    one score for all of them: of the k best those with the least ids are left, and one that comes after k is not compared.
     """
+    ranked = 0 < k <= scratch.firsts.shape[1]
     batch = scratch.batch
     words, keys = live.words, live.keys
     n = np.uint64(batch.counts[KEPT])
@@ -136,18 +138,34 @@ def verify_spread(live, scratch, i, found, now):
         mask, about = words[start + np.uint64(MASK)], words[start + np.uint64(ABOUT)]
         if row.spread & (about >> FLAGS) == 0 or not now < keys[start + np.uint64(UNTIL)]:
             break
+        id_ = np.int64(words[start])
+        if ranked and id_ > row.last:
+            at += ONE
+            continue
         first = np.int64(np.uint64(2) * start) + 2 * HEAD
         told = compare_spread(live.halves, first, scratch.bounds[question], 0)
         holds = (mask & row.asked == row.asked) & (told != OUTSIDE)
         if told & row.ends & ~(mask & ROUNDS) != 0 and holds:
             holds = holds_exactly(live, np.int64(start), scratch, np.int64(question), np.int64(row.entries))
         hit = batch.hits[n]
-        hit.id, hit.score = np.int64(words[start]), row.score
+        hit.id, hit.score = id_, row.score
         hit.slot, hit.question = np.uint32(about), np.uint32(question)
         n += np.uint64(holds)
+        if ranked and holds:
+            note_id(scratch, np.int64(question), id_, k)
         at += ONE
     batch.counts[KEPT] = np.int64(n)
     return np.int64(at)
+
+
+@helper
+def note_id(scratch, question, id_, k):
+    """A plain event that a plain row matches, one of the k with the least ids so far. O(k)."""
+    row, firsts = scratch.rows[question], scratch.firsts[question]
+    held = keep_largest(firsts, np.int64(row.held), k, ~id_)
+    row.held = np.uint32(held)
+    if held == k:
+        row.last = ~firsts[k - 1]
 
 
 @helper
@@ -168,13 +186,13 @@ def score_plain(live, start, scratch, question, row):
 @kernel
 def verify_found(scratch, found, known):
     """Verify the candidates that are listed, keep the hits, note the expired. O(entries)."""
-    live, store, now, how, combine = known
+    live, store, now, how, combine, k = known
     batch = scratch.batch
     counts = batch.counts
     i = np.int64(0)
     for i in range(min(found, FAR)):
         prefetch_event(live.keys, np.int64(batch.found[i]))
-    i = verify_spread(live, scratch, 0, found, now)
+    i = verify_spread(live, scratch, 0, found, now, k)
     while i < found:
         start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
         row = scratch.rows[question]
@@ -189,7 +207,7 @@ def verify_found(scratch, found, known):
             live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
             scratch.noted[counts[NOTED]] = np.uint32(start)
             counts[NOTED] += 1
-        i = verify_spread(live, scratch, i + 1, found, now)
+        i = verify_spread(live, scratch, i + 1, found, now, k)
 
 
 @helper
@@ -244,7 +262,7 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
         if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
             if not begun:
                 many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how, combine)
-            known = live, store, now, how, combine
+            known = live, store, now, how, combine, k
             whole = find_hits(tree, scratch, r, many, how, filter_visits, verify_found, known, candidates)
             if many > 1 and not whole:
                 continue

@@ -48,7 +48,7 @@ from matchwood.kernels.mo_tree_visits import (
     shift_of,
 )
 from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
-from matchwood.kernels.results import best_first, emit, keep_best
+from matchwood.kernels.results import best_first, emit, keep_best, keep_largest
 from matchwood.kernels.store import JOINED, SIBLING, most_of
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
 
@@ -323,15 +323,8 @@ def verify_found(scratch, found, known):
 @helper
 def note_score(scratch, question, score, k):
     """One of the k best scores so far, of a subscription that has no other row. O(k)."""
-    best, held = scratch.best[question], scratch.held[question]
-    if held < k:
-        held += 1
-        scratch.held[question] = held
-    at = held - 1  # falling, so the last is the worst
-    while at > 0 and best[at - 1] < score:
-        best[at] = best[at - 1]
-        at -= 1
-    best[at] = score
+    best = scratch.best[question]
+    held = scratch.held[question] = keep_largest(best, scratch.held[question], k, score)
     if held == k and scratch.light[question]:
         scratch.worst[question] = best[k - 1]
 

@@ -29,6 +29,7 @@ FOUND = 4096  # candidates that are listed before they are verified, and up to a
 WORD_BITS = 64
 FAR = 24  # candidates between asking for one and its turn
 HITS = 1 << 18  # room for those of a batch
+MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
 
 ASK = np.dtype([("question", "u4"), ("next", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
 VISIT = np.dtype([("node", "u4"), ("question", "u4"), ("packed", "u8")])

@@ -45,6 +45,18 @@ def worse(score_a, id_a, score_b, id_b):
 
 
 @helper
+def keep_largest(best, held, k, value):
+    """Put a value among the largest so far, best[:held], which fall; return how many are held. Of k the last makes room. O(k)."""
+    held = min(held + 1, k)
+    at = held - 1
+    while at > 0 and best[at - 1] < value:
+        best[at] = best[at - 1]
+        at -= 1
+    best[at] = value
+    return held
+
+
+@helper
 def sift_down(out, begin, size, at, score, id_):
     """Put the hit at `at` or below, so that no child is worse than its parent."""
     while True:
