@@ -1,19 +1,19 @@
 """Live events: kept compactly, and found by id. Every structure of events places what stands here; `live_values` reads it.
 
 Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
-             id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event in halves
+             id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event
          `node` and `position` say where the structure has put it. A slot is free where `node` is none; `position` is the next
          free one then. It keeps its region, for an event of as many lines; for another that goes to the free ones of its
          class, chained through their first word.
-         mask: the dimensions that the event has; the value of one stands behind as many others as bits are below it.
-SPREAD   every dimension up to the event's last one has a place, the value of dimension d stands behind d others: so a row is
-         compared with all of them side by side. For events of dimensions below 24 that take no more lines that way: their
-         upper halves and what stands before them fill two lines. Above the 24 bits of the mask are those of the dimensions
-         whose value is round: its lower half is zero, as of whole numbers up to 2^20 and codes of strings, so that an upper
-         half that equals a row's end tells all.
-Halves   a value as a number without sign in the same order (`ordered`), 32 bits of it each: all upper halves, then all lower
-         ones. A row mostly needs no more than the upper ones: so where an event takes an odd number of lines, three say, the
-         last of them stands elsewhere, at line `tail`, and two of the three are read, which memory brings as a pair.
+         mask: the dimensions that the event has; the value of one stands behind as many others as bits are below it. Where an
+         event takes an odd number of lines, three say, the last of them stands elsewhere, at line `tail`: regions are read in
+         pairs of lines, which memory brings together.
+SPREAD   every dimension up to the event's last one has a place, and a value (as a number without sign in the same order,
+         `ordered`) stands there in halves of 32 bits: the upper ones of all places, then the lower ones. So a row is compared
+         with all upper halves side by side, and mostly needs no more. For events of dimensions below 24 that take no more
+         lines that way: their upper halves and what stands before them fill two. Above the 24 bits of the mask are those of
+         the dimensions whose value is round: its lower half is zero, as of whole numbers up to 2^20 and codes of strings, so
+         that an upper half that equals a row's end tells all.
 LISTED   a dimension of 64 or more: n keys as they are (`keys`, the same memory) and their n dimensions, ascending. `count`: n.
 LOOSE    (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
 Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
@@ -34,7 +34,7 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.mo_tree import LINE, ONE, ONES
+from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
 
@@ -101,12 +101,12 @@ def mask_at(live, start):
 
 @helper
 def places_at(live, start):
-    """The dimensions that have a place in a plain event, as a mask, and how many they are."""
+    """How many places a plain event has."""
     mask = mask_at(live, start)
     if flags_at(live, start) & SPREAD:
         for shift in (1, 2, 4, 8, 16):
             mask |= mask >> np.uint64(shift)
-    return mask, count_ones(mask)
+    return count_ones(mask)
 
 
 @helper
@@ -131,16 +131,24 @@ def lines_for(flags, n):
 def lines_at(live, start):
     """The same of the event in a region, or of the last of a free slot."""
     flags = flags_at(live, start)
-    return lines_for(flags, field_at(live, start) if flags & LISTED else places_at(live, start)[1])
+    return lines_for(flags, field_at(live, start) if flags & LISTED else places_at(live, start))
 
 
 @helper
 def lower_halves(start, n, tail):
-    """How many lower halves of a plain event of n places stand in its region; from where on those, from where on the others (as
+    """How many lower halves of a SPREAD event of n places stand in its region; from where on those, from where on the others (as
     if all stood there)."""
-    lines, _ = lines_for(np.uint64(0), n)
+    lines, _ = lines_for(SPREAD, n)
     here = min(n, HALVES * lines - 2 * HEAD - n)
     return here, 2 * (start + HEAD) + n, HALVES * tail - here
+
+
+@helper
+def whole_values(start, n, tail):
+    """The same of the values of another plain event."""
+    lines, _ = lines_for(np.uint64(0), n)
+    here = LINE * lines - HEAD
+    return here, start + HEAD, LINE * tail - here
 
 
 @helper
@@ -198,22 +206,32 @@ def form_of(events, e):
 
 
 @helper
-def write_plain(live, events, e, start, spread, n):
-    """Write the values of a plain event of n places; return its mask. O(entries)."""
+def write_spread(live, events, e, start, n):
+    """Write the values of a SPREAD event of n places; return its mask. O(entries)."""
     begin, end, halves = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), live.halves
-    mask = rounds = np.uint64(0)
-    for i in range(begin, end):
-        mask |= ONE << np.uint64(events.dims[i])
-    places = ONES if spread else mask
     few, near, far = lower_halves(start, n, field_at(live, start))
     here, near, far, upper = np.uint64(few), np.uint64(near), np.uint64(far), np.uint64(2 * (start + HEAD))
+    mask = np.uint64(0)
     for i in range(begin, end):
-        bit, number = ONE << np.uint64(events.dims[i]), ordered(events.lo[i])
-        at = np.uint64(count_ones(places & (bit - ONE)))
-        halves[upper + at] = np.uint32(number >> np.uint64(32))
-        halves[(near if at < here else far) + at] = np.uint32(number)
-        rounds |= bit if np.uint32(number) == 0 else np.uint64(0)
-    return mask | rounds << np.uint64(PLACED) if spread else mask
+        dim, number = np.uint64(events.dims[i]), ordered(events.lo[i])
+        halves[upper + dim] = np.uint32(number >> np.uint64(32))
+        halves[(near if dim < here else far) + dim] = np.uint32(number)
+        mask |= (ONE | np.uint64(np.uint32(number) == 0) << np.uint64(PLACED)) << dim
+    return mask
+
+
+@helper
+def write_masked(live, events, e, start, n):
+    """Write the values of another plain event; return its mask. O(entries)."""
+    begin, end = events.offsets[e], events.offsets[e + 1]
+    mask = np.uint64(0)
+    for i in range(begin, end):
+        mask |= ONE << np.uint64(events.dims[i])
+    here, near, far = whole_values(start, n, field_at(live, start))
+    for i in range(begin, end):
+        at = count_ones(mask & ((ONE << np.uint64(events.dims[i])) - ONE))
+        live.keys[(near if at < here else far) + at] = events.lo[i]
+    return mask
 
 
 @helper
@@ -334,11 +352,13 @@ def keep_event(live, events, e, ids, until):
     start = np.int64(event.start)
     live.words[start + ID] = np.uint64(ids[e])
     live.keys[start + UNTIL] = until[e]
-    if flags & LISTED:
+    if flags & SPREAD:
+        live.words[start + MASK] = write_spread(live, events, e, start, n)
+    elif flags & LISTED:
         live.words[start + MASK] = np.uint64(0)
         write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
     else:
-        live.words[start + MASK] = write_plain(live, events, e, start, flags & SPREAD != 0, n)
+        live.words[start + MASK] = write_masked(live, events, e, start, n)
     event.node = np.uint32(0)
     enter(live.table, ids[e], start)
     counts[MOST] = max(counts[MOST], n)

@@ -16,12 +16,14 @@ import numpy as np
 
 from matchwood.kernels._jit import helper
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.live_events import MASKED, PLACED, SPREAD
+from matchwood.kernels.live_events import HEAD, MASKED, PLACED, SPREAD
+from matchwood.kernels.live_events import MOST as MOST_PLACES
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,
     LAYERS,
+    LINE,
     NONE,
     ONE,
     ONES,
@@ -53,13 +55,14 @@ ASKING = np.dtype(
         ("plain", "u4"),
         ("slot", "u4"),
         ("held", "u4"),
+        ("words", "u4"),
         ("last", "i8"),
     ]
 )
 """A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, and `score` is what it has if it matches; its
-intervals are those of its question in `lo`, `hi` and `below`. `spread`: SPREAD if an event that is so can be compared with
-`bounds`; of what `compare_spread` says of it the bits in `ends` leave it open, the others decide. Where the k best are asked
-for, `held` of them are known, and a plain event with an id above `last` is none of them."""
+intervals are those of its question in `lo`, `hi` and `below`, and `words` of a region may be read. `spread`: SPREAD if an event
+that is so can be compared with `bounds`; of what `compare_spread` says of it the bits in `ends` leave it open. Where the k best
+are asked for, `held` of them are known, and a plain event with an id above `last` is none of them."""
 
 
 class LiveScratch(NamedTuple):
@@ -164,7 +167,7 @@ def close_pairs(scratch, question, first, layers, pairs):
 
 
 @helper
-def load_plain(store, slot, scratch, question, how, combine):
+def load_plain(live, store, slot, scratch, question, how, combine):
     """What a row of single intervals, on dimensions that a mask can name, asks of an event of single values. O(entries)."""
     row = store.rows[slot]
     start = np.int64(row.start)
@@ -183,9 +186,21 @@ def load_plain(store, slot, scratch, question, how, combine):
     mine.asked, mine.score, mine.entries, mine.slot = asked, score, np.uint32(row.count), np.uint32(slot)
     mine.plain, mine.spread = np.uint32(plain), np.uint64(0)
     mine.held, mine.last = np.uint32(0), LAST_ID
+    mine.words = np.uint32(words_read(live, asked))
     if plain and asked >> np.uint64(PLACED) == 0:
         mine.spread = SPREAD
         load_spread(scratch, question, mine)
+
+
+@helper
+def words_read(live, asked):
+    """How many words of a region a plain row may read: an event has at most all dimensions below the largest one asked for, and
+    not more values than any had. Of a SPREAD event two lines, mostly."""
+    if live.counts[MOST_PLACES] <= PLACED:
+        return np.int64(2 * LINE)
+    for shift in (1, 2, 4, 8, 16, 32):
+        asked |= asked >> np.uint64(shift)
+    return HEAD + count_ones(asked)
 
 
 @helper
@@ -257,13 +272,13 @@ def ask_met(tree, scratch, question):
 
 
 @helper
-def ask_rows(tree, store, slots, scratch, first, last, how, combine):
+def ask_rows(tree, live, store, slots, scratch, first, last, how, combine):
     """Let the rows slots[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
     begin_batch(scratch.batch)
     many = min(last - first, scratch.batch.counts[MOST])
     for q in range(many):
         load_row(tree, store, np.int64(slots[first + q]), scratch, q, how)
-        load_plain(store, np.int64(slots[first + q]), scratch, q, how, combine)
+        load_plain(live, store, np.int64(slots[first + q]), scratch, q, how, combine)
         asked = ask_everywhere(tree, scratch.batch, q) if how & ANY else ask_met(tree, scratch, q)
         if not asked:
             return np.int64(q)

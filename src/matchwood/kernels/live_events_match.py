@@ -3,9 +3,9 @@
     row -> ticks -> cells of each layer that meet it -> nodes -> at most two planes a predicate -> a few events -> exact test
 
 As in `mo_tree_match` the rows of a batch are answered node by node.
-A row of single intervals has one score for all events of single values; with those that are SPREAD it is compared without a
-branch. Where a row or an event is of another kind the exact test is that of event matching: the few dimensions that the row
-names are spread over `values`, and the row, in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
+A row of single intervals is compared with an event of single values without a branch, and has one score for all of them. For any
+other pair the exact test is that of event matching: the few dimensions that the row names are spread over `values`, and the row,
+in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.
 Writes only when it meets expired events: callers hold the writer's lock.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.halves import ordered
 from matchwood.kernels.intrinsics import OUTSIDE, compare_spread, prefetch
 from matchwood.kernels.live_events import (
     ABOUT,
@@ -22,12 +23,13 @@ from matchwood.kernels.live_events import (
     LISTED,
     MASK,
     PLACED,
+    SPREAD,
     UNTIL,
-    flags_at,
+    field_at,
     id_at,
-    mask_at,
     places_at,
     slot_at,
+    whole_values,
 )
 from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
@@ -103,25 +105,31 @@ def filter_visits(tree, scratch, first, last, how):
 
 @helper
 def holds_exactly(live, start, scratch, question, entries):
-    """Does a plain row hold for a plain event that has all it names? Lower halves are read where upper ones are equal."""
+    """Does a plain row hold for a SPREAD event that has all it names? Where upper halves do not say it. O(entries)."""
     lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
-    places, n = places_at(live, start)
+    holds, n = True, places_at(live, start)
     for j in range(entries):
-        place = count_ones(places & below[j])
-        upper = np.uint64(live.halves[2 * (start + HEAD) + place])
-        least, most = lo[j] >> np.uint64(32), hi[j] >> np.uint64(32)
-        if upper < least or upper > most:
-            return False
-        if upper == least or upper == most:
-            number = number_at(live, start, n, place)
-            if number < lo[j] or number > hi[j]:
-                return False
-    return True
+        number = number_at(live, start, n, count_ones(below[j]))
+        holds &= (lo[j] <= number) & (number <= hi[j])
+    return holds
+
+
+@helper
+def holds_masked(live, start, mask, scratch, question, entries):
+    """Does a plain row hold for another plain event that has all it names? O(entries), without branches."""
+    lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
+    here, near, far = whole_values(start, count_ones(mask), field_at(live, start))
+    holds = True
+    for j in range(entries):
+        place = count_ones(mask & below[j])
+        number = ordered(live.keys[(near if place < here else far) + place])
+        holds &= (lo[j] <= number) & (number <= hi[j])
+    return holds
 
 
 @kernel
-def verify_spread(live, scratch, i, found, now, k):
-    """Verify candidates i, i + 1, ... as long as row and event are SPREAD and the event has not expired, and keep the hits.
+def verify_plain(live, scratch, i, found, now, k):
+    """Verify candidates i, i + 1, ... as long as row and event are plain and the event has not expired, and keep the hits.
 
     Return the first that is not so, or `found`. Without a branch but where the upper half of a value is that of an end. A row has
     one score for all of them: of the k best those with the least ids are left, and one that comes after k is not compared.
@@ -133,20 +141,27 @@ def verify_spread(live, scratch, i, found, now, k):
     at, end = np.uint64(i), np.uint64(found)
     while at < end:
         start, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
-        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]))
         row = scratch.rows[question]
+        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]), row)
         mask, about = words[start + np.uint64(MASK)], words[start + np.uint64(ABOUT)]
-        if row.spread & (about >> FLAGS) == 0 or not now < keys[start + np.uint64(UNTIL)]:
+        if not row.plain or (about >> FLAGS) & LISTED or not now < keys[start + np.uint64(UNTIL)]:
             break
         id_ = np.int64(words[start])
         if ranked and id_ > row.last:
             at += ONE
             continue
-        first = np.int64(np.uint64(2) * start) + 2 * HEAD
-        told = compare_spread(live.halves, first, scratch.bounds[question], 0)
-        holds = (mask & row.asked == row.asked) & (told != OUTSIDE)
-        if told & row.ends & ~(mask & ROUNDS) != 0 and holds:
-            holds = holds_exactly(live, np.int64(start), scratch, np.int64(question), np.int64(row.entries))
+        holds = (
+            mask & row.asked == row.asked
+        )  # never of a SPREAD event and a row that is not: it names more than that can have
+        if row.spread & (about >> FLAGS):
+            first = np.int64(np.uint64(2) * start) + 2 * HEAD
+            told = compare_spread(live.halves, first, scratch.bounds[question], 0)
+            holds &= told != OUTSIDE
+            if told & row.ends & ~(mask & ROUNDS) != 0 and holds:
+                holds = holds_exactly(live, np.int64(start), scratch, np.int64(question), np.int64(row.entries))
+        elif (about >> FLAGS) & SPREAD == 0:
+            prefetch_tail(live, np.int64(batch.found[at + np.uint64(FAR // 2)]))
+            holds &= holds_masked(live, np.int64(start), mask, scratch, np.int64(question), np.int64(row.entries))
         hit = batch.hits[n]
         hit.id, hit.score = id_, row.score
         hit.slot, hit.question = np.uint32(about), np.uint32(question)
@@ -169,18 +184,18 @@ def note_id(scratch, question, id_, k):
 
 
 @helper
-def prefetch_event(keys, start):
-    """Ask for the first two lines of a region, which are all that is read of most."""
+def prefetch_event(keys, start, row):
+    """Ask for what a row may read of a region: two lines of most."""
     prefetch(keys, start)
     prefetch(keys, start + LINE)
+    for word in range(2 * LINE, np.int64(row.words), LINE):
+        prefetch(keys, start + word)
 
 
 @helper
-def score_plain(live, start, scratch, question, row):
-    """The score of a plain row for a plain event, NaN if it does not match."""
-    holds = mask_at(live, start) & row.asked == row.asked
-    holds = holds and holds_exactly(live, start, scratch, question, np.int64(row.entries))
-    return row.score if holds else np.nan
+def prefetch_tail(live, start):
+    """Ask for the line elsewhere of an event whose region has come; any number is safe where it has none."""
+    prefetch(live.words, LINE * field_at(live, start))
 
 
 @kernel
@@ -191,23 +206,20 @@ def verify_found(scratch, found, known):
     counts = batch.counts
     i = np.int64(0)
     for i in range(min(found, FAR)):
-        prefetch_event(live.keys, np.int64(batch.found[i]))
-    i = verify_spread(live, scratch, 0, found, now, k)
+        prefetch_event(live.keys, np.int64(batch.found[i]), scratch.rows[np.int64(batch.who[i])])
+    i = verify_plain(live, scratch, 0, found, now, k)
     while i < found:
         start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
         row = scratch.rows[question]
         until = live.keys[start + UNTIL]
         if now < until:
-            if row.plain and not flags_at(live, start) & LISTED:
-                score = score_plain(live, start, scratch, question, row)
-            else:
-                score = score_loose(live, start, store, scratch, row, how, combine)
+            score = score_loose(live, start, store, scratch, row, how, combine)
             keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
         elif until == until and counts[NOTED] < scratch.noted.size:
             live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
             scratch.noted[counts[NOTED]] = np.uint32(start)
             counts[NOTED] += 1
-        i = verify_spread(live, scratch, i + 1, found, now, k)
+        i = verify_plain(live, scratch, i + 1, found, now, k)
 
 
 @helper
@@ -261,7 +273,7 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             return s
         if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
             if not begun:
-                many = ask_rows(tree, store, slots, scratch, r, groups[ends.size], how, combine)
+                many = ask_rows(tree, live, store, slots, scratch, r, groups[ends.size], how, combine)
             known = live, store, now, how, combine, k
             whole = find_hits(tree, scratch, r, many, how, filter_visits, verify_found, known, candidates)
             if many > 1 and not whole:

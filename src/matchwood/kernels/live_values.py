@@ -17,12 +17,14 @@ from matchwood.kernels.live_events import (
     LISTED,
     LOOSE,
     MASKED,
+    SPREAD,
     count_at,
     field_at,
     flags_at,
     lower_halves,
     mask_at,
     places_at,
+    whole_values,
 )
 from matchwood.kernels.mo_tree import ONE
 from matchwood.kernels.planes import count_ones
@@ -37,7 +39,7 @@ class Parts(NamedTuple):
 
 @helper
 def number_at(live, start, n, i):
-    """The value at place i of a plain event of n places, as `ordered` says it."""
+    """The value at place i of a SPREAD event of n places, as `ordered` says it."""
     here, near, far = lower_halves(start, n, field_at(live, start))
     upper = live.halves[2 * (start + HEAD) + i]
     lower = live.halves[(near if i < here else far) + i]
@@ -47,9 +49,14 @@ def number_at(live, start, n, i):
 @helper
 def key_at(live, start, i):
     """The (lower) key of an event's value at place i."""
-    if flags_at(live, start) & LISTED:
+    flags = flags_at(live, start)
+    if flags & LISTED:
         return live.keys[start + HEAD + i]
-    return key_of(number_at(live, start, places_at(live, start)[1], i))
+    n = places_at(live, start)
+    if flags & SPREAD:
+        return key_of(number_at(live, start, n, i))
+    here, near, far = whole_values(start, n, field_at(live, start))
+    return live.keys[(near if i < here else far) + i]
 
 
 @kernel
@@ -88,7 +95,9 @@ def nth_value(live, start, j):
 @helper
 def place_of(live, start, dim):
     """The place of a dimension that a plain event has."""
-    return count_ones(places_at(live, start)[0] & ((ONE << np.uint64(dim)) - ONE))
+    if flags_at(live, start) & SPREAD:
+        return dim
+    return count_ones(mask_at(live, start) & ((ONE << np.uint64(dim)) - ONE))
 
 
 @helper
