@@ -99,6 +99,23 @@ def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, most: int
     assert len(pairs) > 200
 
 
+def test_a_row_on_a_late_dimension_matches_only_events_that_have_it() -> None:
+    """Of events of few dimensions some bits of the mask say other things."""
+    few = [(dims, key) for dims in ([0], [0, 1, 2], [*range(20)], [*range(24)]) for key in (0.0, 3.0, 3.1)]
+    many = [([*dims, late], key) for dims, key in few[:4] for late in (24, 30, 47, 48, 63)]
+    events = make_events(
+        np.cumsum([0, *(len(dims) for dims, _ in few + many)]),
+        np.concatenate([dims for dims, _ in few + many]),
+        *[np.concatenate([np.full(len(dims), key) for dims, key in few + many])] * 2,
+    )
+    rows = make_rows(range(64), np.zeros(64), range(65), range(64), [0] * 64, [-1.0] * 64, [9.0] * 64, [1.0] * 64)
+    live = LiveEvents()
+    live.insert(events, np.arange(events.size), np.full(events.size, np.inf))
+    found = live.match(rows, 0.0)
+    for dim in range(64):
+        assert sorted(found.of(dim)[0]) == [e for e, (dims, _) in enumerate(few + many) if dim in dims], dim
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_best_of_many_events_of_one_score_are_those_of_the_least_ids(seed: int) -> None:
     """Beside some that weigh more or less, and some that have expired; subscriptions of one row and of two."""

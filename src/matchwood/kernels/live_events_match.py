@@ -150,9 +150,7 @@ def verify_plain(live, scratch, i, found, now, k):
         if ranked and id_ > row.last:
             at += ONE
             continue
-        holds = (
-            mask & row.asked == row.asked
-        )  # never of a SPREAD event and a row that is not: it names more than that can have
+        holds = mask & row.asked == row.asked
         if row.spread & (about >> FLAGS):
             first = np.int64(np.uint64(2) * start) + 2 * HEAD
             told = compare_spread(live.halves, first, scratch.bounds[question], 0)
@@ -162,6 +160,8 @@ def verify_plain(live, scratch, i, found, now, k):
         elif (about >> FLAGS) & SPREAD == 0:
             prefetch_tail(live, np.int64(batch.found[at + np.uint64(FAR // 2)]))
             holds &= holds_masked(live, np.int64(start), mask, scratch, np.int64(question), np.int64(row.entries))
+        else:  # the row names a dimension that no SPREAD event has, and finds there what is round
+            holds = False
         hit = batch.hits[n]
         hit.id, hit.score = id_, row.score
         hit.slot, hit.question = np.uint32(about), np.uint32(question)
