@@ -158,7 +158,7 @@ LIVE = Section(
             times(at(K6, "mo-tree", "us_per_subscription_top_10", MILLION), at(K6, "mo-tree", SUBSCRIPTION, MILLION)),
             "x",
             target=at_most(1),
-            why="All live events that pass the planes are scored either way.",
+            why="Planes are read for all live events; only those with less ids than k others are compared.",
         ),
     ],
     grids=[
