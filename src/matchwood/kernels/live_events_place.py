@@ -15,24 +15,29 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.id_table import home
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
+    LISTED,
     LIVE,
     LOOSE,
+    SPREAD,
     count_at,
     flags_at,
     form_of,
     id_at,
     keep_events,
     let_go,
+    mask_at,
+    places_at,
     slot_of,
 )
-from matchwood.kernels.live_values import end_at, key_at, last_part, nth_value, value_of
+from matchwood.kernels.live_values import end_at, key_at, key_in, last_part, nth_value, value_of
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     LAYERS,
     LINE,
     NONE,
+    ONE,
     ONES,
     PLANES,
     SLICED,
@@ -177,17 +182,23 @@ def write_event(tree, live, start, node, position, together):
 
     The node has been entered. O(slices).
     """
-    if flags_at(live, start) & LOOSE:
+    flags, mask, n = flags_at(live, start), mask_at(live, start), places_at(live, start)
+    if flags & LOOSE:
         open_position(tree, node, position)
         return
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for j in range(count_at(live, start)):
-        dim, place = nth_value(live, start, j)
+        dim, place = np.int64(trailing_zeros(mask)), j
+        mask &= mask - ONE
+        if flags & LISTED:
+            dim, _ = nth_value(live, start, j)
+        elif flags & SPREAD:
+            place = dim
         a = axis_number(tree, dim)
         if a >= tree.counts[SLICED]:
             continue
-        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_at(live, start, place)))
+        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_in(live, start, flags, n, place)))
         write_value(tree, word, words, a, position, above, together)
 
 

@@ -49,10 +49,14 @@ def number_at(live, start, n, i):
 @helper
 def key_at(live, start, i):
     """The (lower) key of an event's value at place i."""
-    flags = flags_at(live, start)
+    return key_in(live, start, flags_at(live, start), places_at(live, start), i)
+
+
+@helper
+def key_in(live, start, flags, n, i):
+    """The same of an event of these flags and n places."""
     if flags & LISTED:
         return live.keys[start + HEAD + i]
-    n = places_at(live, start)
     if flags & SPREAD:
         return key_of(number_at(live, start, n, i))
     here, near, far = whole_values(start, n, field_at(live, start))
