@@ -126,7 +126,7 @@ LIVE = Section(
                 "BEQ-Tree", at(K6, "beq-tree", SUBSCRIPTION, MILLION), at(K6, "mo-tree", SUBSCRIPTION, MILLION)
             ),
             why="Hundreds of events match a wide square, and each is read, checked for its `until` and scored: memory that a "
-            "busy host shares out. Six runs took 20 to 32.",
+            "busy host shares out. Runs took 29 to 34 on this one, which has no AVX-512, 24 to 26 in quiet minutes.",
         ),
         Claim(
             "K_s = 10, 1M live events",
