@@ -62,26 +62,25 @@ class Page:
         return escaped("\n".join(lines).rstrip()) + "\n"
 
     def _environment(self, chapters: Sequence[Chapter]) -> Iterator[str]:
-        machines = {(e.environment["cpu"], e.environment["cores"], e.environment["python"]) for e in self.results}
-        for cpu, cores, python in sorted(machines):
-            yield f"Machine: {cpu}, {cores} cores; Python {python}."
         packages = {f"{name} {version}" for e in self.results for name, version in e.environment["packages"].items()}
         yield f"Packages: {', '.join(sorted(packages))}."
         yield ""
-        yield "| experiment | preset | finished | commit | rows | compared with other answers | minutes |"
-        yield "|---|---|---|---|---|---|---|"
+        yield "| experiment | machine | preset | finished | commit | rows | compared with other answers | minutes |"
+        yield "|---|---|---|---|---|---|---|---|"
         for chapter in chapters:
             experiment = self.results.get(chapter.experiment)
             link = f"[{chapter.experiment}](#{chapter.experiment})"
             if experiment is None:
-                yield f"| {link} | {NOT_MEASURED} | | | | | |"
+                yield f"| {link} | | {NOT_MEASURED} | | | | | |"
                 continue
             about = experiment.environment
             verified = sum(bool(row["verified"]) for row in experiment.rows)
             commits = {part["commit"] for part in experiment.parts.values()} or {about["commit"]}
             minutes = sum(part["seconds"] for part in experiment.parts.values()) / 60
+            machine = f"{about['cpu']}, {about['cores']} cores, Python {about['python']}"
             yield (
-                f"| {link} | {experiment.preset} | {about['time']} | {', '.join(sorted(c or 'unknown' for c in commits))} "
+                f"| {link} | {machine} | {experiment.preset} | {about['time']} "
+                f"| {', '.join(sorted(c or 'unknown' for c in commits))} "
                 f"| {len(experiment.rows):,} | {verified:,} | {f'{minutes:.1f}' if experiment.parts else ''} |"
             )
         yield ""
