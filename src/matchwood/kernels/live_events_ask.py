@@ -34,7 +34,16 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_visits import MOST, Batch, ask, ask_everywhere, begin_batch, first_number, next_number
+from matchwood.kernels.mo_tree_visits import (
+    MOST,
+    Batch,
+    ask,
+    ask_everywhere,
+    begin_batch,
+    first_number,
+    next_number,
+    sort_asks,
+)
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY
@@ -281,7 +290,9 @@ def ask_rows(tree, live, store, slots, scratch, first, last, how, combine):
         load_plain(live, store, np.int64(slots[first + q]), scratch, q, how, combine)
         asked = ask_everywhere(tree, scratch.batch, q) if how & ANY else ask_met(tree, scratch, q)
         if not asked:
-            return np.int64(q)
+            many = np.int64(q)
+            break
+    sort_asks(scratch.batch)
     return many
 
 

@@ -35,14 +35,24 @@ from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.live_values import load_live, number_at, unload_row
 from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, ONE, OPEN
-from matchwood.kernels.mo_tree_visits import FAR, FIRST, KEPT, MANY, NOTED, find_hits, keep_hit, shift_of
+from matchwood.kernels.mo_tree_visits import (
+    FAR,
+    FIRST,
+    KEPT,
+    MANY,
+    NODES_AHEAD,
+    NOTED,
+    find_hits,
+    hand_out,
+    keep_hit,
+    order_hits,
+    shift_of,
+)
 from matchwood.kernels.planes import and_pairs, count_ones, keep_words, prefetch_planes
 from matchwood.kernels.results import best_first, keep_largest, take_event, worse
 from matchwood.kernels.store import CIRCLE
 from matchwood.kernels.verify import score_row
 
-NODES_AHEAD = 5
-"""Visits between asking for the planes of one and reading them: eight lines a node keep memory busy only together."""
 ROUNDS = ((ONE << np.uint64(PLACED)) - ONE) << np.uint64(PLACED)
 """The bits of a SPREAD event's mask that say which values are round."""
 
@@ -278,6 +288,13 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             whole = find_hits(tree, scratch, r, many, how, filter_visits, verify_found, known, candidates)
             if many > 1 and not whole:
                 continue
+            fits = whole and not begun and n + counts[KEPT] <= out.ids.size
+            if fits and k == 0 and r == groups[s] and s + many <= ends.size and groups[s + many] == r + many:
+                n = hand_out(batch, many, out, n, ends, s)
+                s, r = s + many, r + many
+                counts[MANY] = 0
+                continue
+            order_hits(batch)
         many = max(counts[MANY], 1)
         for q in range(r - counts[FIRST], many):
             if r == groups[s] and not begun:

@@ -35,21 +35,26 @@ from matchwood.kernels.mo_tree import (
 from matchwood.kernels.mo_tree_visits import (
     FAR,
     FIRST,
+    KEPT,
     MANY,
     MOST,
+    NODES_AHEAD,
     Batch,
     ask,
     ask_everywhere,
     begin_batch,
     find_hits,
     first_number,
+    hand_out,
     keep_hit,
     next_number,
+    order_hits,
     shift_of,
+    sort_asks,
 )
 from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
 from matchwood.kernels.results import best_first, emit, keep_best, keep_largest
-from matchwood.kernels.store import JOINED, SIBLING, most_of
+from matchwood.kernels.store import JOINED, SIBLING, SIBLINGS, most_of
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
 
 
@@ -182,7 +187,9 @@ def ask_events(tree, scratch, events, first, last, how):
         unload_event(values, events, first + q)
         asked = ask_everywhere(tree, batch, q) if how & ANY else ask_stabbed(tree, scratch, q)
         if not asked:
-            return np.int64(q)
+            many = np.int64(q)
+            break
+    sort_asks(batch)
     return many
 
 
@@ -241,8 +248,8 @@ def or_planes(tree, scratch, valid, base, words, start):
 
 
 @helper
-def filter_visit(tree, scratch, visit, after, how):
-    """Leave in scratch.line the rows of a node that may match, and ask for the planes of the visit after it. O(axes)."""
+def filter_visit(tree, scratch, visit, soon, how):
+    """Leave in scratch.line the rows of a node that may match, and ask for the planes of a visit that comes soon. O(axes)."""
     node = tree.nodes[visit.node]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
@@ -256,7 +263,7 @@ def filter_visit(tree, scratch, visit, after, how):
         and_ranges(tree, scratch, valid, base, words, start)
     else:
         enter_slices(tree, scratch, visit.packed, start)
-        prefetch_visit(tree, scratch, after)
+        prefetch_visit(tree, scratch, soon)
         and_planes(tree.bits, valid, base, shift_of(node), scratch.planes, start, tree.counts[SLICED], scratch.line)
 
 
@@ -277,7 +284,7 @@ def filter_visits(tree, scratch, first, last, how):
     n = np.int64(0)
     for v in range(first, last):
         visit = batch.visits[v]
-        filter_visit(tree, scratch, visit, batch.visits[min(v + 1, last - 1)], how)
+        filter_visit(tree, scratch, visit, batch.visits[min(v + NODES_AHEAD, last - 1)], how)
         node = tree.nodes[visit.node]
         tag = (np.uint64(visit.question) << np.uint64(32)) | (np.uint64(2) * node.start)
         n = keep_words(scratch.line, np.int64(node.words), tag, batch.words, batch.tags, n)
@@ -285,39 +292,70 @@ def filter_visits(tree, scratch, first, last, how):
 
 
 @kernel
-def verify_found(scratch, found, known):
-    """Verify the candidates that are listed, and keep the hits. O(entries).
+def verify_plain(store, scratch, i, found, k):
+    """Verify candidates i, i + 1, ... as long as row and event are plain, and keep the hits; return the first that is not so, or
+    `found`. O(entries).
 
     Rows are asked for FAR candidates before they are verified, their entries half as many. Of those that cannot be among the
-    k best the entries are not read.
+    k best the entries are not read. The exact test of other rows is not called from here: it took registers from this loop.
     """
-    store, events, how, combine, k = known
-    batch = scratch.batch
-    slots = batch.found
     ranked = 0 < k <= scratch.best.shape[1]
-    for i in range(-FAR if found > 0 else 0, found):
-        prefetch(store.rows, np.int64(slots[i + FAR]))
-        if i + FAR // 2 < 0:
-            continue
-        soon = store.rows[np.int64(slots[i + FAR // 2])]
-        if not ranked or not most_of(soon) < scratch.worst[np.int64(batch.who[i + FAR // 2])]:
-            start = np.int64(soon.start)
-            prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
-            prefetch(store.entries, start + 2)
-            prefetch(store.entries, start + 4)
-        if i < 0:
-            continue
-        slot, question = np.int64(slots[i]), np.int64(batch.who[i])
+    batch = scratch.batch
+    n = np.uint64(batch.counts[KEPT])
+    at, end = np.uint64(i), np.uint64(found)
+    while at < end:
+        prefetch(store.rows, np.int64(batch.found[at + np.uint64(FAR)]))
+        prefetch_entries(store, scratch, np.int64(at) + FAR // 2, ranked)
+        slot, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
         row = store.rows[slot]
         if ranked and most_of(row) < scratch.worst[question]:
+            at += ONE
             continue
         score, holds, kinds = score_single(store, slot, scratch.keys[question])
         if not scratch.plain[question] or kinds & ~JOINED != 0:
-            score = score_row(store, slot, scratch.values[question], events, how, combine)
-            holds = not np.isnan(score)
+            break
+        hit = batch.hits[n]
+        hit.id, hit.score, hit.question = row.id, score, np.uint32(question)
+        hit.slot = np.uint32(slot) if row.flags & SIBLING else NONE
+        n += np.uint64(holds)
+        if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
+            note_score(scratch, np.int64(question), score, k)
+        at += ONE
+    batch.counts[KEPT] = np.int64(n)
+    return np.int64(at)
+
+
+@helper
+def prefetch_entries(store, scratch, i, ranked):
+    """Ask for the entries of candidate i, unless it cannot be among the k best; its row has come."""
+    row = store.rows[np.uint64(scratch.batch.found[i])]
+    if not ranked or not most_of(row) < scratch.worst[np.uint64(scratch.batch.who[i])]:
+        start = np.int64(row.start)
+        prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
+        prefetch(store.entries, start + 2)
+        prefetch(store.entries, start + 4)
+
+
+@kernel
+def verify_found(scratch, found, known):
+    """Verify the candidates that are listed, and keep the hits. O(entries)."""
+    store, events, how, combine, k = known
+    batch = scratch.batch
+    ranked = 0 < k <= scratch.best.shape[1]
+    for i in range(min(found, FAR)):
+        prefetch(store.rows, np.int64(batch.found[i]))
+    for i in range(min(found, FAR // 2)):
+        prefetch_entries(store, scratch, i, ranked)
+    i = verify_plain(store, scratch, 0, found, k)
+    while i < found:
+        slot, question = np.int64(batch.found[i]), np.int64(batch.who[i])
+        row = store.rows[slot]
+        score = score_row(store, slot, scratch.values[question], events, how, combine)
+        holds = not np.isnan(score)
         keep_hit(batch, row.id, score, np.uint32(slot) if row.flags & SIBLING else NONE, question, holds)
         if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
             note_score(scratch, question, score, k)
+        i = verify_plain(store, scratch, i + 1, found, k)
 
 
 @helper
@@ -405,6 +443,13 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
             unload_events(scratch, events, e, many)
             if many > 1 and not whole:
                 continue
+            fits = whole and not begun and n + counts[KEPT] <= out.ids.size
+            if fits and k == 0 and store.counts[SIBLINGS] == 0:
+                n = hand_out(batch, many, out, n, ends, e)
+                e += many
+                counts[MANY] = 0
+                continue
+            order_hits(batch)
         many = max(counts[MANY], 1)
         for q in range(e - counts[FIRST], many):
             if not begun:

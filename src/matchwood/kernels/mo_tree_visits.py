@@ -1,14 +1,15 @@
 """The questions of a batch, answered node by node: planes, members and records that one brings into a cache serve the next.
 
-    question -> the buckets it asks              `ask`: a chain of questions a bucket
+    question -> the buckets it asks              `ask`, `sort_asks`: those who ask a bucket, in the order in which they came
     bucket -> its nodes, for each its questions  `list_visits`: (node, question), all of a node one after the other
     visit -> a line of bits -> words with bits   the structure's own filter, `planes.keep_words`
     words -> candidates (member, question)       `next_found`: no branch that depends on a bit
     candidates -> hits                           the structure's own exact test, `keep_hit`
-    hits -> by question                          `group_hits`
+    hits -> by question                          `order_hits`, `hand_out`
 
 Questions are events that ask for rows, or rows that ask for live events. One question alone goes the same way. Of the candidates
-of 64 neighbours among 2,000 events at a million city squares four in nine have been there before, of 256 two in three.
+of 64 neighbours among 2,000 events at a million city squares four in nine have been there before, of 256 two in three; the same
+is true of the lines of planes.
 """
 
 from __future__ import annotations
@@ -22,28 +23,34 @@ from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import LINE, NONE, ONE, ONES
 from matchwood.kernels.planes import count_ones
 
-QUESTIONS = 64  # at a time, at most
-ASKS = 1 << 15  # room for that many, or for one a bucket
+QUESTIONS = 1024  # at a time, at most
+ASKS = 1 << 17  # room for that many, or for one a bucket
 BLOCK = 512  # visits whose words are kept before members are read
 FOUND = 4096  # candidates that are listed before they are verified, and up to a word more
 WORD_BITS = 64
+NODES_AHEAD = (
+    5  # visits between asking for the planes of one and reading them: the lines of one keep memory busy only together
+)
 FAR = 24  # candidates between asking for one and its turn
-HITS = 1 << 18  # room for those of a batch
+HITS = 1 << 20  # room for those of a batch; what is not needed is not touched
 MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
 
-ASK = np.dtype([("question", "u4"), ("next", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
+ASK = np.dtype([("number", "u4"), ("question", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
 VISIT = np.dtype([("node", "u4"), ("question", "u4"), ("packed", "u8")])
 HIT = np.dtype([("id", "i8"), ("score", "f8"), ("slot", "u4"), ("question", "u4")])
 
 # places in `counts`
-ASKED, BUCKETS, BUCKET, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, FIRST, MANY, NOTED = range(14)
-COUNTS = 14
+ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, FIRST, MANY, NOTED = range(15)
+COUNTS = 15
 
 
 class Batch(NamedTuple):
-    heads: np.ndarray  # uint32, by number of the bucket: the last that asked it, none between batches
+    askers: (
+        np.ndarray
+    )  # uint32, by number of the bucket: how many ask it, then where they end in `by_bucket`; 0 between batches
     buckets: np.ndarray  # uint32: those that are asked
-    asks: np.ndarray  # ASK
+    asks: np.ndarray  # ASK, as they came
+    by_bucket: np.ndarray  # uint32: their order by bucket
     run: np.ndarray  # ASK: those of the bucket that is listed now
     visits: np.ndarray  # VISIT
     words: np.ndarray  # uint64: words of lines in which a bit is left
@@ -61,9 +68,10 @@ def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
     counts = np.zeros(COUNTS, np.int64)
     counts[MOST] = questions
     return Batch(
-        np.full(directory, NONE),
+        np.zeros(directory, np.uint32),
         np.empty(directory + 1, np.uint32),
         np.empty(max(directory, ASKS), ASK),
+        np.empty(max(directory, ASKS), np.uint32),
         np.empty(questions, ASK),
         np.empty(BLOCK + questions, VISIT),
         np.empty(BLOCK * LINE + LINE, np.uint64),
@@ -81,7 +89,7 @@ def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
 def begin_batch(batch):
     """Forget the questions before. O(buckets they asked)."""
     for b in range(batch.counts[BUCKETS]):
-        batch.heads[np.int64(batch.buckets[b])] = NONE
+        batch.askers[np.int64(batch.buckets[b])] = np.uint32(0)
     for place in range(MOST):
         batch.counts[place] = 0
     batch.counts[NODE] = np.int64(NONE)
@@ -92,13 +100,28 @@ def ask(batch, number, question, packed, mask_0, mask_1):
     """Let a question look at the nodes of a bucket that reach one slice of each mask; there is room. O(1)."""
     n = batch.counts[ASKED]
     batch.counts[ASKED] = n + 1
-    before = batch.heads[number]
+    before = batch.askers[number]
     batch.buckets[batch.counts[BUCKETS]] = np.uint32(number)
-    batch.counts[BUCKETS] += np.int64(before == NONE)
-    batch.heads[number] = np.uint32(n)
+    batch.counts[BUCKETS] += np.int64(before == 0)
+    batch.askers[number] = before + np.uint32(1)
     asked = batch.asks[n]
-    asked.question, asked.next, asked.packed = np.uint32(question), before, np.uint64(packed)
+    asked.number, asked.question, asked.packed = np.uint32(number), np.uint32(question), np.uint64(packed)
     asked.mask_0, asked.mask_1 = mask_0, mask_1
+
+
+@helper
+def sort_asks(batch):
+    """Order by bucket what has been asked; nothing is asked afterwards. O(asks + buckets)."""
+    n = np.uint32(0)
+    for b in range(batch.counts[BUCKETS]):
+        number = np.int64(batch.buckets[b])
+        many = batch.askers[number]
+        batch.askers[number] = n
+        n += many
+    for i in range(batch.counts[ASKED]):
+        number = np.int64(batch.asks[i].number)
+        batch.by_bucket[np.int64(batch.askers[number])] = np.uint32(i)
+        batch.askers[number] += np.uint32(1)
 
 
 @helper
@@ -142,19 +165,17 @@ def ask_everywhere(tree, batch, question):
 
 @helper
 def next_bucket(tree, batch):
-    """Copy those who ask the next bucket side by side, the first one first, and go to its first node."""
+    """Copy those who ask the next bucket side by side, and go to its first node."""
     number = np.int64(batch.buckets[batch.counts[BUCKET]])
+    first, last = batch.counts[SERVED], np.int64(batch.askers[number])
     batch.counts[BUCKET] += 1
+    batch.counts[SERVED] = last
     batch.counts[NODE] = np.int64(tree.directory[number].first)
-    size = np.int64(0)
-    at = batch.heads[number]
-    while at != NONE:
-        asked, copy = batch.asks[np.int64(at)], batch.run[size]
+    for i in range(first, last):
+        asked, copy = batch.asks[np.int64(batch.by_bucket[i])], batch.run[i - first]
         copy.question, copy.packed = asked.question, asked.packed
         copy.mask_0, copy.mask_1 = asked.mask_0, asked.mask_1
-        at = asked.next
-        size += 1
-    batch.counts[RUN] = size
+    batch.counts[RUN] = last - first
 
 
 @helper
@@ -250,26 +271,41 @@ def keep_hit(batch, id_, score, slot, question, holds):
 
 
 @helper
-def group_hits(batch, questions):
-    """Order the hits by question, those of one as they were found. O(hits + questions)."""
+def count_hits(batch, questions):
+    """ends[q + 1] = how many hits the questions before q have. O(hits + questions)."""
     ends, hits = batch.ends, batch.counts[KEPT]
     for q in range(questions + 2):
         ends[q] = 0
-    if questions == 1:
-        ends[1] = hits
-        for i in range(hits):
-            batch.order[i] = np.uint32(i)
-    else:
-        for i in range(hits):
-            ends[np.int64(batch.hits[i].question) + 2] += 1
-        for q in range(questions):
-            ends[q + 2] += ends[q + 1]
-        for i in range(hits):  # ends[q + 1] is where those of q begin, and moves on to where they end
-            q = np.int64(batch.hits[i].question)
-            batch.order[ends[q + 1]] = np.uint32(i)
-            ends[q + 1] += 1
-    most = questions * (HITS // 2) // (hits + 1)  # of such questions fill half of the room
+    for i in range(hits):
+        ends[np.int64(batch.hits[i].question) + 2] += 1
+    for q in range(questions):
+        ends[q + 2] += ends[q + 1]
+    most = questions * (batch.order.size // 2) // (hits + 1)  # of such questions fill half of the room
     batch.counts[MOST] = min(max(most, 1), batch.run.size)
+
+
+@helper
+def order_hits(batch):
+    """Order the hits by question, those of one as they were found, after `count_hits`. O(hits)."""
+    for i in range(batch.counts[KEPT]):  # ends[q + 1] is where those of q begin, and moves on to where they end
+        q = np.int64(batch.hits[i].question)
+        batch.order[batch.ends[q + 1]] = np.uint32(i)
+        batch.ends[q + 1] += 1
+
+
+@helper
+def hand_out(batch, questions, out, n, ends, first):
+    """Write the hits into the answers of their questions, from n on, those of one as they were found, after `count_hits`. That
+    of question q ends at ends[first + q]; return where the last one does. There is room. O(hits + questions)."""
+    for i in range(np.uint64(batch.counts[KEPT])):
+        hit = batch.hits[i]
+        q = np.uint64(hit.question) + ONE
+        at = np.uint64(n + batch.ends[q])
+        batch.ends[q] += 1
+        out.ids[at], out.scores[at] = hit.id, hit.score
+    for q in range(questions):
+        ends[first + q] = n + batch.ends[q + 1]
+    return n + batch.counts[KEPT]
 
 
 @helper
@@ -284,14 +320,14 @@ def find_hits(tree, scratch, first, many, how, filter_visits, verify_found, know
     before = candidates[0]
     counts[KEPT] = 0
     found = np.int64(FOUND)
-    while found > 0 and counts[KEPT] + FOUND + WORD_BITS <= HITS:
+    while found > 0 and counts[KEPT] + FOUND + WORD_BITS <= scratch.batch.order.size:
         found = next_found(tree, scratch, how, filter_visits)
         candidates[0] += found
         verify_found(scratch, found, known)
     whole = found == 0
     counts[FIRST], counts[MANY] = first, many if whole else 0
     if whole or many == 1:
-        group_hits(scratch.batch, many)
+        count_hits(scratch.batch, many)
     else:
         counts[MOST] = many >> 1
         candidates[0] = before
