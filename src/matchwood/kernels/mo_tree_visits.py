@@ -8,8 +8,8 @@
     hits -> by question                          `order_hits`, `hand_out`
 
 Questions are events that ask for rows, or rows that ask for live events. One question alone goes the same way. Of the candidates
-of 64 neighbours among 2,000 events at a million city squares four in nine have been there before, of 256 two in three; the same
-is true of the lines of planes.
+of 64 neighbours among 2,000 events at a million city squares four in nine have been there before, of 256 two in three; few of
+64 read the same lines of planes, most of 1,024 do.
 """
 
 from __future__ import annotations
