@@ -65,21 +65,26 @@ def new_moving(size: int) -> Moving:
 
 
 @helper
-def is_plain(store, rows, r, row):
-    """Has a row single intervals only, before and after, on the same dimensions in their order? O(entries), without branches."""
+def is_plain(rows, r, row):
+    """Has row r of the CSR arrays single intervals only, and so many as the row has entries, none with extras? O(entries)."""
+    many = np.int64(row.count) == rows.offsets[r + 1] - rows.offsets[r] and row.size == row.count
+    return many and only_intervals(rows, r)
+
+
+@helper
+def asks_alike(store, rows, r, row):
+    """Has a row single intervals on the dimensions of row r of the CSR arrays, in their order? O(entries), without branches."""
     begin, start = np.uint64(rows.offsets[r]), np.uint64(row.start)
-    if np.int64(row.count) != rows.offsets[r + 1] - rows.offsets[r] or row.size != row.count:
-        return False
-    plain = only_intervals(rows, r)
+    alike = True
     for i in range(np.uint64(row.count)):
         entry = store.entries[start + i]
-        plain &= (entry.dim == rows.dims[begin + i]) & (entry.kind != ABSENT)
-    return plain
+        alike &= (entry.dim == rows.dims[begin + i]) & (entry.kind != ABSENT)
+    return alike
 
 
 @helper
 def shift(tree, store, rows, r, row, node, position, turns):
-    """Rewrite a plain row that stays, and note the bits of slices that it enters or leaves. O(entries + those slices).
+    """Rewrite a row that stays and asks alike, and note the bits of slices that it enters or leaves. O(entries + those slices).
 
     It was located last. A subscriber who moves a few metres turns none or a few bits of two attributes, instead of clearing and
     writing 150. Return how many are noted.
@@ -118,22 +123,22 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
     has another shape and is untouched. Return that, its bucket, and how many bits are noted.
     """
     row = store.rows[slot]
-    plain = is_plain(store, rows, r, row)
+    plain = is_plain(rows, r, row)
+    alike = plain and asks_alike(store, rows, r, row)
     if not (plain or same_shape(rows, r, row)):
         return FULL, np.int64(0), turns
     place = tree.places[slot]
     node, position = tree.nodes[place.node], np.int64(place.position)
     number = new_bucket(tree, rows, r)
     stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
-    if plain and stays:
+    if alike and stays:
         return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
     rank_row(row, rows, r)
+    axes[at] = np.uint64(0) if alike else axes_of(tree, store, row)
     if plain:
-        axes[at] = np.uint64(0)
         write_intervals(store, rows, r, np.int64(row.start))
-        return UNPLACED, number, turns
-    axes[at] = axes_of(tree, store, row)
-    write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
+    else:
+        write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
     if stays:
         wipe_row(tree, node, position, axes[at])
         write_row(tree, store, slot, node, position, False)
