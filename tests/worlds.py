@@ -202,8 +202,17 @@ def a_subscription(dice: Dice, world: World, id_: int) -> None:
             continue
 
 
-def a_world(dice: Dice, subscriptions: int, events: int) -> World:
-    world = World(Schema(TYPES))
+def types_apart(apart: int) -> dict[str, str]:
+    """The attributes, after each of them so many that nobody uses: the same worlds in larger dimensions."""
+    types = {}
+    for name, type_ in TYPES.items():
+        types[name] = type_
+        types |= {f"{name} {i}": "number" for i in range(apart)}
+    return types
+
+
+def a_world(dice: Dice, subscriptions: int, events: int, *, apart: int = 0) -> World:
+    world = World(Schema(types_apart(apart)))
     for id_ in range(subscriptions):
         a_subscription(dice, world, id_ * 3)
     world.events = [an_event(dice) for _ in range(events)]
