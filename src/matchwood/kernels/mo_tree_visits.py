@@ -28,9 +28,7 @@ ASKS = 1 << 17  # room for that many, or for one a bucket
 BLOCK = 512  # visits whose words are kept before members are read
 FOUND = 4096  # candidates that are listed before they are verified, and up to a word more
 WORD_BITS = 64
-NODES_AHEAD = (
-    5  # visits between asking for the planes of one and reading them: the lines of one keep memory busy only together
-)
+NODES_AHEAD = 5  # visits between asking for the planes of one and reading them: one alone does not keep memory busy
 FAR = 24  # candidates between asking for one and its turn
 HITS = 1 << 20  # room for those of a batch; what is not needed is not touched
 MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
@@ -45,9 +43,7 @@ COUNTS = 15
 
 
 class Batch(NamedTuple):
-    askers: (
-        np.ndarray
-    )  # uint32, by number of the bucket: how many ask it, then where they end in `by_bucket`; 0 between batches
+    askers: np.ndarray  # uint32, by bucket: how many ask it, then where they end in `by_bucket`; 0 between batches
     buckets: np.ndarray  # uint32: those that are asked
     asks: np.ndarray  # ASK, as they came
     by_bucket: np.ndarray  # uint32: their order by bucket
