@@ -30,7 +30,7 @@ FOUND = 4096  # candidates that are listed before they are verified, and up to a
 WORD_BITS = 64
 NODES_AHEAD = 5  # visits between asking for the planes of one and reading them: one alone does not keep memory busy
 FAR = 24  # candidates between asking for one and its turn
-HITS = 1 << 20  # room for those of a batch; what is not needed is not touched
+HITS = 1 << 21  # room for those of a batch; what is not needed is not touched
 MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
 
 ASK = np.dtype([("number", "u4"), ("question", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
