@@ -311,8 +311,10 @@ def verify_plain(store, scratch, i, found, k):
         if ranked and most_of(row) < scratch.worst[question]:
             at += ONE
             continue
+        if not scratch.plain[question]:
+            break
         score, holds, kinds = score_single(store, slot, scratch.keys[question])
-        if not scratch.plain[question] or kinds & ~JOINED != 0:
+        if kinds & ~JOINED != 0:
             break
         hit = batch.hits[n]
         hit.id, hit.score, hit.question = row.id, score, np.uint32(question)
