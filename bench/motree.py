@@ -77,6 +77,7 @@ def _warm() -> None:
         for ids in (rows.ids[:100], rows.ids[100:101]):
             index.delete(ids)
             index.insert(pick_rows(rows, ids))
+            index.match(events)
     tree = MOTree.build(rows)
     for part in (rows, _moved(rows), rows.take(5, 6)):
         tree.update(part)
@@ -88,6 +89,7 @@ def _warm() -> None:
         for ids in (np.arange(10), np.arange(1)):
             live.delete(ids)
             live.insert(kept.take(0, len(ids)), ids, np.full(len(ids), np.inf))
+            live.match(rows.take(0, 10), 0.0)
         live.sweep(0.0)
 
 
@@ -141,7 +143,7 @@ def _changes(report: Report, index: Index, rows: Rows, events: Events, truth: An
     """Delete and insert again: one by one, and for the MO-Tree a fifth of all at once. The answers must be those of before."""
     chosen = np.sort(np.random.default_rng(7).permutation(rows.size)[: CHANGES[index.name]])
     ones = [rows.take(int(i), int(i) + 1) for i in chosen]
-    costs = _single(index, ones)
+    costs = _single(index, ones, events)
     if isinstance(index, MOTree):
         ids = np.sort(np.random.default_rng(8).permutation(rows.size)[: rows.size // 5])
         back = pick_rows(rows, ids)
@@ -186,9 +188,10 @@ def _live_changes(report: Report, live: EventIndex, events: Events, rows: Rows, 
     """Delete and keep again: one by one, and for the MO-Tree a fifth of all at once. The answers must be those of before."""
     chosen = np.sort(np.random.default_rng(7).permutation(events.size)[: CHANGES[common["system"]]])
     ones = [(events.take(int(i), int(i) + 1), np.array([i]), np.array([np.inf])) for i in chosen]
+    ask = partial(live.match, rows.take(0, 1), 0.0) if isinstance(live, LiveEvents) else None
     single: dict[str, Callable[[], object]] = {
-        "us_per_event_delete": partial(_each, live.delete, [ids for _, ids, _ in ones]),
-        "us_per_event_insert": partial(_each, lambda one: live.insert(*one), ones),
+        "us_per_event_delete": partial(_each, live.delete, [ids for _, ids, _ in ones], ask),
+        "us_per_event_insert": partial(_each, lambda one: live.insert(*one), ones, ask),
     }
     costs = _costs(single, len(ones))
     if isinstance(live, LiveEvents):
@@ -218,8 +221,9 @@ def _updates(report: Report, city: City) -> None:
     steps = {"near": near, "back": back, "far": far, "home": back}
     bulk = _bulk_costs({f"us_per_update_{step}_bulk": partial(tree.update, to) for step, to in steps.items()}, len(ids))
     few = min(CHANGES["mo-tree"], len(ids))
-    ones = {step: [to.take(i, i + 1) for i in range(few)] for step, to in steps.items()}
-    single = _costs({step: partial(_each, tree.update, some) for step, some in ones.items()}, few)
+    ones = {step: _of_ids(to, ids[:few]) for step, to in steps.items()}
+    ask = partial(tree.match, events.take(0, 1))
+    single = _costs({step: partial(_each, tree.update, some, ask) for step, some in ones.items()}, few)
     tree.update(back)
     _compare(truth, tree, events)
     common: dict[str, Any] = {"workload": "city-k6", "system": "mo-tree", "n": rows.size, "verified": True}
@@ -244,7 +248,7 @@ def _r_star(report: Report, city: City) -> None:
         _compare(truth, index, events)
         times[system] = median_time(partial(index.match, events), 3) / events.size * 1e6
         ones = [rows.take(i, i + 1) for i in range(CHANGES["r-star-tree"])]
-        costs = _single(index, ones)
+        costs = _single(index, ones, events)
         _compare(truth, index, events)
         ratio = times["r-star-tree"] / times[system]
         mine = {**common, "system": system}
@@ -271,18 +275,28 @@ def _bulk_costs(steps: dict[str, Callable[[], object]], count: int) -> dict[str,
     return costs | {f"{name}_one_thread": cost for name, cost in alone.items()}
 
 
-def _single(index: Index, ones: list[Rows]) -> dict[str, float]:
+def _single(index: Index, ones: list[Rows], events: Events) -> dict[str, float]:
     """What it costs to delete these subscriptions one by one, and to insert them again."""
+    ask = partial(index.match, events.take(0, 1)) if isinstance(index, MOTree) else None
     steps: dict[str, Callable[[], object]] = {
-        "us_per_delete": partial(_each, index.delete, [one.ids for one in ones]),
-        "us_per_insert": partial(_each, index.insert, ones),
+        "us_per_delete": partial(_each, index.delete, [one.ids for one in ones], ask),
+        "us_per_insert": partial(_each, index.insert, ones, ask),
     }
     return _costs(steps, len(ones))
 
 
-def _each(change: Callable[[Any], None], items: list[Any]) -> None:
+def _each(change: Callable[[Any], None], items: list[Any], ask: Callable[[], object] | None) -> None:
+    """Make the changes one by one, and ask once: until then what has come to an MO-Tree may wait for its place."""
     for item in items:
         change(item)
+    if ask is not None:
+        ask()
+
+
+def _of_ids(rows: Rows, ids: np.ndarray) -> list[Rows]:
+    """The subscriptions of these ids one by one; each has one row."""
+    order = np.argsort(rows.ids)
+    return [rows.take(i, i + 1) for i in order[np.searchsorted(rows.ids[order], ids)].tolist()]
 
 
 def _moved(rows: Rows) -> Rows:

@@ -9,7 +9,7 @@ import pytest
 
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.encode.picking import pick_events
-from matchwood.index import LiveEvents, MOTree, Scan
+from matchwood.index import LiveEvents, MOTree, Scan, live_events
 from matchwood.workloads.city import City
 from tests.worlds import a_world, ranked, seeded_dice
 
@@ -40,6 +40,41 @@ def test_events_come_and_go_in_bulk_by_several_threads(seed: int, threads: int) 
     found = live.match(rows, 0.0)
     asked = list(dict.fromkeys(rows.ids.tolist()))
     assert {(s, e) for s, each in zip(asked, ranked(found), strict=True) for e, _ in each} == hits
+
+
+@pytest.mark.parametrize("most", [7, 4096])
+@pytest.mark.parametrize("seed", range(2))
+def test_events_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, ranges and lists; some are removed, swept or asked for while they wait, and some expire."""
+    monkeypatch.setattr(live_events, "MOST_WAITING", most)
+    world, rng, live = a_world(seeded_dice(seed + 300), 30, 600), np.random.default_rng(seed), LiveEvents()
+    events, rows = world.event_arrays(), world.rows()
+    asked = list(dict.fromkeys(rows.ids.tolist()))
+    until = np.where(rng.random(600) < 0.5, rng.random(600) * 200, np.inf)
+    live.insert(pick_events(events, np.arange(200)), np.arange(200), until[:200])
+    inside, waited = set(range(200)), 0
+    for now in range(150):
+        new = sorted(set(range(600)) - inside)[: 1 if now % 25 else 9]
+        live.insert(pick_events(events, np.array(new)), np.array(new), until[new], now=float(now))
+        inside = {e for e in inside | set(new) if live.knows(np.array([e]))[0]}
+        waited = max(waited, len(live._waiting))
+        if rng.random() < 0.3:
+            gone = new[0] if rng.random() < 0.5 and new[0] in inside else int(rng.choice(sorted(inside)))
+            live.delete(np.array([gone]))
+            inside.remove(gone)
+        assert len(live._waiting) < most
+        live.check()
+        if now % 50 == 40:
+            live.sweep(float(now), 600)
+            inside = {e for e in inside if until[e] > now}
+            hits = {(s, e) for e, each in enumerate(world.expected()) if e in inside for s, _ in each}
+            found = live.match(rows, float(now))
+            assert {(s, e) for s, each in zip(asked, ranked(found), strict=True) for e, _ in each} == hits
+    assert waited > 3
+    assert len(live) == len(inside)
+    again = LiveEvents.of_arrays(live.arrays())
+    again.check()
+    assert ranked(again.match(rows, 150.0)) == ranked(live.match(rows, 150.0))
 
 
 @pytest.mark.parametrize("preset", ["k6", "k10"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from matchwood.encode.arrays import Rows, make_events, make_rows
 from matchwood.errors import QueryError
-from matchwood.index import MOTree, Scan
+from matchwood.index import MOTree, Scan, mo_tree
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
@@ -179,6 +180,78 @@ def test_long_random_histories_of_subscriptions(seed: int, threads: int) -> None
             tree.replan()
         tree.check()
         assert_agrees(tree, world)
+
+
+@pytest.mark.parametrize("most", [7, 4096])
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Checked after each change, with rows waiting; answers in between, bulk changes, plans and saving find them."""
+    monkeypatch.setattr(mo_tree, "MOST_WAITING", most)
+    chooser = random.Random(seed)
+    world, pool = a_world(seeded_dice(seed + 20), 0, 8), a_world(seeded_dice(seed + 600), 300, 0)
+    tree, waited = MOTree(layers=1), 0
+    first = sorted(pool.subscriptions)[:80]
+    world.subscriptions.update({i: pool.subscriptions[i] for i in first})
+    tree.insert(world.rows(first))
+    for step in range(120):
+        inside, outside = sorted(world.subscriptions), sorted(set(pool.subscriptions) - set(world.subscriptions))
+        some = chooser.sample(inside, 1 if step % 20 else 5)
+        match chooser.choice(["insert", "insert", "insert", "delete", "update"]):
+            case "insert" if outside:
+                some = outside[: len(some)]
+                world.subscriptions.update({i: pool.subscriptions[i] for i in some})
+                tree.insert(world.rows(some))
+            case "delete":
+                for id_ in some:
+                    del world.subscriptions[id_]
+                tree.delete(np.array(some, dtype=np.int64))
+            case _:
+                for id_ in some:
+                    world.subscriptions[id_] = pool.subscriptions[chooser.choice(sorted(pool.subscriptions))]
+                tree.update(world.rows(some))
+        waited = max(waited, int(tree._waiting.counts[0]))
+        assert tree._waiting.counts[0] < most
+        tree.check()
+        if step % 40 == 30:
+            assert_agrees(tree, world)
+        elif step % 40 == 10:
+            tree.replan()
+    assert waited > 3
+    tree.save(tmp_path / "tree")
+    for each in (tree, MOTree.load(tmp_path / "tree")):
+        each.check()
+        assert_agrees(each, world)
+
+
+@pytest.mark.parametrize("most", [7, 4096])
+def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some move again, change, leave or are asked for while they wait."""
+    monkeypatch.setattr(mo_tree, "MOST_WAITING", most)
+    rows, far = (City.preset("k6", size=800, source="synthetic", seed=s).subscriptions() for s in (1, 2))
+    events = City.preset("k6", size=800, source="synthetic").events(30)
+    tree, scan, rng = MOTree(layers=2), Scan.build(rows), np.random.default_rng(5)
+    tree.insert(rows)
+    moved = 0
+    for step in range(300):
+        i = int(rng.integers(100))
+        one = (rows, far)[step // 100 % 2].take(i, i + 1)
+        for index in (tree, scan):
+            if rng.random() < 0.1:
+                index.delete(one.ids)
+                index.insert(one)
+            else:
+                index.update(one)
+        moved = max(moved, int(tree._waiting.counts[1]))
+        if step % 20 == 0:
+            tree.check()
+        if step % 50 == 30:
+            assert ranked(tree.match(events)) == ranked(scan.match(events))
+    assert moved > 3
+    bulk = far.take(50, 150)
+    for index in (tree, scan):
+        index.update(bulk)
+    tree.check()
+    assert ranked(tree.match(events)) == ranked(scan.match(events))
 
 
 def test_subscribers_move_near_and_far_in_bulk_and_one_by_one(threads: int) -> None:

@@ -15,11 +15,11 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
 from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree_bulk import place_all, put_and_slice, remove_all, rewrite_all
+from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
-from matchwood.index.row_store import Slots
+from matchwood.index.row_store import MAX_COUNT, Slots
 from matchwood.index.tally import new_keys
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
@@ -27,14 +27,16 @@ from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_update as updating
 from matchwood.kernels.direct import IDS, ROWS, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
+from matchwood.kernels.mo_tree_nodes import PIECE
 from matchwood.kernels.mo_tree_order import order_keys
-from matchwood.kernels.mo_tree_spans import FEW, SPAN, new_one, slice_rows
+from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.lang.evaluate import Mode, mode_of
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
+PLACE_FEW, TAKE_OUT = map(Direct, (placing.place_few, updating.take_out))
 
 
 class MOTree(Index):
@@ -43,7 +45,8 @@ class MOTree(Index):
     Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_spans`, `mo_tree_place` and `mo_tree_nodes` (in and
     out), `kernels.mo_tree_visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
     Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
-    may hold (`mo_tree_check`).
+    may hold (`mo_tree_check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
+    placed together, when somebody asks or 4,096 wait: a row alone turns some 130 bits in as many lines of memory.
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
     """
 
@@ -63,20 +66,41 @@ class MOTree(Index):
         """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
 
         It is saved with the tree and counted in its `stats().bytes`."""
-        self._one = new_one()
+        self._waiting = updating.new_waiting(MOST_WAITING)
 
     def _insert(self, slots: Slots) -> None:
         if self._outgrown(0):
             self.replan()
-            return
-        self._reserve_places()
-        numbers = np.empty(len(slots), np.uint32)
-        kernel.locate(self._tree, self.store.state, slots, numbers)
-        self._place_by_number(slots, numbers)
+        else:
+            self._reserve_places()
+            self._place_stored(slots)
 
-    def _place_by_number(self, slots: Slots, numbers: np.ndarray) -> None:
-        order = order_by(numbers, len(self._tree.directory))
-        self._place(slots[order], numbers[order])
+    def _place_stored(self, slots: Slots) -> None:
+        """Place rows that are in the store. O(slices of the row) each, less where they are many."""
+        numbers = np.empty(len(slots), np.uint32)
+        if len(slots) <= FEW:
+            done = PLACE_FEW.call(self._tree, self.store.state, slots, numbers, np.empty(len(slots), PIECE))
+            slots, numbers = slots[done:], numbers[done:]
+        else:
+            kernel.locate(self._tree, self.store.state, slots, numbers)
+        if len(slots):
+            order = order_by(numbers, len(self._tree.directory))
+            self._place(slots[order], numbers[order])
+
+    def _place_waiting(self) -> None:
+        """Place the rows that wait, and clear the bits of those that moved."""
+        waiting = self._waiting
+        come, leave = waiting.counts.tolist()
+        if not come:
+            return
+        waiting.counts[:] = 0
+        if leave:
+            gone = waiting.leaving[:leave], waiting.nodes[:leave], waiting.axes[:leave]
+            if leave > FEW:
+                order = order_by(waiting.nodes[:leave], self._nodes())
+                gone = waiting.leaving[order], waiting.nodes[order], waiting.axes[order]
+            TAKE_OUT.call(self._tree, self.store.state, *gone)
+        self._place_stored(waiting.coming[:come])
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
@@ -85,6 +109,7 @@ class MOTree(Index):
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
+        self._waiting.counts[:] = 0
         self._tree = new_tree(self._plan(slots))
         self._planned_for, self._most = len(slots), most_for(len(slots))
         self._room = None
@@ -108,6 +133,7 @@ class MOTree(Index):
         self._tree = place_all(self._tree, numbers, placing.place_rows, self.store.state, slots)
 
     def _delete(self, slots: Slots) -> None:
+        self._place_waiting()
         remove_all(self._tree, self.store.state, slots)
 
     # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
@@ -116,12 +142,12 @@ class MOTree(Index):
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
         if not exact(rows, ROWS):
             return super().insert(rows)
-        if len(rows.ids) != 1 or len(rows.dims) > FEW:
+        if len(rows.ids) != 1 or len(rows.dims) > MAX_COUNT:
             return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
-        code = INSERT_ONE.call(self._tree, self.store.state, rows, self._most, self._one)
-        if code == updating.DONE:
-            return None
-        return self._insert(self._one.slots.copy()) if code == updating.UNPLACED else super().insert(rows)
+        code = INSERT_ONE.call(self.store.state, rows, self._most, self._waiting)
+        if code == updating.FULL:
+            return super().insert(rows)
+        return self._place_waiting() if code == MOST_WAITING else None
 
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
@@ -141,8 +167,9 @@ class MOTree(Index):
         if not exact((ids,), IDS) or not len(ids):
             return super().delete(ids)
         if len(ids) == 1:
-            code = DELETE_ONE.call(self._tree, self.store.state, ids, self._one)
+            code = DELETE_ONE.call(self._tree, self.store.state, ids, self._waiting)
             return None if code == updating.DONE else super().delete(ids)
+        self._place_waiting()
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
@@ -153,11 +180,14 @@ class MOTree(Index):
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
         if not exact(rows, ROWS) or not rows.size:
             return super().update(rows)
-        if len(rows.ids) == 1 and len(rows.dims) <= FEW:
-            code = UPDATE_ONE.call(self._tree, self.store.state, rows, self._one)
-            if code == updating.DONE:
-                return None
-            return self._insert(self._one.slots.copy()) if code == updating.UNPLACED else super().update(rows)
+        if len(rows.ids) == 1 and len(rows.dims) <= MAX_COUNT:
+            code = UPDATE_ONE.call(self._tree, self.store.state, rows, self._waiting)
+            if code == updating.FULL:
+                return super().update(rows)
+            if code == updating.UNPLACED or code == MOST_WAITING:
+                self._place_waiting()
+            return self.update(rows) if code == updating.UNPLACED else None
+        self._place_waiting()
         self.store.check_shapes(rows)
         slots = self.store.slots_once(rows.ids)
         if slots is None:
@@ -201,10 +231,17 @@ class MOTree(Index):
         state = self._tree, self.store.state, self._scratch()
         return int(matching.answer_many(*state, events, first, how, combine, k, out, ends, self._candidates))
 
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._place_waiting()
+
     def _check(self) -> None:
-        check_tree(self._tree, self.store.state, len(self.store))
+        come, leave = self._waiting.counts.tolist()
+        waiting = self._waiting.coming[:come].tolist(), self._waiting.leaving[:leave].tolist()
+        check_tree(self._tree, self.store.state, len(self.store), *waiting)
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        self._place_waiting()
         live = self.live.arrays() if len(self.live) else {}
         return {
             **saved_tree(self._tree),
@@ -220,6 +257,7 @@ class MOTree(Index):
         if live:
             self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
+        self._waiting.counts[:] = 0
 
     def _parameters(self) -> dict[str, Any]:
         return self._made
@@ -240,7 +278,9 @@ class MOTree(Index):
     def _reserve_places(self) -> None:
         places = self._tree.places
         if len(places) < len(self.store.state.rows):
-            self._tree = self._tree._replace(places=grown(places, len(self.store.state.rows)))
+            more = grown(places, len(self.store.state.rows))
+            more["node"][len(places) :] = kernel.NONE
+            self._tree = self._tree._replace(places=more)
 
     def _scratch(self) -> Scratch:
         tree, room, dims = self._tree, self._room, self.store.dimensions

@@ -2,9 +2,9 @@
 
 Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
              id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event
-         `node` and `position` say where the structure has put it. A slot is free where `node` is none; `position` is the next
-         free one then. It keeps its region, for an event of as many lines; for another that goes to the free ones of its
-         class, chained through their first word.
+         `node` and `position` say where the structure has put it; WAITING: nowhere yet. A slot is free where `node` is none;
+         `position` is the next free one then. It keeps its region, for an event of as many lines; for another that goes to the
+         free ones of its class, chained through their first word.
          mask: the dimensions that the event has; the value of one stands behind as many others as bits are below it. Where an
          event takes an odd number of lines, three say, the last of them stands elsewhere, at line `tail`: regions are read in
          pairs of lines, which memory brings together.
@@ -40,6 +40,7 @@ from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
 
 EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])
 FREE = np.int64(-1)
+WAITING = np.uint32(0xFFFFFFFE)
 WORD_SHIFT = 0  # the number of an event in the table is the place of its id in `words`
 
 # words of a region before its values
@@ -359,7 +360,7 @@ def keep_event(live, events, e, ids, until):
         write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
     else:
         live.words[start + MASK] = write_masked(live, events, e, start, n)
-    event.node = np.uint32(0)
+    event.node = WAITING
     enter(live.table, ids[e], start)
     counts[MOST] = max(counts[MOST], n)
     counts[LIVE] += 1
@@ -375,6 +376,17 @@ def keep_events(live, events, ids, until, first, slots):
             return e
         slots[e] = np.uint32(slot)
     return ids.size
+
+
+@kernel
+def keep_one(live, events, ids, until, most):
+    """Keep one event, so that there are at most `most`; return its slot, or -1 (and nothing is done): it is known, or not kept in
+    so simple a way."""
+    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
+        return np.int64(-1)
+    if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
+        return np.int64(-1)
+    return keep_event(live, events, 0, ids, until)
 
 
 @helper

@@ -1,4 +1,4 @@
-"""Live events in a tree of disjoint cells (MO-Tree 4.3.1): where they stand, and how single ones come and go.
+"""Live events in a tree of disjoint cells (MO-Tree 4.3.1): where they stand.
 
 Tree     nodes, regions and chains as in `kernels.mo_tree`; what differs:
          members are regions of `kernels.live_events`, not slots
@@ -6,7 +6,7 @@ Tree     nodes, regions and chains as in `kernels.mo_tree`; what differs:
          plane (axis, slice j): the value's slice is above j, or there is none; the last plane of an axis: there is none. So
              j1 <= slice <= j2 is two planes, plane j1 - 1 and not plane j2, and an event writes half of its planes
          open: the event is LOOSE, planes know nothing about it
-Invariant  every live event is in one node, and in the planes its values name (`LiveEvents.check`).
+Invariant  every live event that does not wait is in one node, and in the planes its values name (`LiveEvents.check`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from matchwood.kernels.id_table import home
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
     LISTED,
-    LIVE,
     LOOSE,
     SPREAD,
+    WAITING,
     count_at,
     flags_at,
     form_of,
     id_at,
-    keep_events,
     let_go,
     mask_at,
     places_at,
@@ -43,7 +42,6 @@ from matchwood.kernels.mo_tree import (
     SLICED,
     WHOLE,
     axis_number,
-    slice_here,
     slice_in,
     tick_of,
 )
@@ -67,10 +65,8 @@ from matchwood.kernels.mo_tree_nodes import (
     release,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import FEW, NOTHING, ODD, prefetch_spans
+from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
 from matchwood.kernels.store import AHEAD
-
-KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0  # how a single change ended
 
 
 @helper
@@ -122,6 +118,18 @@ def loose_bucket(tree, events, e):
 
 
 @helper
+def slice_value(tree, a, key):
+    """The slice of a value on axis a, and how far its cell is from the last in the number of the bucket."""
+    axis = tree.axes[a]
+    above, less = tick_of(tree, axis, key), np.int64(0)
+    if a < tree.counts[LAYERS]:
+        cell = disjoint_cell(axis, above)
+        less = np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
+        above = slice_in(tree.cells[np.uint64(axis.first_cell) + np.uint64(cell)], above)
+    return np.uint8(above), less
+
+
+@helper
 def slice_event(tree, events, e, spans):
     """Write the spans of an event of single values; return its bucket. O(entries)."""
     number = tree.counts[WHOLE]
@@ -130,13 +138,9 @@ def slice_event(tree, events, e, spans):
         if a >= tree.counts[SLICED]:
             spans[i].axis = NOTHING
             continue
-        axis = tree.axes[a]
-        above = tick_of(tree, axis, events.lo[i])
-        if a < tree.counts[LAYERS]:
-            cell = disjoint_cell(axis, above)
-            number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)
-            above = slice_in(tree.cells[np.uint64(axis.first_cell) + np.uint64(cell)], above)
-        spans[i].axis, spans[i].first = np.uint8(a), np.uint8(above)
+        spans[i].axis = np.uint8(a)
+        spans[i].first, less = slice_value(tree, a, events.lo[i])
+        number -= less
     return number
 
 
@@ -155,8 +159,58 @@ def slice_events(tree, events, first, last, numbers, spans):
 
 
 @helper
+def prefetch_event(live, slots, i):
+    """Ask for an event that comes soon, its region, and its cell of the table, each when the one before it has come."""
+    last = slots.size - 1
+    prefetch(live.events, np.int64(slots[min(i + 3 * AHEAD, last)]))
+    start = np.int64(live.events[np.int64(slots[min(i + 2 * AHEAD, last)])].start)
+    for word in range(0, 3 * LINE, LINE):
+        prefetch(live.words, start + word)
+    start = np.int64(live.events[np.int64(slots[min(i + AHEAD, last)])].start)
+    prefetch(live.table, home(live.table, id_at(live, start)))
+
+
+@kernel
+def slice_kept(tree, live, slots, numbers, offsets, spans):
+    """As `slice_events`, of the events at these slots: offsets[i] says where the spans of the i-th begin.
+
+    There is room for as many as there are axes, one at least.
+    """
+    for i in range(slots.size):
+        prefetch_event(live, slots, i)
+        start = np.int64(live.events[np.int64(slots[i])].start)
+        at, end = np.uint64(offsets[i]), np.uint64(offsets[i + 1])
+        flags, mask, n = flags_at(live, start), mask_at(live, start), places_at(live, start)
+        if flags & LOOSE:
+            numbers[i] = np.uint32(event_bucket(tree, live, np.int64(slots[i])))
+            spans[at].axis = ODD
+            continue
+        number = tree.counts[WHOLE]
+        for j in range(count_at(live, start)):
+            dim, place = np.int64(trailing_zeros(mask)), j
+            mask &= mask - ONE
+            if flags & LISTED:
+                dim, _ = nth_value(live, start, j)
+            elif flags & SPREAD:
+                place = dim
+            a = axis_number(tree, dim)
+            if a < tree.counts[SLICED]:
+                spans[at].axis = np.uint8(a)
+                spans[at].first, less = slice_value(tree, a, key_in(live, start, flags, n, place))
+                number -= less
+                at += ONE
+        numbers[i] = np.uint32(number)
+        while at < end:
+            spans[at].axis = NOTHING
+            at += ONE
+
+
+@helper
 def write_spans(tree, node, position, spans, begin, end, together):
-    """As `write_event`, of an event with the spans begin..end."""
+    """Clear the bits of an event with the spans begin..end in the planes at or above its slices. O(slices).
+
+    Now, or (`together`) with those of others, by `settle`.
+    """
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for i in range(begin, end):
@@ -177,32 +231,6 @@ def write_value(tree, word, words, a, position, above, together):
 
 
 @helper
-def write_event(tree, live, start, node, position, together):
-    """Clear the event's bits in the planes at or above its slices: now, or (`together`) with those of others, by `settle`.
-
-    The node has been entered. O(slices).
-    """
-    flags, mask, n = flags_at(live, start), mask_at(live, start), places_at(live, start)
-    if flags & LOOSE:
-        open_position(tree, node, position)
-        return
-    words = np.int64(node.words)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    for j in range(count_at(live, start)):
-        dim, place = np.int64(trailing_zeros(mask)), j
-        mask &= mask - ONE
-        if flags & LISTED:
-            dim, _ = nth_value(live, start, j)
-        elif flags & SPREAD:
-            place = dim
-        a = axis_number(tree, dim)
-        if a >= tree.counts[SLICED]:
-            continue
-        above = slice_here(tree, a, tick_of(tree, tree.axes[a], key_in(live, start, flags, n, place)))
-        write_value(tree, word, words, a, position, above, together)
-
-
-@helper
 def wipe_event(tree, node, position):
     """Make all bits of an event that leaves ones again: most have a value on nearly every axis. O(planes)."""
     words = np.int64(node.words)
@@ -212,41 +240,14 @@ def wipe_event(tree, node, position):
 
 
 @helper
-def prefetch_event(live, slots, i):
-    """Ask for an event that comes soon, its region, and its cell of the table, each when the one before it has come."""
-    last = slots.size - 1
-    prefetch(live.events, np.int64(slots[min(i + 3 * AHEAD, last)]))
-    start = np.int64(live.events[np.int64(slots[min(i + 2 * AHEAD, last)])].start)
-    for word in range(0, 3 * LINE, LINE):
-        prefetch(live.words, start + word)
-    start = np.int64(live.events[np.int64(slots[min(i + AHEAD, last)])].start)
-    prefetch(live.table, home(live.table, id_at(live, start)))
-
-
-@helper
 def reach_everywhere(node):
     """Every row that asks the bucket looks at the node: its events come as they come and stand in all slices of the cell."""
     node.reach_0 = node.reach_1 = ONES
 
 
 @kernel
-def place_events(tree, live, slots, pieces):
-    """As `mo_tree_place.place_rows`, for events."""
-    for p in range(pieces.size):
-        n, first, last, together = enter_piece(tree, pieces[p])
-        node = tree.nodes[n]
-        reach_everywhere(node)
-        for j in range(first, last):
-            prefetch_event(live, slots, j)
-            event = live.events[np.int64(slots[j])]
-            write_event(tree, live, np.int64(event.start), node, take_place(tree, n, event), together)
-        if together:
-            settle(tree, node)
-
-
-@kernel
 def place_new(tree, live, offsets, spans, which, slots, pieces):
-    """As `place_events`, of events whose spans are written: the event at slots[i] is event which[i] of the CSR arrays."""
+    """As `mo_tree_place.place_new`, for events."""
     for p in range(pieces.size):
         n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
@@ -310,29 +311,19 @@ def remove_events(tree, live, slots):
 
 
 @kernel
-def keep_one(tree, live, events, ids, until, most, one):
-    """Keep and place one event, so that there are at most `most`.
-
-    KNOWN or FULL: nothing was done; UNPLACED: it is kept, at one.slots[0], and not placed.
-    """
-    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
-        return FULL
-    if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
-        return KNOWN
-    if events.dims.size > FEW or keep_events(live, events, ids, until, 0, one.slots) == 0:
-        return FULL
-    slice_events(tree, events, 0, 1, one.numbers, one.spans)
-    if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
-        return UNPLACED
-    place_new(tree, live, events.offsets, one.spans, one.which, one.slots, one.pieces)
-    return DONE
+def place_few(tree, live, offsets, spans, which, slots, numbers, pieces):
+    """`slice_kept` and `place_new` in one call, as they come; return how many are placed, fewer if a pool is full."""
+    slice_kept(tree, live, slots, numbers, offsets, spans)
+    done, n = open_nodes(tree, numbers, 0, pieces, 0)
+    place_new(tree, live, offsets, spans, which, slots, pieces[:n])
+    return done
 
 
 @kernel
 def remove_one(tree, live, id_):
-    """Remove one event by id; KNOWN if it is not known."""
+    """Remove one event by id; False (and nothing is done) if it is not known or waits."""
     slot = slot_of(live, id_)
-    if slot == np.int64(NONE):
-        return KNOWN
+    if slot == np.int64(NONE) or live.events[slot].node == WAITING:
+        return False
     remove_event(tree, live, slot)
-    return DONE
+    return True

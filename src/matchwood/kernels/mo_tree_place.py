@@ -16,6 +16,7 @@ from matchwood.kernels.mo_tree import (
     ONES,
     SLICED,
     axis_number,
+    locate,
     prefetch_row,
     slice_bits,
     slice_span,
@@ -27,6 +28,7 @@ from matchwood.kernels.mo_tree_nodes import (
     close_position,
     enter_piece,
     free_position,
+    open_nodes,
     open_position,
     prefetch_share,
     run_of,
@@ -133,6 +135,15 @@ def place_rows(tree, store, slots, pieces):
             write_row(tree, store, slot, node, position, together)
         if together:
             settle(tree, node)
+
+
+@kernel
+def place_few(tree, store, slots, numbers, pieces):
+    """Place the rows at these slots, with room for as many buckets and pieces; return how many, fewer if a pool is full."""
+    locate(tree, store, slots, numbers)
+    done, n = open_nodes(tree, numbers, 0, pieces, 0)
+    place_rows(tree, store, slots, pieces[:n])
+    return done
 
 
 @helper

@@ -11,8 +11,6 @@ Notes    ticks: first and last tick on each layer of the row located last; here:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.encode import arrays
@@ -32,29 +30,11 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_nodes import PIECE
 from matchwood.kernels.store import AHEAD, only_intervals
 
 SPAN = np.dtype([("axis", "u1"), ("first", "u1"), ("last", "u1")])
 NOTHING, ODD = np.uint8(0xFF), np.uint8(0xFE)
-FEW = 64  # predicates or values of a single change at most
 _INTERVAL, _MORE, _JOINED, _CIRCLE = arrays.INTERVAL, arrays.MORE, arrays.JOINED, arrays.CIRCLE
-
-
-class One(NamedTuple):
-    """Room for what a single change says of its row or event."""
-
-    slots: np.ndarray  # uint32 [1]
-    which: np.ndarray  # uint32 [1], always 0: which it is of those that come
-    spans: np.ndarray  # SPAN [FEW]
-    numbers: np.ndarray  # uint32 [1], its bucket, or its node
-    axes: np.ndarray  # uint64 [1], see `mo_tree_place.clear_rows`
-    pieces: np.ndarray  # PIECE [1]
-
-
-def new_one() -> One:
-    slots, which, numbers = (np.zeros(1, np.uint32) for _ in range(3))
-    return One(slots, which, np.zeros(FEW, SPAN), numbers, np.zeros(1, np.uint64), np.zeros(1, PIECE))
 
 
 @helper

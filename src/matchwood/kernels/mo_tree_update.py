@@ -3,7 +3,9 @@
 An update in place writes in the node of its row alone, so the rows of different nodes may be updated by several threads.
 
 A single change by way of the store, the tree and their checks in Python costs 30 us, most of it for handing arrays over; here
-the arrays are handed over once.
+the arrays are handed over once. What comes alone, or moves to another bucket alone, is stored at once and waits for its place:
+the lines of memory that its bits are in, 130 of them, are read and written for all that wait for the same node. Whoever asks
+places them first, so no answer knows of it.
 """
 
 from __future__ import annotations
@@ -25,9 +27,9 @@ from matchwood.kernels.mo_tree import (
     slice_span,
 )
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
-from matchwood.kernels.mo_tree_nodes import open_nodes, release_nodes
-from matchwood.kernels.mo_tree_place import axes_of, clear_rows, place_new, wipe_row, write_row
-from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_rows, still_fits
+from matchwood.kernels.mo_tree_nodes import release_nodes
+from matchwood.kernels.mo_tree_place import axes_of, clear_rows, wipe_row, write_row
+from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -44,7 +46,29 @@ from matchwood.kernels.store import (
     write_intervals,
 )
 
-KNOWN, FULL, UNPLACED, DONE = -1, -2, -3, 0
+FULL, UNPLACED, DONE = -2, -1, 0
+
+
+class Waiting(NamedTuple):
+    """Rows that have come one by one, or moved so to another bucket, and are not placed yet; `counts` says how many.
+
+    Those that moved are marked as without a place, but their bits are still where they stood.
+    """
+
+    coming: np.ndarray  # uint32, slots of all
+    leaving: np.ndarray  # uint32, slots of those that moved
+    nodes: np.ndarray  # uint32, where these stood
+    axes: np.ndarray  # uint64, on which they asked something there, see `clear_rows`
+    counts: np.ndarray  # int64
+
+
+COMING, LEAVING = 0, 1  # places in `counts`
+
+
+def new_waiting(size: int) -> Waiting:
+    """Room for so many."""
+    coming, leaving, nodes = (np.zeros(size, np.uint32) for _ in range(3))
+    return Waiting(coming, leaving, nodes, np.zeros(size, np.uint64), np.zeros(2, np.int64))
 
 
 class Moving(NamedTuple):
@@ -193,61 +217,71 @@ def update_rows(tree, store, rows, which, slots, moving, spans):
     return moves, odds
 
 
-@helper
-def place_one(tree, store, offsets, one):
-    """Put the row at one.slots[0] into the bucket one.numbers[0]; its spans are written."""
-    if open_nodes(tree, one.numbers, 0, one.pieces, 0)[1] == 0:
-        return UNPLACED
-    place_new(tree, store, offsets, one.spans, one.which, one.slots, one.pieces)
-    return DONE
-
-
-@helper
-def remove_one(tree, store, slot, one, axes):
-    """Take the row at the slot out of its node; `axes` as in `clear_rows`."""
-    one.slots[0], one.numbers[0] = np.uint32(slot), tree.places[slot].node
-    clear_rows(tree, store, one.slots, one.numbers, axes)
-    release_nodes(tree, one.numbers)
+@kernel
+def take_out(tree, store, slots, nodes, axes):
+    """`clear_rows`, and count them out."""
+    clear_rows(tree, store, slots, nodes, axes)
+    release_nodes(tree, nodes)
 
 
 @kernel
-def insert_one(tree, store, rows, most, one):
-    """Add a subscription of one row, so that there are at most `most`.
+def insert_one(store, rows, most, waiting):
+    """Store a subscription of one row, so that there are at most `most`, and let it wait.
 
-    KNOWN or FULL: nothing was done; UNPLACED: it is stored, at one.slots[0], and not placed.
+    Return how many do, or FULL: nothing was done.
     """
+    n = waiting.counts[COMING]
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
-        return KNOWN
-    if store.counts[LIVE] >= most or add_rows(store, rows, 0, one.slots) == 0:
-        return FULL
-    if np.int64(one.slots[0]) >= tree.places.size:
-        return UNPLACED
-    slice_rows(tree, rows, 0, 1, one.numbers, one.spans)
-    return place_one(tree, store, rows.offsets, one)
+        return np.int64(FULL)
+    if store.counts[LIVE] >= most or n == waiting.coming.size or add_rows(store, rows, 0, waiting.coming[n:]) == 0:
+        return np.int64(FULL)
+    waiting.counts[COMING] = n + 1
+    return n + 1
+
+
+@helper
+def only_slot(tree, store, id_, waiting):
+    """The slot of a subscription of one row that stands in the tree, if there is room to let it wait.
+
+    UNPLACED: it waits, or there is no room. FULL: it has several rows, or is not known.
+    """
+    slot = first_slot(store, id_)
+    if slot < 0 or store.rows[slot].next != NONE:
+        return np.int64(FULL)
+    room = waiting.counts[COMING] < waiting.coming.size
+    return slot if room and tree.places[slot].node != NONE else np.int64(UNPLACED)
 
 
 @kernel
-def delete_one(tree, store, ids, one):
-    """Remove a subscription of one row. FULL: it has several rows, or is not known; nothing was done."""
-    slot = first_slot(store, ids[0])
-    if slot < 0 or store.rows[slot].next != NONE:
-        return FULL
-    remove_one(tree, store, slot, one, one.axes[:0])
+def delete_one(tree, store, ids, waiting):
+    """Remove a subscription of one row: DONE, or nothing was done, see `only_slot`."""
+    slot = only_slot(tree, store, ids[0], waiting)
+    if slot < 0:
+        return slot
+    n = waiting.counts[LEAVING]
+    waiting.leaving[n], waiting.nodes[n] = np.uint32(slot), tree.places[slot].node
+    take_out(tree, store, waiting.leaving[n : n + 1], waiting.nodes[n : n + 1], waiting.axes[:0])
     remove_ids(store, ids)
-    return DONE
+    return np.int64(DONE)
 
 
 @kernel
-def update_one(tree, store, rows, one):
-    """Replace a subscription of one row. FULL: nothing was done; UNPLACED: it is stored anew, at one.slots[0], and not placed."""
-    slot = first_slot(store, rows.ids[0])
-    if slot < 0 or store.rows[slot].next != NONE:
-        return FULL
-    code, number, turns = rewrite(tree, store, rows, np.int64(0), slot, one.axes, np.int64(0), np.int64(0))
+def update_one(tree, store, rows, waiting):
+    """Replace a subscription of one row.
+
+    DONE; how many wait, where it must move to another bucket and now waits too; or nothing was done, see `only_slot`.
+    """
+    slot = only_slot(tree, store, rows.ids[0], waiting)
+    if slot < 0:
+        return slot
+    n = waiting.counts[LEAVING]
+    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, waiting.axes, n, np.int64(0))
     turn_bits(tree, turns)
     if code != UNPLACED:
-        return code
-    slice_new(tree, rows, 0, one.spans)
-    remove_one(tree, store, slot, one, one.axes)
-    one.numbers[0] = np.uint32(number)
-    return place_one(tree, store, rows.offsets, one)
+        return np.int64(code)
+    waiting.leaving[n], waiting.nodes[n] = np.uint32(slot), tree.places[slot].node
+    tree.places[slot].node = NONE
+    waiting.coming[waiting.counts[COMING]] = np.uint32(slot)
+    waiting.counts[LEAVING] = n + 1
+    waiting.counts[COMING] += 1
+    return waiting.counts[COMING]
