@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError, UnsupportedError
-from matchwood.index.batch_order import put_back
-from matchwood.index.collecting import collect
+from matchwood.index.collecting import Kept, collect
 from matchwood.index.event_store import EventStore, Slots
 from matchwood.index.protocol import EVERYTHING, Capability, check_k, has_ranges
 from matchwood.index.row_store import RowStore
@@ -54,6 +53,7 @@ class EventIndex(ABC):
         self.store = EventStore()
         self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
         self._hits_each = 0.0  # of the last batch: the first guess of room for the next
+        self._kept = Kept()
         self._asking = RowStore()  # holds the rows of a small batch while they ask
 
     # what a structure adds
@@ -156,10 +156,12 @@ class EventIndex(ABC):
             many,
             room=max(1024, asked.k),
             hits_each=0.0 if asked.k else self._hits_each,
+            order=order,
+            kept=self._kept,
         )
         if not asked.k:
             self._hits_each = len(found.ids) / many
-        return found if order is None else put_back(found, order)
+        return found
 
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows
-from matchwood.encode.picking import pick_events, pick_rows
+from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
-from matchwood.index.batch_order import FEWEST, keys_of, neighbours, put_back
+from matchwood.index.batch_order import FEWEST, keys_of, neighbours
 from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
@@ -32,7 +32,7 @@ from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.kernels.results import Out
-from matchwood.lang.evaluate import Mode, mode_of
+from matchwood.kernels.verify import ANY
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
@@ -202,25 +202,11 @@ class MOTree(Index):
             super().update(pick_rows(rows, left.odd))
         return None
 
-    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
-        """Every matching subscription of each event; a batch is answered neighbour by neighbour (`batch_order`)."""
-        order = self._order(events, mode)
-        if order is None:
-            return super().match(events, mode=mode, combine=combine)
-        return put_back(super().match(pick_events(events, order), mode=mode, combine=combine), order)
-
-    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
-        """The k best subscriptions of each event, in the same way."""
-        order = self._order(events, mode)
-        if order is None:
-            return super().top_k(events, k, mode=mode, combine=combine)
-        return put_back(super().top_k(pick_events(events, order), k, mode=mode, combine=combine), order)
-
-    def _order(self, events: Events, mode: Mode | str) -> Int64s | None:
-        """In which order the events had better be answered, if it matters: relaxed matching looks at everything anyway."""
+    def _order(self, events: Events, how: int) -> Int64s | None:
+        """Neighbours one after the other, where layers say who is one; relaxed matching looks at everything anyway."""
         tree = self._tree
         layers = tree.axes[: min(2, int(tree.counts[kernel.LAYERS]))]
-        if events.size < FEWEST or not len(layers) or mode_of(mode) is Mode.ANY:
+        if events.size < FEWEST or not len(layers) or how == ANY:
             return None
         return neighbours([ticks_of(tree, axis, keys_of(events, int(axis["dim"]))) for axis in layers])
 

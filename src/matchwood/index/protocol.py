@@ -14,14 +14,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows
+from matchwood.encode.picking import pick_events
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
-from matchwood.index.collecting import collect
+from matchwood.index.collecting import Kept, collect
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.results import Out
@@ -71,6 +73,7 @@ class Index(ABC):
         self._candidates = np.zeros(1, np.int64)  # kernels add to it
         self._values = new_values(0)
         self._seen = np.zeros(0, np.uint32)
+        self._kept = Kept()
         self._hits_per_event = 0.0  # of the last `match`: the first guess of room for the next
 
     # what a structure adds
@@ -150,9 +153,10 @@ class Index(ABC):
         how = self._how(events, mode, combine)
         found = self._collect(
             events,
+            how,
             1024,
             self._hits_per_event,
-            lambda first, out, ends: self._match(events, first, how, combine, out, ends),
+            lambda asked, first, out, ends: self._match(asked, first, how, combine, out, ends),
         )
         self._hits_per_event = len(found.ids) / max(events.size, 1)
         return found
@@ -165,9 +169,10 @@ class Index(ABC):
         most = min(int(k), max(self.store.subscriptions, 1))
         return self._collect(
             events,
+            how,
             most,
             float(most),
-            lambda first, out, ends: self._top_k(events, first, how, combine, most, out, ends),
+            lambda asked, first, out, ends: self._top_k(asked, first, how, combine, most, out, ends),
         )
 
     def check(self) -> None:
@@ -230,11 +235,24 @@ class Index(ABC):
         if capability not in self.capabilities:
             raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
 
-    def _collect(self, events: Events, room: int, hits_each: float, run: Callable[[int, Out, Int64s], int]) -> Matches:
+    def _collect(
+        self,
+        events: Events,
+        how: int,
+        room: int,
+        hits_each: float,
+        run: Callable[[Events, int, Out, Int64s], int],
+    ) -> Matches:
         """The hits of all events, from a kernel that asks for more room."""
         self._prepare()
         self._events += events.size
-        return collect(run, events.size, room=room, hits_each=hits_each)
+        order = self._order(events, how)
+        asked = events if order is None else pick_events(events, order)
+        return collect(partial(run, asked), events.size, room=room, hits_each=hits_each, order=order, kept=self._kept)
+
+    def _order(self, events: Events, how: int) -> Int64s | None:
+        """In which order the events had better be answered, if it matters."""
+        return None
 
     def _prepare(self) -> None:
         """Scratch as large as the store asks for."""

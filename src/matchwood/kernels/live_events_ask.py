@@ -35,8 +35,8 @@ from matchwood.kernels.mo_tree import (
     tick_of,
 )
 from matchwood.kernels.mo_tree_visits import (
-    MOST,
     Batch,
+    allowed,
     ask,
     ask_everywhere,
     begin_batch,
@@ -281,10 +281,10 @@ def ask_met(tree, scratch, question):
 
 
 @helper
-def ask_rows(tree, live, store, slots, scratch, first, last, how, combine):
+def ask_rows(tree, live, store, slots, scratch, first, last, how, combine, k):
     """Let the rows slots[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
     begin_batch(scratch.batch)
-    many = min(last - first, scratch.batch.counts[MOST])
+    many = min(last - first, allowed(scratch.batch, k))
     for q in range(many):
         load_row(tree, store, np.int64(slots[first + q]), scratch, q, how)
         load_plain(live, store, np.int64(slots[first + q]), scratch, q, how, combine)

@@ -283,9 +283,9 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             return s
         if not counts[FIRST] <= r < counts[FIRST] + counts[MANY]:
             if not begun:
-                many = ask_rows(tree, live, store, slots, scratch, r, groups[ends.size], how, combine)
+                many = ask_rows(tree, live, store, slots, scratch, r, groups[ends.size], how, combine, k)
             known = live, store, now, how, combine, k
-            whole = find_hits(tree, scratch, r, many, how, filter_visits, verify_found, known, candidates)
+            whole = find_hits(tree, scratch, r, many, how, k, filter_visits, verify_found, known, candidates)
             if many > 1 and not whole:
                 continue
             fits = whole and not begun and n + counts[KEPT] <= out.ids.size

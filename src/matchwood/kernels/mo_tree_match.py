@@ -37,9 +37,9 @@ from matchwood.kernels.mo_tree_visits import (
     FIRST,
     KEPT,
     MANY,
-    MOST,
     NODES_AHEAD,
     Batch,
+    allowed,
     ask,
     ask_everywhere,
     begin_batch,
@@ -175,11 +175,11 @@ def ask_stabbed(tree, scratch, question):
 
 
 @helper
-def ask_events(tree, scratch, events, first, last, how):
+def ask_events(tree, scratch, events, first, last, how, k):
     """Let events[first:last] ask, as many as there is room for; return how many: at least one, if there is one."""
     batch = scratch.batch
     begin_batch(batch)
-    many = min(last - first, batch.counts[MOST])
+    many = min(last - first, allowed(batch, k))
     for q in range(many):
         values = scratch.values[q]
         load_event(values, events, first + q)
@@ -438,10 +438,10 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
     while e < ends.size:
         if not counts[FIRST] <= e < counts[FIRST] + counts[MANY]:
             if not begun:
-                many = ask_events(tree, scratch, events, e, ends.size, how)
+                many = ask_events(tree, scratch, events, e, ends.size, how, k)
             load_events(scratch, events, e, many, how, combine)
             known = store, events, how, combine, k
-            whole = find_hits(tree, scratch, e, many, how, filter_visits, verify_found, known, candidates)
+            whole = find_hits(tree, scratch, e, many, how, k, filter_visits, verify_found, known, candidates)
             unload_events(scratch, events, e, many)
             if many > 1 and not whole:
                 continue

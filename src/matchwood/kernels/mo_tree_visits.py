@@ -30,7 +30,8 @@ FOUND = 4096  # candidates that are listed before they are verified, and up to a
 WORD_BITS = 64
 NODES_AHEAD = 5  # visits between asking for the planes of one and reading them: one alone does not keep memory busy
 FAR = 24  # candidates between asking for one and its turn
-HITS = 1 << 21  # room for those of a batch; what is not needed is not touched
+HITS = 1 << 22  # room for those of a batch; what is not needed is not touched
+FILLED = 4  # batches are made to fill this part of it: neighbours have many hits together, and what does not fit is found twice
 MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
 
 ASK = np.dtype([("number", "u4"), ("question", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
@@ -38,8 +39,8 @@ VISIT = np.dtype([("node", "u4"), ("question", "u4"), ("packed", "u8")])
 HIT = np.dtype([("id", "i8"), ("score", "f8"), ("slot", "u4"), ("question", "u4")])
 
 # places in `counts`
-ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, FIRST, MANY, NOTED = range(15)
-COUNTS = 15
+ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, BEST, FIRST, MANY, NOTED = range(16)
+COUNTS = 16
 
 
 class Batch(NamedTuple):
@@ -62,7 +63,7 @@ class Batch(NamedTuple):
 def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
     """Room for so many questions at a time to a tree of so many buckets."""
     counts = np.zeros(COUNTS, np.int64)
-    counts[MOST] = questions
+    counts[MOST] = counts[BEST] = questions
     return Batch(
         np.zeros(directory, np.uint32),
         np.empty(directory + 1, np.uint32),
@@ -267,8 +268,19 @@ def keep_hit(batch, id_, score, slot, question, holds):
 
 
 @helper
-def count_hits(batch, questions):
-    """ends[q + 1] = how many hits the questions before q have. O(hits + questions)."""
+def allowed(batch, k):
+    """How many may ask together: for all hits, or for the k best, which few others are kept with."""
+    return batch.counts[MOST if k == 0 else BEST]
+
+
+@helper
+def allow(batch, many, k):
+    batch.counts[MOST if k == 0 else BEST] = min(max(many, 1), batch.run.size)
+
+
+@helper
+def count_hits(batch, questions, k):
+    """ends[q + 1] = how many hits the questions before q have; say how many may ask next. O(hits + questions)."""
     ends, hits = batch.ends, batch.counts[KEPT]
     for q in range(questions + 2):
         ends[q] = 0
@@ -276,8 +288,7 @@ def count_hits(batch, questions):
         ends[np.int64(batch.hits[i].question) + 2] += 1
     for q in range(questions):
         ends[q + 2] += ends[q + 1]
-    most = questions * (batch.order.size // 2) // (hits + 1)  # of such questions fill half of the room
-    batch.counts[MOST] = min(max(most, 1), batch.run.size)
+    allow(batch, questions * (batch.order.size // FILLED) // (hits + 1), k)
 
 
 @helper
@@ -305,7 +316,7 @@ def hand_out(batch, questions, out, n, ends, first):
 
 
 @helper
-def find_hits(tree, scratch, first, many, how, filter_visits, verify_found, known, candidates):
+def find_hits(tree, scratch, first, many, how, k, filter_visits, verify_found, known, candidates):
     """Find the hits of the questions first, ..., `many` of them, which have asked, and have them in hand; True if those are all.
 
     Where several have more hits than there is room for, they have none in hand, and fewer may ask together; one alone
@@ -323,8 +334,8 @@ def find_hits(tree, scratch, first, many, how, filter_visits, verify_found, know
     whole = found == 0
     counts[FIRST], counts[MANY] = first, many if whole else 0
     if whole or many == 1:
-        count_hits(scratch.batch, many)
+        count_hits(scratch.batch, many, k)
     else:
-        counts[MOST] = many >> 1
+        allow(scratch.batch, many >> 1, k)
         candidates[0] = before
     return whole
