@@ -22,7 +22,7 @@ from matchwood.kernels.mo_tree_spans import SPAN
 from matchwood.kernels.mo_tree_update import list_owned, new_moving, update_rows
 from matchwood.kernels.store import Store
 
-MOST_WAITING = 4096  # rows or events that are stored and not placed
+MOST_WAITING = 8192  # rows or events that are stored and not placed
 FEW = 64  # rows or events that are placed as they come: sorted by bucket hardly two would be neighbours
 SAMPLED = 1024  # rows whose nodes are looked at to part an update
 

@@ -22,6 +22,7 @@ from matchwood.kernels.mo_tree import (
     ONE,
     SLICED,
     axis_number,
+    enter_node,
     prefetch_row,
     slice_bits,
     slice_span,
@@ -29,7 +30,7 @@ from matchwood.kernels.mo_tree import (
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
 from matchwood.kernels.mo_tree_nodes import release_nodes
 from matchwood.kernels.mo_tree_place import axes_of, clear_rows, wipe_row, write_row
-from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, still_fits
+from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_plain, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -139,12 +140,12 @@ def shift(tree, store, rows, r, row, node, position, turns):
 
 
 @helper
-def rewrite(tree, store, rows, r, slot, axes, at, turns):
+def rewrite(tree, store, rows, r, slot, spans, axes, at, turns):
     """Rewrite the row at the slot as row r of the CSR arrays.
 
-    DONE: it stays where it is, and its bits are right when those noted have been turned. UNPLACED: it belongs to another bucket
-    and was located last; its bits are as before, on axes[at], or where that is none on those of the row as it is now. FULL: it
-    has another shape and is untouched. Return that, its bucket, and how many bits are noted.
+    DONE: it stays where it is, and its bits are right when those noted have been turned. UNPLACED: it belongs to another bucket,
+    and its spans are written, if there are any; its bits are as before, on axes[at], or where that is none on those of the row as
+    it is now. FULL: it has another shape and is untouched. Return that, its bucket, and how many bits are noted.
     """
     row = store.rows[slot]
     plain = is_plain(rows, r, row)
@@ -153,8 +154,16 @@ def rewrite(tree, store, rows, r, slot, axes, at, turns):
         return FULL, np.int64(0), turns
     place = tree.places[slot]
     node, position = tree.nodes[place.node], np.int64(place.position)
-    number = new_bucket(tree, rows, r)
-    stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
+    if spans is not None and plain and not alike:  # what asks for something else hardly stays: in one go
+        number = slice_plain(tree, rows, r, spans)
+        stays = number == np.int64(node.number)
+        if stays:
+            enter_node(tree, number)
+    else:
+        number = new_bucket(tree, rows, r)
+        stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
+        if spans is not None and not stays:
+            slice_new(tree, rows, r, spans)
     if alike and stays:
         return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
     rank_row(row, rows, r)
@@ -204,12 +213,11 @@ def update_rows(tree, store, rows, which, slots, moving, spans):
         prefetch_row(store, slots, i)
         prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
         slot, r = slots[i], np.int64(which[i])
-        code, number, turns = rewrite(tree, store, rows, r, slot, moving.axes, moves, turns)
+        code, number, turns = rewrite(tree, store, rows, r, slot, spans, moving.axes, moves, turns)
         if code == FULL:
             moving.odd[odds] = which[i]
             odds += ONE
         elif code == UNPLACED:
-            slice_new(tree, rows, r, spans)
             moving.slots[moves], moving.nodes[moves] = slots[i], tree.places[slot].node
             moving.numbers[moves], moving.rows[moves] = np.uint32(number), which[i]
             moves += ONE
@@ -275,7 +283,7 @@ def update_one(tree, store, rows, waiting):
     if slot < 0:
         return slot
     n = waiting.counts[LEAVING]
-    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, waiting.axes, n, np.int64(0))
+    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, None, waiting.axes, n, np.int64(0))
     turn_bits(tree, turns)
     if code != UNPLACED:
         return np.int64(code)
