@@ -42,7 +42,7 @@ def test_events_come_and_go_in_bulk_by_several_threads(seed: int, threads: int) 
     assert {(s, e) for s, each in zip(asked, ranked(found), strict=True) for e, _ in each} == hits
 
 
-@pytest.mark.parametrize("most", [7, 4096])
+@pytest.mark.parametrize("most", [7, 8192])
 @pytest.mark.parametrize("seed", range(2))
 def test_events_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, ranges and lists; some are removed, swept or asked for while they wait, and some expire."""

@@ -182,7 +182,7 @@ def test_long_random_histories_of_subscriptions(seed: int, threads: int) -> None
         assert_agrees(tree, world)
 
 
-@pytest.mark.parametrize("most", [7, 4096])
+@pytest.mark.parametrize("most", [7, 8192])
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Checked after each change, with rows waiting; answers in between, bulk changes, plans and saving find them."""
@@ -223,7 +223,7 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
         assert_agrees(each, world)
 
 
-@pytest.mark.parametrize("most", [7, 4096])
+@pytest.mark.parametrize("most", [7, 8192])
 def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some move again, change, leave or are asked for while they wait."""
     monkeypatch.setattr(mo_tree, "MOST_WAITING", most)

@@ -42,7 +42,7 @@ class LiveEvents(EventIndex):
     Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_ask` and
     `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 8 to be
     found by id and about 67 for its planes and place.
-    Events that come one by one are kept at once and placed together, when somebody asks or 4,096 wait: an event alone turns
+    Events that come one by one are kept at once and placed together, when somebody asks or 8,192 wait: an event alone turns
     some 200 bits in as many lines of memory.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
     inserting: each event inserted looks at four others.

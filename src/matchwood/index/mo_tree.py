@@ -46,7 +46,7 @@ class MOTree(Index):
     out), `kernels.mo_tree_visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
     Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
     may hold (`mo_tree_check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
-    placed together, when somebody asks or 4,096 wait: a row alone turns some 130 bits in as many lines of memory.
+    placed together, when somebody asks or 8,192 wait: a row alone turns some 130 bits in as many lines of memory.
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
     """
 

@@ -33,7 +33,7 @@ JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot 
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_ROWS = 512
 EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8  # of a layer at most 16
-EVENT_FEWEST = 6  # slices of an event's axis
+EVENT_FEWEST, EVENT_MOST = 6, kernel.STEP + 1  # slices of an event's axis: more cuts than a step are searched in two
 EVENT_SHARE = 1.1  # and as a share of those that the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
 
@@ -253,7 +253,7 @@ def planned_events(store: EventStore, slots: np.ndarray, like: Sequence[tuple[in
     _, dims, keys = store.values(some)
     found, popular = np.unique(dims, return_counts=True)
     ranked = [int(dim) for _, dim in sorted(zip(-popular, found, strict=True))]
-    slices = {dim: max(EVENT_FEWEST, round(EVENT_SHARE * parts)) for dim, parts, _ in like if parts}
+    slices = {dim: min(max(EVENT_FEWEST, round(EVENT_SHARE * parts)), EVENT_MOST) for dim, parts, _ in like if parts}
     chosen = [dim for dim, _, layer in like if layer and dim in ranked] or (
         ranked[:2] if len(slots) > 2 * LINE_ROWS else []
     )

@@ -71,7 +71,8 @@ from matchwood.kernels.store import AHEAD
 
 @helper
 def disjoint_cell(axis, tick):
-    return tick * (np.int64(axis.cells) - 2) // (np.int64(axis.cuts) + 1)
+    """Unsigned: a quotient that may be negative takes twice as long."""
+    return np.int64(np.uint64(tick) * np.uint64(axis.cells - 2) // np.uint64(axis.cuts + 1))
 
 
 @helper
