@@ -68,7 +68,7 @@ class LiveEvents(EventIndex):
         if slot < 0:
             return super().insert(events, ids, until, now=now)
         self._waiting.append(slot)
-        if len(self._waiting) == MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING:
             self._place_waiting()
         if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT)
