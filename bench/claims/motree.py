@@ -244,8 +244,8 @@ ROW = (
     "0.44 µs in eleven runs on a busy host."
 )
 EVENT = (
-    "The event's input, record and place, in memory far larger than the caches; its bits are written with its neighbours'. 0.28 to "
-    "0.44 µs in eleven runs on a busy host."
+    "The event's input, record and place, in memory far larger than the caches; its bits are written with its neighbours'. 0.28 "
+    "to 0.44 µs in eleven runs on a busy host."
 )
 API = "Most of it is the way through Python: checks, arrays of one row."
 SHARED = "All systems here share the row store and the way through Python, which are most of what one change costs."
