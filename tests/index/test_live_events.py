@@ -50,10 +50,10 @@ def test_events_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pyt
     world, rng, live = a_world(seeded_dice(seed + 300), 30, 600), np.random.default_rng(seed), LiveEvents()
     events, rows = world.event_arrays(), world.rows()
     asked = list(dict.fromkeys(rows.ids.tolist()))
-    until = np.where(rng.random(600) < 0.5, rng.random(600) * 200, np.inf)
+    until = np.where(rng.random(600) < 0.5, rng.random(600) * 100, np.inf)
     live.insert(pick_events(events, np.arange(200)), np.arange(200), until[:200])
     inside, waited = set(range(200)), 0
-    for now in range(150):
+    for now in range(80):
         new = sorted(set(range(600)) - inside)[: 1 if now % 25 else 9]
         live.insert(pick_events(events, np.array(new)), np.array(new), until[new], now=float(now))
         inside = {e for e in inside | set(new) if live.knows(np.array([e]))[0]}
@@ -64,7 +64,7 @@ def test_events_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pyt
             inside.remove(gone)
         assert len(live._waiting) < most
         live.check()
-        if now % 50 == 40:
+        if now % 40 == 30:
             live.sweep(float(now), 600)
             inside = {e for e in inside if until[e] > now}
             hits = {(s, e) for e, each in enumerate(world.expected()) if e in inside for s, _ in each}
@@ -74,7 +74,7 @@ def test_events_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pyt
     assert len(live) == len(inside)
     again = LiveEvents.of_arrays(live.arrays())
     again.check()
-    assert ranked(again.match(rows, 150.0)) == ranked(live.match(rows, 150.0))
+    assert ranked(again.match(rows, 80.0)) == ranked(live.match(rows, 80.0))
 
 
 @pytest.mark.parametrize("preset", ["k6", "k10"])

@@ -193,10 +193,10 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
     first = sorted(pool.subscriptions)[:80]
     world.subscriptions.update({i: pool.subscriptions[i] for i in first})
     tree.insert(world.rows(first))
-    for step in range(120):
+    for step in range(60):
         inside, outside = sorted(world.subscriptions), sorted(set(pool.subscriptions) - set(world.subscriptions))
         some = chooser.sample(inside, 1 if step % 20 else 5)
-        match chooser.choice(["insert", "insert", "insert", "delete", "update"]):
+        match chooser.choice(["insert"] * 6 + ["delete", "update"]):
             case "insert" if outside:
                 some = outside[: len(some)]
                 world.subscriptions.update({i: pool.subscriptions[i] for i in some})
@@ -212,9 +212,9 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
         waited = max(waited, int(tree._waiting.counts[0]))
         assert tree._waiting.counts[0] < most
         tree.check()
-        if step % 40 == 30:
+        if step % 25 == 20:
             assert_agrees(tree, world)
-        elif step % 40 == 10:
+        elif step % 25 == 10:
             tree.replan()
     assert waited > 3
     tree.save(tmp_path / "tree")
