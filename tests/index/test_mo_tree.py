@@ -217,10 +217,19 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
         elif step % 25 == 10:
             tree.replan()
     assert waited > 3
+    tree._tree.places["node"][tree.store.slots :] = 0  # as they were saved before rows could wait
     tree.save(tmp_path / "tree")
-    for each in (tree, MOTree.load(tmp_path / "tree")):
-        each.check()
-        assert_agrees(each, world)
+    loaded = MOTree.load(tmp_path / "tree")
+    assert_agrees(loaded, world)
+    for id_ in sorted(set(pool.subscriptions) - set(world.subscriptions)):
+        world.subscriptions[id_] = pool.subscriptions[id_]
+        loaded.insert(world.rows([id_]))
+    loaded.check()
+    for id_ in sorted(world.subscriptions)[::3]:
+        del world.subscriptions[id_]
+        loaded.delete(np.array([id_], dtype=np.int64))
+    loaded.check()
+    assert_agrees(loaded, world)
 
 
 @pytest.mark.parametrize("most", [7, 8192])

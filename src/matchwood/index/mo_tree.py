@@ -238,7 +238,10 @@ class MOTree(Index):
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
         self._most = most_for(self._planned_for)
-        self._tree = restored_tree(saved)
+        tree = restored_tree(saved)
+        self._tree = tree._replace(
+            places=tree.places[: self.store.slots]
+        )  # spare ones need not say that nobody stands there
         live = {name.removeprefix("live_"): array for name, array in saved.items() if name.startswith("live_")}
         if live:
             self.live = LiveEvents.of_arrays(live, like=self._axes)
