@@ -239,9 +239,8 @@ class MOTree(Index):
         self._planned_for = int(saved["planned_for"][0])
         self._most = most_for(self._planned_for)
         tree = restored_tree(saved)
-        self._tree = tree._replace(
-            places=tree.places[: self.store.slots]
-        )  # spare ones need not say that nobody stands there
+        # spare places of older folders do not say that nobody stands there
+        self._tree = tree._replace(places=tree.places[: self.store.slots])
         live = {name.removeprefix("live_"): array for name, array in saved.items() if name.startswith("live_")}
         if live:
             self.live = LiveEvents.of_arrays(live, like=self._axes)
