@@ -9,11 +9,11 @@ import pytest
 
 from matchwood.encode.arrays import make_rows
 from matchwood.index import MOTree
-from matchwood.index.mo_tree_plan import columns_of, paper, planned
+from matchwood.index.mo_tree_plan import Axis, Plan, columns_of, paper, planned
 from matchwood.index.mo_tree_state import new_tree
 from matchwood.index.mo_tree_width import cell_widths, interception, limits, sampled_widths
 from matchwood.index.row_store import RowStore
-from matchwood.kernels.mo_tree import cell_for
+from matchwood.kernels.mo_tree import NONE, cell_for, tick_of
 from matchwood.workloads.city import City
 
 
@@ -108,3 +108,39 @@ def test_the_cell_of_an_interval_is_the_nearest_of_the_narrowest_level_that_hold
         assert abs(found - expected) <= 1  # of two as near either will do
         used.add(found)
     assert len(used) > 5
+
+
+CUTS = {
+    "none": np.zeros(0),
+    "one": np.array([7.0]),
+    "four": np.linspace(-1.0, 1.0, 4),
+    "a step": np.arange(32.0),
+    "even": np.linspace(40.0, 41.0, 1_023),
+    "places": np.unique(np.random.default_rng(1).normal(-73.9, 0.05, 1_023)),
+    "with outliers": np.array([-1e300, *np.linspace(0.0, 1.0, 40), 1e300]),
+    "by powers": 10.0 ** np.arange(-300.0, 300.0),
+    "past what fits": np.array([-1.7e308, *np.arange(50.0), 1.7e308]),
+    "side by side": np.cumsum(np.full(60, np.spacing(1.0))) + 1.0,
+    "next to nothing": np.arange(40) * 5e-324,
+    "few, next to nothing": np.arange(20) * 5e-324,
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_tick_is_the_number_of_cuts_at_or_below_a_key(name: str) -> None:
+    cuts = CUTS[name]
+    tree = new_tree(Plan((Axis(0, np.arange(40.0), 3), Axis(1, cuts, 3), Axis(2, np.arange(-9.0, 9.0), 3)), 0))
+    random = np.random.default_rng(3).uniform(cuts.min(initial=0.0) / 2, cuts.max(initial=1.0) / 2, 500)
+    ends = np.array([-np.inf, -1.0, -5e-324, 0.0, 5e-324, 1.0, np.inf])
+    keys = np.concatenate([cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf), 2 * random, ends])
+    found = [int(tick_of(tree, tree.axes[1], key)) for key in keys]
+    assert found == np.searchsorted(cuts, keys, side="right").tolist()
+    assert tick_of(tree, tree.axes[1], np.nan) == 0
+
+
+def test_every_way_of_finding_a_tick_is_tested() -> None:
+    kinds = set()
+    for cuts in CUTS.values():
+        axis = new_tree(Plan((Axis(0, cuts, 3),), 0)).axes[0]
+        kinds.add((axis["begins"] != NONE, axis["steps"] > 0))
+    assert kinds == {(True, False), (False, True), (False, False)}

@@ -7,19 +7,32 @@ import pytest
 
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.mo_tree import TREE_CELL, scale_of, slice_in
-from matchwood.kernels.planes import and_pairs, and_planes, and_ranges, in_ranges, keep_words
+from matchwood.kernels.planes import (
+    and_changes,
+    and_pairs,
+    and_planes,
+    count_at_most,
+    count_exceeded,
+    count_few_at_most,
+    keep_words,
+)
 
 ONES = 2**64 - 1
 
 
 @kernel
-def _within(low, high, first, number):
-    return in_ranges(low, high, first, number)
+def _and_changes(bits, plane, words, planes, changes, row, before):
+    and_changes(bits, plane, words, planes, changes, row, before)
 
 
 @kernel
-def _and_ranges(bits, at, stride, count, before, low, high, first):
-    and_ranges(bits, at, stride, count, before, low, high, first)
+def _counts(numbers, first, key):
+    return count_at_most(numbers, first, key), count_few_at_most(numbers, first, key)
+
+
+@kernel
+def _exceeded(numbers, first, number):
+    return count_exceeded(numbers, first, number)
 
 
 @kernel
@@ -43,30 +56,43 @@ def _slices(cells, ticks, out):
         out[i] = slice_in(cells[0], ticks[i])
 
 
-def _random_ranges(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
-    low = rng.choice(np.array([-128, -1, 0, 1, 5, 31, 32, 127], np.int8), size)
-    high = rng.choice(np.array([-128, -1, 0, 1, 5, 31, 32, 127], np.int8), size)
-    return low, high
-
-
-@pytest.mark.parametrize("number", [-128, -1, 0, 1, 5, 32, 127])
-def test_ranges_around_a_number_are_closed_and_may_be_empty(number: int) -> None:
-    low, high = _random_ranges(np.random.default_rng(1), 100)
-    for first in (0, 3, 36):
-        expected = sum(int(low[first + p] <= number <= high[first + p]) << p for p in range(64))
-        assert int(_within(low, high, first, np.int8(number))) == expected
-
-
-@pytest.mark.parametrize("before", [0, 0xF0F0_0000_FFFF_0001])
-def test_planes_are_anded_with_the_ranges_of_their_positions_and_nothing_else_is_touched(before: int) -> None:
+@pytest.mark.parametrize("words", [1, 2, 4, 8])
+@pytest.mark.parametrize("stale", [0, 0xF0F0_0000_FFFF_0001])
+def test_planes_keep_those_that_are_on_and_what_was_noted_is_forgotten(words: int, stale: int) -> None:
     rng = np.random.default_rng(2)
-    low, high = _random_ranges(rng, 128)
-    bits = rng.integers(0, 2**64, 400, np.uint64)
+    bits, planes = rng.integers(0, 2**64, 400, np.uint64), 33
+    changes, before = np.zeros(400, np.uint64), np.full(8, stale, np.uint64)
+    ranges = {}
+    for position in rng.permutation(64 * words)[: 20 * words].tolist():
+        first, last = sorted(rng.integers(0, planes + 1, 2).tolist())
+        ranges[position] = range(first, last)  # may be empty, or end behind the last plane
+        word, bit = position >> 6, np.uint64(1 << (position & 63))
+        for change in (0, first, last):
+            changes[5 + change * words + word] ^= bit
     expected = bits.copy()
-    for j in range(33):
-        expected[7 + 8 * j] = (expected[7 + 8 * j] | np.uint64(before)) & _within(low, high, 64, np.int8(j))
-    _and_ranges(bits, 7, 8, 33, np.uint64(before), low, high, 64)
+    for plane in range(planes):
+        for word in range(words):
+            off = sum(1 << p for p in range(64) if 64 * word + p in ranges and plane not in ranges[64 * word + p])
+            at = 7 + plane * words + word
+            expected[at] = (expected[at] | np.uint64(stale)) & np.uint64(ONES ^ off)
+    _and_changes(bits, 7, words, planes, changes, 5, before)
     assert bits.tolist() == expected.tolist()
+    assert not changes.any()
+
+
+@pytest.mark.parametrize("key", [-np.inf, -1.0, 0.0, 0.5, 5.0, 31.0, np.inf, np.nan])
+def test_numbers_at_or_below_a_key_are_counted_and_nan_never_is(key: float) -> None:
+    numbers = np.append(np.arange(40.0), np.full(40, np.nan))
+    for first in (0, 3, 20, 36, 40):
+        expected = [int((numbers[first : first + size] <= key).sum()) for size in (32, 4)]
+        assert list(_counts(numbers, first, key)) == expected
+
+
+def test_small_numbers_below_another_are_counted() -> None:
+    numbers = np.array([-5, 3, 3, 9, 32767, 32767, 2, 0], np.int16)
+    for number in (-6, -5, 0, 3, 4, 2046):
+        for first in range(5):
+            assert _exceeded(numbers, first, np.int16(number)) == int((numbers[first : first + 4] < number).sum())
 
 
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])

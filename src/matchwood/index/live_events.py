@@ -79,8 +79,7 @@ class LiveEvents(EventIndex):
         if len(self) + len(ids) > self._most:
             super()._keep(events, ids, until)
             return
-        self.store.check_new(ids)
-        put = partial(self.store.put, events, ids, until)
+        put = partial(self.store.add, events, ids, until)
         slots, numbers, spans = put_and_slice(self._tree, events, put, kernel.slice_events)
         self._place_sliced(slots, numbers, events.offsets, spans, order_by(numbers, len(self._tree.directory)))
 

@@ -28,6 +28,7 @@ MOST_AXES = 32  # at most 64: a word has a bit for each
 MOST_LAYERS = 8  # a word has 8 bits for what is asked of a cell of each
 MOST_SLICES = 32  # at most 62: a word holds them and a null bit
 MOST_BUCKETS = 1 << 21
+MOST_PARTS = 4096  # of an axis, two bytes each, in which a search of its cuts may begin
 SAMPLE = 16_384
 JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
@@ -67,9 +68,24 @@ class Axis:
     def ticks(self) -> int:
         return len(self.cuts) + 1
 
+    def parts_of_domain(self) -> tuple[float, float, np.ndarray] | None:
+        """`base`, `scale` and `Tree.begins` of the axis: as few even parts as leave no more than four cuts in one, if any do."""
+        if len(self.cuts) <= kernel.FEW_CUTS:
+            return 0.0, 0.0, np.zeros(1, np.uint16)
+        base = float(self.cuts[0])
+        reach = float(self.cuts[-1]) - base
+        parts = 1
+        while parts <= MOST_PARTS and np.isfinite(reach) and np.isfinite(parts / reach):
+            part = np.minimum((self.cuts - base) * (parts / reach), parts - 1).astype(np.int64)  # as in `tick_of`
+            if np.bincount(part).max() <= kernel.FEW_CUTS:
+                return base, parts / reach, np.searchsorted(part, np.arange(parts)).astype(np.uint16)
+            parts *= 2
+        return None
+
     def steps(self) -> Float64s:
-        """Every 32nd cut, where there are many: a search looks at these first."""
-        return self.cuts[:: kernel.STEP] if len(self.cuts) > kernel.STEP else np.zeros(0)
+        """Every 32nd cut, where there are many: a search that has no parts to begin in looks at these first."""
+        stepwise = len(self.cuts) > kernel.STEP and self.parts_of_domain() is None
+        return self.cuts[:: kernel.STEP] if stepwise else np.zeros(0)
 
     def cells(self) -> np.ndarray:
         """First tick and width of every cell of a layer, level by level, or disjoint, spanning and null cells."""
@@ -88,19 +104,20 @@ class Axis:
     def nearest(self) -> np.ndarray:
         """A row of `Tree.nearest` for each sum of two ticks: who is around so middle an interval, level by level.
 
-        First how far apart its ends may be for the nearest cell of the level to hold it, or that of a narrower level; then
-        the cells.
+        First how far apart its ends may be for the nearest cell of the level to hold it, or that of a narrower level, up to a
+        whole number of comparisons; then the cells.
         """
-        found = np.zeros((2 * self.ticks - 1 if self.levels else 0, 2, len(self.levels)), np.int16)
-        sums, cells, first = np.arange(len(found)), self.cells(), 0
+        sums, cells, first = np.arange(2 * self.ticks - 1 if self.levels else 0), self.cells(), 0
+        found = np.zeros((len(sums), 2, len(self.levels)), np.int16)
         for i, level in enumerate(self.levels):
             at = np.floor((0.5 * (sums + 1) - 0.5 * level.width) / (level.stride or 1.0) + 0.5)
             at = first + np.clip(at, 0, level.cells - 1).astype(np.int64)
             begin, end = cells["first"][at].astype(np.int64), cells["first"][at] + cells["width"][at] - 1
             found[:, 0, i], found[:, 1, i] = np.minimum(sums - 2 * begin, 2 * end - sums), at
             first += level.cells
-        found[:, 0] = np.maximum.accumulate(found[:, 0], axis=1)
-        return found.ravel()
+        limits = np.full((len(sums), int(kernel.limits_of(len(self.levels)))), np.iinfo(np.int16).max, np.int16)
+        limits[:, : len(self.levels) - 1] = np.maximum.accumulate(found[:, 0], axis=1)[:, :-1]
+        return np.concatenate([limits, found[:, 1]], axis=1).ravel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +135,10 @@ class Plan:
     def buckets(self) -> int:
         return int(np.prod([axis.size for axis in self.axes if axis.size], initial=1))
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """axes, axis_of, cuts, nearest, cells, counts of `kernels.mo_tree.Tree`."""
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        """axes, axis_of, cuts, begins, nearest, cells, counts of `kernels.mo_tree.Tree`."""
         axes = np.zeros(len(self.axes), kernel.AXIS)
+        begins = [np.zeros(0, np.uint16)]
         nearest = [np.zeros(0, np.int16)]
         cells = [np.zeros(0, kernel.TREE_CELL)]
         cuts = plane = first_cell = 0
@@ -128,20 +146,24 @@ class Plan:
         for record, axis in zip(axes, self.axes, strict=True):
             record["dim"], record["slices"], record["plane"] = axis.dim, axis.slices, plane
             record["first_cut"], record["cuts"] = cuts, len(axis.cuts)
-            record["steps"] = len(axis.steps())
+            record["steps"], record["begins"] = len(axis.steps()), kernel.NONE
+            if (parted := axis.parts_of_domain()) is not None:
+                record["base"], record["scale"], mine = parted
+                record["last"], record["begins"] = len(mine) - 1, sum(map(len, begins))
+                begins.append(mine)
             cuts += len(_filled(axis.cuts)) + len(_filled(axis.steps()))
             plane += axis.slices + 1 if axis.slices else 0
             if not axis.size:
                 continue
-            mine = axis.cells()
-            mine["scale"] = kernel.scale_of(axis.slices, mine["width"].astype(np.int64))
-            radix //= len(mine)
+            own = axis.cells()
+            own["scale"] = kernel.scale_of(axis.slices, own["width"].astype(np.int64))
+            radix //= len(own)
             record["nearest"], record["levels"] = sum(map(len, nearest)), len(axis.levels)
             nearest.append(axis.nearest())
-            record["first_cell"], record["cells"], record["radix"] = first_cell, len(mine), radix
-            whole += radix * (len(mine) - 1)
-            first_cell += len(mine)
-            cells.append(mine)
+            record["first_cell"], record["cells"], record["radix"] = first_cell, len(own), radix
+            whole += radix * (len(own) - 1)
+            first_cell += len(own)
+            cells.append(own)
         axis_of = np.full(max((axis.dim for axis in self.axes), default=-1) + 1, kernel.NO_AXIS, np.uint16)
         axis_of[axes["dim"]] = np.arange(len(axes))
         counts = np.zeros(kernel.COUNTS, np.int64)
@@ -151,12 +173,13 @@ class Plan:
         counts[[kernel.LAYERS, kernel.AXES, kernel.PLANES, kernel.WHOLE]] = self.layers, len(axes), plane, whole
         parts = (_filled(part) for axis in self.axes for part in (axis.cuts, axis.steps()))
         all_cuts = np.concatenate([np.full(0, np.nan), *parts, np.full(kernel.STEP, np.nan)])
-        return axes, axis_of, all_cuts, np.concatenate(nearest), np.concatenate(cells), counts
+        tables = np.concatenate(begins), np.concatenate(nearest), np.concatenate(cells)
+        return axes, axis_of, all_cuts, *tables, counts
 
 
 def _filled(cuts: Float64s) -> Float64s:
-    """The cuts, and NaN up to a whole number of steps: a search looks at a step at once."""
-    return np.concatenate([cuts, np.full(-len(cuts) % kernel.STEP, np.nan)])
+    """The cuts, and NaN up to where a search may look."""
+    return np.concatenate([cuts, np.full(int(kernel.filled(len(cuts))) - len(cuts), np.nan)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from matchwood.index.growth import zeros
 from matchwood.index.mo_tree_plan import Plan
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
-from matchwood.kernels.mo_tree_block import HIGHEST, LOWEST, TURNS
+from matchwood.kernels.mo_tree_block import TURNS
 from matchwood.kernels.mo_tree_order import sort_by_number
 
 WORD = np.dtype(np.uint64)
@@ -22,7 +22,7 @@ COUNTING_SORT = 1 << 17  # numbers up to which counting is faster than comparing
 
 def new_tree(plan: Plan) -> Tree:
     """An empty tree of that plan."""
-    axes, axis_of, cuts, nearest, cells, counts = plan.arrays()
+    axes, axis_of, cuts, begins, nearest, cells, counts = plan.arrays()
     directory = np.zeros(plan.buckets, kernel.HEAD)
     directory["first"] = directory["spare"] = kernel.NONE
     bits = zeros(8, WORD)
@@ -30,6 +30,7 @@ def new_tree(plan: Plan) -> Tree:
         axes,
         axis_of,
         cuts,
+        begins,
         nearest,
         cells,
         directory,
@@ -49,12 +50,12 @@ def most_for(planned: int) -> int:
 
 def _notes(counts: np.ndarray) -> dict[str, np.ndarray]:
     """Room for the writer's notes, nothing noted."""
-    layers, noted = int(counts[kernel.LAYERS]), int(counts[kernel.SLICED]) * kernel.LINE_ROWS
+    layers, axes = int(counts[kernel.LAYERS]), int(counts[kernel.SLICED])
     return {
         "ticks": np.zeros(2 * layers, np.int64),
         "here": np.zeros(layers, np.uint32),
-        "low": np.full(noted, LOWEST),
-        "high": np.full(noted, HIGHEST),
+        "changes": zeros((int(counts[kernel.PLANES]) + axes) * kernel.LINE, WORD),
+        "noted": np.zeros(1, WORD),
         "leaving": np.zeros(kernel.LINE, WORD),
         "stale": np.zeros(kernel.LINE, WORD),
         "turned": np.zeros(TURNS, np.int64),

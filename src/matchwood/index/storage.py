@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 8
+VERSION = 9
 MANIFEST = "manifest.json"
 
 

@@ -53,12 +53,18 @@ def may_hold(table, at, distance):
 
 
 @helper
-def find(table, ids, shift, id_):
-    """The cell that holds the id, or the free one where it would go."""
+def search(table, ids, shift, id_):
+    """The cell that holds the id, or the free one where it would go; and how far that is from its home."""
     at, distance = may_hold(table, home(table, id_), np.int64(0))
     while table[at] != NONE and np.int64(ids[number_in(table[at]) >> shift]) != id_:
         at, distance = may_hold(table, (at + 1) & (table.size - 1), distance + 1)
-    return at
+    return at, distance
+
+
+@helper
+def find(table, ids, shift, id_):
+    """The cell that holds the id, or the free one where it would go."""
+    return search(table, ids, shift, id_)[0]
 
 
 @helper

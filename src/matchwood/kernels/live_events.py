@@ -32,7 +32,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
+from matchwood.kernels.id_table import NONE, cell_of, enter, find, forget, home, number_in, prefetch_bearer, search
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
@@ -258,13 +258,19 @@ def write_listed(live, events, e, first, loose):
 
 @helper
 def prefetch_free(live, slot, size):
-    """Ask for the region of the free slot after this one, and for the slot after that: chains run anywhere in memory."""
-    after = np.int64(live.events[slot].position)
-    if after != np.int64(NONE):
-        start = np.int64(live.events[after].start)
+    """Ask for the tail of the free slot after this one, the region of that after it, and the slot after that: chains run anywhere
+    in memory, and each says only where the next begins."""
+    soon = np.int64(live.events[slot].position)
+    if soon == np.int64(NONE):
+        return
+    about = np.int64(live.events[soon].start)
+    prefetch(live.words, LINE * field_at(live, about))
+    later = np.int64(live.events[soon].position)
+    if later != np.int64(NONE):
+        start = np.int64(live.events[later].start)
         for line in range(0, size, LINE):
             prefetch(live.words, start + line)
-        prefetch(live.events, np.int64(live.events[after].position))
+        prefetch(live.events, np.int64(live.events[later].position))
 
 
 @helper
@@ -340,13 +346,13 @@ def take_room(live, n, flags):
 
 @helper
 def keep_event(live, events, e, ids, until):
-    """Keep event e under a new id; return its slot, or -1 (and nothing is done) if a pool is full. O(entries)."""
-    prefetch(live.table, home(live.table, ids[min(e + AHEAD, ids.size - 1)]))
+    """Keep event e; return its slot, or -1 (and nothing is done) if its id is known or a pool is full. O(entries)."""
     counts = live.counts
+    cell, distance = search(live.table, live.words, WORD_SHIFT, ids[e])
+    if live.table[cell] != NONE or 2 * (counts[LIVE] + 1) > live.table.size:
+        return np.int64(-1)
     flags, n = form_of(events, e)
-    slot = np.int64(-1)
-    if 2 * (counts[LIVE] + 1) <= live.table.size:
-        slot = take_room(live, n, flags)
+    slot = take_room(live, n, flags)
     if slot < 0:
         return slot
     event = live.events[slot]
@@ -361,7 +367,7 @@ def keep_event(live, events, e, ids, until):
     else:
         live.words[start + MASK] = write_masked(live, events, e, start, n)
     event.node = WAITING
-    enter(live.table, ids[e], start)
+    live.table[cell] = cell_of(start, distance)
     counts[MOST] = max(counts[MOST], n)
     counts[LIVE] += 1
     return slot
@@ -369,8 +375,9 @@ def keep_event(live, events, e, ids, until):
 
 @kernel
 def keep_events(live, events, ids, until, first, slots):
-    """Keep events[first:] under new ids; return the first not kept (a pool is full) or their number. O(entries)."""
+    """Keep events[first:]; return the first not kept (its id is known, or a pool is full) or their number. O(entries)."""
     for e in range(first, ids.size):
+        prefetch_id(live, ids, e)
         slot = keep_event(live, events, e, ids, until)
         if slot < 0:
             return e
@@ -382,9 +389,7 @@ def keep_events(live, events, ids, until, first, slots):
 def keep_one(live, events, ids, until, most):
     """Keep one event, so that there are at most `most`; return its slot, or -1 (and nothing is done): it is known, or not kept in
     so simple a way."""
-    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1:
-        return np.int64(-1)
-    if ids[0] < 0 or slot_of(live, ids[0]) != np.int64(NONE):
+    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1 or ids[0] < 0:
         return np.int64(-1)
     return keep_event(live, events, 0, ids, until)
 
@@ -399,6 +404,13 @@ def let_go(live, slot):
     event.position = np.uint32(live.counts[FREE_SLOT])
     live.counts[FREE_SLOT] = slot
     live.counts[LIVE] -= 1
+
+
+@kernel
+def let_all_go(live, slots):
+    """`let_go` of events that no structure has taken in yet. O(slots)."""
+    for i in range(slots.size):
+        let_go(live, np.int64(slots[i]))
 
 
 @kernel

@@ -46,11 +46,11 @@ from matchwood.kernels.mo_tree import (
     tick_of,
 )
 from matchwood.kernels.mo_tree_block import (
-    LOWEST,
     MANY_LEAVE,
     clear_out,
+    note_axes,
+    note_change,
     note_leaving,
-    note_slices,
     set_bits,
     settle,
 )
@@ -63,6 +63,7 @@ from matchwood.kernels.mo_tree_nodes import (
     open_position,
     prefetch_share,
     release,
+    share_of,
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
@@ -133,10 +134,10 @@ def slice_value(tree, a, key):
 @helper
 def slice_event(tree, events, e, spans):
     """Write the spans of an event of single values; return its bucket. O(entries)."""
-    number = tree.counts[WHOLE]
+    number, sliced = tree.counts[WHOLE], tree.counts[SLICED]
     for i in range(np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1])):
         a = axis_number(tree, events.dims[i])
-        if a >= tree.counts[SLICED]:
+        if a >= sliced:
             spans[i].axis = NOTHING
             continue
         spans[i].axis = np.uint8(a)
@@ -214,21 +215,19 @@ def write_spans(tree, node, position, spans, begin, end, together):
     """
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+    axes = np.uint64(0)
     for i in range(begin, end):
-        if spans[i].axis != NOTHING:
-            a, above = np.int64(spans[i].axis), np.int64(spans[i].first)
-            write_value(tree, word, words, a, position, above, together)
-
-
-@helper
-def write_value(tree, word, words, a, position, above, together):
-    """Clear the bits of a value in the planes at or above its slice: now, or (`together`) noted for `settle`."""
-    if together:
-        note_slices(tree, a, position, LOWEST, above - 1)
-    else:
-        axis = tree.axes[a]
-        plane = word + (np.int64(axis.plane) + above) * words
-        clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1 - above, position, np.uint64(0))
+        if spans[i].axis == NOTHING:
+            continue
+        a, above = np.int64(spans[i].axis), np.int64(spans[i].first)
+        if together:
+            note_change(tree, words, a, position, above)
+            axes |= ONE << np.uint64(a)
+        else:
+            axis = tree.axes[a]
+            plane = word + (np.int64(axis.plane) + above) * words
+            clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1 - above, position, np.uint64(0))
+    note_axes(tree, axes)
 
 
 @helper
@@ -253,9 +252,10 @@ def place_new(tree, live, offsets, spans, which, slots, pieces):
         n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
         reach_everywhere(node)
+        share = share_of(tree, node, last - first, together)
         for j in range(first, last):
             prefetch_spans(live.events, offsets, spans, which, slots, j)
-            prefetch_share(tree, node, j - first, last - first, together)
+            prefetch_share(tree, node, j - first, share)
             event = live.events[slots[j]]
             position = take_place(tree, n, event)
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]

@@ -37,15 +37,19 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.planes import count_at_most
+from matchwood.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, prefetch_entries
 
 AXIS = np.dtype(
     [
+        ("base", "f8"),  # (key - base) * scale, at most `last`: where a search of its cuts begins in `Tree.begins`
+        ("scale", "f8"),
+        ("last", "f8"),
+        ("begins", "u4"),  # where its part of that begins; NONE where the cuts lie too close together for it
         ("dim", "u4"),
         ("first_cut", "u4"),
         ("cuts", "u4"),
-        ("steps", "u4"),  # how many of them, every 32nd, stand once more behind the last; 0 where there are at most 32
+        ("steps", "u4"),  # how many of them, every 32nd, stand once more behind the last; 0 where none are needed
         ("slices", "u4"),
         ("plane", "u4"),  # its first plane; the null plane is plane + slices
         ("nearest", "u4"),  # where its part of `Tree.nearest` begins
@@ -91,7 +95,8 @@ VALID, OPEN, STALE = 32, 33, 34  # where these words stand in a region, times P
 HEAD_WORDS = 35
 LINE = 8  # words of a full node
 LINE_ROWS = 512
-STEP = 32  # cuts that a search compares at once
+STEP, FEW_CUTS = 32, 4  # cuts that a search compares at once
+LEVELS = 4  # that are compared at once
 
 
 class Tree(NamedTuple):
@@ -100,7 +105,8 @@ class Tree(NamedTuple):
     axes: np.ndarray  # AXIS, layers first, then by falling selectivity
     axis_of: np.ndarray  # uint16: dimension -> axis
     cuts: np.ndarray  # float64, ascending within an axis
-    nearest: np.ndarray  # int16, by axis, sum of two ticks and level: how far apart they may be; then the cells
+    begins: np.ndarray  # uint16, by axis, of even parts of its domain: how many cuts lie before the part
+    nearest: np.ndarray  # int16, by axis and sum of two ticks: level by level how far apart they may be; then the cells
     cells: np.ndarray  # TREE_CELL
     directory: np.ndarray  # HEAD, by number of the bucket
     nodes: np.ndarray  # NODE
@@ -110,8 +116,8 @@ class Tree(NamedTuple):
     counts: np.ndarray  # int64
     ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.mo_tree_spans`
     here: np.ndarray  # uint32, the cell of each layer of the bucket that is written
-    low: np.ndarray  # int8, this and what follows: see `kernels.mo_tree_block`
-    high: np.ndarray  # int8
+    changes: np.ndarray  # uint64, this and what follows: see `kernels.mo_tree_block`
+    noted: np.ndarray  # uint64
     leaving: np.ndarray  # uint64
     stale: np.ndarray  # uint64
     turned: np.ndarray  # int64
@@ -120,13 +126,30 @@ class Tree(NamedTuple):
 
 @helper
 def tick_of(tree, axis, key):
-    """How many cuts of the axis are at or below the key, by way of every 32nd where there are more. O(1)."""
+    """How many cuts of the axis are at or below the key. O(1).
+
+    The domain is parted evenly, so that at most four cuts lie in a part: what lies before the part of the key is known, and
+    those in it are compared. Exact: parts never fall as keys rise, so whoever lies in an earlier one is below the key. Where cuts
+    lie closer together they are found by way of every 32nd. A search of 32 took 7 ns, of four it takes 3.
+    """
     first = np.int64(axis.first_cut)
+    if axis.begins != NONE:
+        part = (key - axis.base) * axis.scale
+        part = part if part > 0.0 else 0.0  # NaN too
+        part = part if part < axis.last else axis.last  # to a number with sign: without, it takes three times as long
+        before = np.int64(tree.begins[np.uint64(axis.begins) + np.uint64(np.int64(part))])
+        return before + count_few_at_most(tree.cuts, first + before, key)
     before = np.int64(0)
     if axis.steps > 0:
-        steps = first + ((np.int64(axis.cuts) + STEP - 1) & -STEP)
+        steps = first + filled(np.int64(axis.cuts))
         before = STEP * max(count_at_most(tree.cuts, steps, key) - 1, np.int64(0))
     return before + count_at_most(tree.cuts, first + before, key)
+
+
+@helper
+def filled(cuts):
+    """The places that so many cuts take: a search looks at a step at once, or at a few beyond them."""
+    return (cuts + FEW_CUTS + STEP - 1) & -STEP
 
 
 @helper
@@ -135,12 +158,19 @@ def cell_for(tree, axis, begin, end):
 
     By table and without a branch: which level a row fits is what nobody can foresee, and to work it out took 30 ns a row more.
     """
-    levels = np.uint64(axis.levels)
-    at = np.uint64(axis.nearest) + np.uint64(2 * (begin + end)) * levels
-    level = np.uint64(0)
-    for i in range(at, at + levels - ONE):
-        level += np.uint64(end - begin > np.int64(tree.nearest[i]))
-    return np.int64(tree.nearest[at + levels + level])
+    levels = np.int64(axis.levels)
+    limits = limits_of(levels)
+    at = np.int64(axis.nearest) + (begin + end) * (limits + levels)
+    level = np.int64(0)
+    for i in range(at, at + limits, LEVELS):
+        level += count_exceeded(tree.nearest, i, np.int16(end - begin))
+    return np.int64(tree.nearest[np.uint64(at + limits + level)])
+
+
+@helper
+def limits_of(levels):
+    """How many limits stand before the cells of so many levels: the last level needs none, and they are compared by four."""
+    return (levels - 1 + LEVELS - 1) & -LEVELS
 
 
 @helper

@@ -1,16 +1,18 @@
 """MO-Tree: the bits of many rows of one node, turned together. In: what comes and what goes. Out: its planes.
 
 A row alone turns its bits plane by plane, some 130 of them. Where many rows of a node come or go in one call, each plane is
-read and written once, 64 positions at a time:
+read and written once, 512 positions at a time:
 
-    coming   note a row's slices (first and last) on each axis it constrains; settle: plane j &= first <= j <= last
+    coming   note on each axis that a row constrains at which planes its bit goes off, on and off again; settle: plane after
+             plane, the bits of those that are off are cleared
     leaving  note its position; clear_out: every plane |= the positions, since bits of free positions are ones; or
              leave_stale: no plane is touched, the positions are noted in the node, and settle does it when others take them
     moving   note the words of the bits to turn, and ask for them; turn_bits, when they have come
 
-Notes   low, high: int8, [axis * 512 + position], `LOWEST` and `HIGHEST` where nothing is noted; leaving, stale: a bit a
-        position, of those who go, and of those who come to a stale one. They belong to one writer and are as before when a kernel
-        returns. turned, turning: words and bits to turn.
+Notes   changes: words laid out like the planes of the node, one plane more for each axis, a bit where a row goes on or off;
+        noted: a word with a bit for each axis that has changes; leaving, stale: a bit a position, of those who go, and of those
+        who come to a stale one. They belong to one writer and are zero when a kernel returns. turned, turning: words and bits
+        to turn.
 """
 
 from __future__ import annotations
@@ -19,21 +21,39 @@ import numpy as np
 
 from matchwood.kernels._jit import helper
 from matchwood.kernels.intrinsics import prefetch
-from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, LINE_ROWS, ONE, ONES, OPEN, PLANES, SLICED, STALE, VALID
-from matchwood.kernels.planes import and_ranges, in_ranges
+from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, ONE, OPEN, PLANES, SLICED, STALE, VALID
+from matchwood.kernels.planes import and_changes
 
-LOWEST, HIGHEST = np.int8(-128), np.int8(127)
 MANY_LEAVE = 8  # positions of a node from which on they leave together
 TURNS = 512  # bits noted at a time
-MANY_COME = 2  # rows a word of the node's planes from which on they come together
+MANY_COME = 1  # rows a word of the node's planes from which on they come together
 
 
 @helper
-def note_slices(tree, a, position, first, last):
-    """The row at the position may hold in the slices first..last of axis a, and in no other of its planes."""
-    at = np.int64(LINE_ROWS) * a + position
-    tree.low[at] = np.int8(first)
-    tree.high[at] = np.int8(last)
+def note_slices(tree, words, a, position, first, last):
+    """The row at the position of a node may hold in the slices first..last of axis a, and in no other of its planes."""
+    note_change(tree, words, a, position, np.int64(0))
+    note_change(tree, words, a, position, first)
+    note_change(tree, words, a, position, last + 1)
+
+
+@helper
+def note_change(tree, words, a, position, plane):
+    """The bit of the row at the position goes on or off at that plane of the axis. The caller notes the axis."""
+    row = first_change(tree, words, a) + plane * words + (position >> 6)
+    tree.changes[np.uint64(row)] ^= ONE << np.uint64(position & 63)
+
+
+@helper
+def note_axes(tree, axes):
+    """There are changes on these axes, a bit for each."""
+    tree.noted[0] |= axes
+
+
+@helper
+def first_change(tree, words, a):
+    """Where the changes of an axis begin."""
+    return (np.int64(tree.axes[a].plane) + a) * words
 
 
 @helper
@@ -68,19 +88,16 @@ def settle(tree, node):
     """Clear the bits of all rows noted, and forget them. O(planes)."""
     words = np.int64(node.words)
     base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
+    stale = np.uint64(0)
+    for w in range(words):
+        stale |= tree.stale[w]
+    axes = tree.noted[0]
     for a in range(tree.counts[SLICED]):
-        axis = tree.axes[a]
-        plane = base + np.int64(axis.plane) * words
-        for w in range(words):
-            at = np.int64(LINE_ROWS) * a + 64 * w
-            unnoted = in_ranges(tree.low, tree.high, at, LOWEST) & in_ranges(tree.low, tree.high, at, HIGHEST)
-            if unnoted == ONES and tree.stale[w] == 0:
-                continue
-            planes = np.int64(axis.slices) + 1
-            and_ranges(tree.bits, plane + w, words, planes, tree.stale[w], tree.low, tree.high, at)
-            for p in range(at, at + 64):
-                tree.low[p] = LOWEST
-                tree.high[p] = HIGHEST
+        if stale or axes >> np.uint64(a) & ONE:
+            axis = tree.axes[a]
+            plane, planes = base + np.int64(axis.plane) * words, np.int64(axis.slices) + 1
+            and_changes(tree.bits, plane, words, planes, tree.changes, first_change(tree, words, a), tree.stale)
+    tree.noted[0] = np.uint64(0)
     for w in range(words):
         tree.stale[w] = np.uint64(0)
 

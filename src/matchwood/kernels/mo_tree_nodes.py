@@ -259,12 +259,16 @@ def release_nodes(tree, nodes):
 
 
 @helper
-def prefetch_share(tree, node, i, of, together):
-    """Ask for the i-th of so many shares of a node's region, where rows come together: `settle` writes it when all are noted."""
-    if together:
-        share = region_words(tree, np.int64(node.words)) // of
-        for word in range(np.int64(node.start) + i * share, np.int64(node.start) + (i + 1) * share, LINE):
-            prefetch(tree.bits, word)
+def share_of(tree, node, rows, together):
+    """The words of a node's region that each of so many rows asks for, where they come together; else none."""
+    return region_words(tree, np.int64(node.words)) // rows if together else np.int64(0)
+
+
+@helper
+def prefetch_share(tree, node, i, share):
+    """Ask for the i-th share of a node's region: `settle` writes it when all rows are noted."""
+    for word in range(np.int64(node.start) + i * share, np.int64(node.start) + (i + 1) * share, LINE):
+        prefetch(tree.bits, word)
 
 
 @helper

@@ -22,7 +22,16 @@ from matchwood.kernels.mo_tree import (
     slice_span,
     slices_of_set,
 )
-from matchwood.kernels.mo_tree_block import MANY_LEAVE, clean, leave_stale, note_leaving, note_slices, set_bits, settle
+from matchwood.kernels.mo_tree_block import (
+    MANY_LEAVE,
+    clean,
+    leave_stale,
+    note_axes,
+    note_leaving,
+    note_slices,
+    set_bits,
+    settle,
+)
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
     close_position,
@@ -32,6 +41,7 @@ from matchwood.kernels.mo_tree_nodes import (
     open_position,
     prefetch_share,
     run_of,
+    share_of,
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
@@ -50,6 +60,7 @@ def write_row(tree, store, slot, node, position, together):
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     is_open = False
     reach_0 = reach_1 = ONES
+    axes = np.uint64(0)
     for at in range(np.int64(row.count)):
         entry = store.entries[start + at]
         if entry.kind & CIRCLE:
@@ -69,11 +80,13 @@ def write_row(tree, store, slot, node, position, together):
         elif a == 1:
             reach_1 = possible
         if together and not entry.kind & SET:
-            note_slices(tree, a, position, begin, end)
+            note_slices(tree, words, np.int64(a), position, begin, end)
+            axes |= ONE << np.uint64(a)
         else:
             clear_slices(tree, word, words, a, position, possible)
     node.reach_0 |= reach_0
     node.reach_1 |= reach_1
+    note_axes(tree, axes)
     if is_open:
         open_position(tree, node, position)
 
@@ -152,6 +165,7 @@ def write_spans(tree, node, position, spans, begin, end, together):
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     reach_0 = reach_1 = ONES
+    axes = np.uint64(0)
     for at in range(begin, end):
         if spans[at].axis == NOTHING:
             continue
@@ -162,11 +176,13 @@ def write_spans(tree, node, position, spans, begin, end, together):
         elif a == 1:
             reach_1 = possible
         if together:
-            note_slices(tree, a, position, first, last)
+            note_slices(tree, words, a, position, first, last)
+            axes |= ONE << np.uint64(a)
         else:
             clear_slices(tree, word, words, a, position, possible)
     node.reach_0 |= reach_0
     node.reach_1 |= reach_1
+    note_axes(tree, axes)
 
 
 @kernel
@@ -175,9 +191,10 @@ def place_new(tree, store, offsets, spans, which, slots, pieces):
     for p in range(pieces.size):
         n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]
+        share = share_of(tree, node, last - first, together)
         for j in range(first, last):
             prefetch_spans(tree.places, offsets, spans, which, slots, j)
-            prefetch_share(tree, node, j - first, last - first, together)
+            prefetch_share(tree, node, j - first, share)
             slot = np.int64(slots[j])
             position = take_place(tree, n, slot)
             begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]

@@ -4,10 +4,11 @@
     keep_words           those of eight words in which a bit is set, side by side
     and_pairs            the same, every second of the planes complemented
     prefetch_planes      ask for them before
-    and_ranges           64 positions of several planes, anded with "is plane j within the position's range?"
-    in_ranges            64 such ranges around one number, as a mask
+    and_changes          planes of many positions, anded with what is on from one plane to another
     count_ones           how many bits of a word are set
     count_at_most        how many of 32 ascending numbers are at or below a key
+    count_few_at_most    how many of four are
+    count_exceeded       how many of four small numbers are below another
 
 They read memory without bounds checks; see what their callers must guarantee.
 """
@@ -24,7 +25,6 @@ from numba.extending import intrinsic
 _I4, _I8, _I32, _I64 = ir.IntType(4), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_I64, 8)
 _HALVES = ir.VectorType(_I32, 8)
-_BYTES = ir.VectorType(_I8, 64)
 
 
 @intrinsic
@@ -105,9 +105,9 @@ def keep_words(typing_context, line, count, tag, words, tags, n):
         _, count, tag, _, _, n = arguments
         line, *kept = (_data(context, builder, signature, arguments, i) for i in (0, 3, 4))
         nothing = ir.Constant(_LINE, [0] * 8)
-        inside = builder.icmp_unsigned("<", ir.Constant(_LINE, list(range(8))), _splat(builder, count))
+        inside = builder.icmp_unsigned("<", ir.Constant(_LINE, list(range(8))), _every(builder, count, 8))
         held = builder.select(inside, _line(builder, line, ir.Constant(_I64, 0)), nothing)
-        places = builder.add(_splat(builder, tag), ir.Constant(_LINE, [64 * i for i in range(8)]))
+        places = builder.add(_every(builder, tag, 8), ir.Constant(_LINE, [64 * i for i in range(8)]))
         features = context.codegen().magic_tuple()[2]
         if "+avx2" in features and "+avx512f" not in features:
             for half in (0, 4):
@@ -126,40 +126,38 @@ def keep_words(typing_context, line, count, tag, words, tags, n):
 
 
 @intrinsic
-def and_ranges(typing_context, bits, at, stride, count, before, low, high, first):
-    """bits[at + j * stride] = (itself | before) & in_ranges(low, high, first, j) for every j < count, at most 128.
+def and_changes(typing_context, bits, plane, words, planes, changes, row, before):
+    """Of `planes` planes of so many words (1, 2, 4 or 8), the first at bits[plane]: each |= before, then &= what is on there.
 
-    The caller guarantees that the words are there, and 64 elements of both int8 arrays from `first` on. Two vector compares a
-    word, the ranges in registers.
+    All positions are on until `changes` (from `row` on, laid out like the planes, one more of them) has a bit of theirs; then
+    off, until the next such plane, and so forth. It is zero afterwards. All are uint64; the caller guarantees that they are long
+    enough. A plane is one vector, whatever changes; to compare 64 positions at a time with a range of planes each took ten
+    times as many instructions.
     """
 
     def generate(context, builder, signature, arguments):
-        bits_, at_, stride_, count_, before_, low_, high_, first_ = arguments
-        data = context.make_array(signature.args[0])(context, builder, bits_).data
-        ranges = _ranges(context, builder, signature.args[5:7], (low_, high_), first_)
-        with cgutils.for_range(builder, count_) as loop:
-            place = builder.gep(data, [builder.add(at_, builder.mul(loop.index, stride_))])
-            mask = _around(builder, *ranges, builder.trunc(loop.index, _I8))
-            builder.store(builder.and_(builder.or_(builder.load(place), before_), mask), place)
+        _, plane, words, planes, _, row, _ = arguments
+        data, turns, stale = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        data, turns = builder.gep(data, [plane]), builder.gep(turns, [row])
+        for lanes in (1, 2, 4, 8):
+            with builder.if_then(builder.icmp_signed("==", words, ir.Constant(_I64, lanes))):
+                vector = ir.VectorType(_I64, lanes)
+                nothing, everything = (ir.Constant(vector, [word] * lanes) for word in (0, -1))
+                lines, changed, again = (builder.bitcast(p, ir.PointerType(vector)) for p in (data, turns, stale))
+                again = builder.load(again, align=8)
+                on = cgutils.alloca_once(builder, vector)
+                builder.store(everything, on)
+                with cgutils.for_range(builder, planes) as loop:
+                    turn, line = builder.gep(changed, [loop.index]), builder.gep(lines, [loop.index])
+                    builder.store(builder.xor(builder.load(on), builder.load(turn, align=8)), on)
+                    builder.store(nothing, turn, align=8)
+                    all_ = builder.or_(builder.load(line, align=8), again)
+                    builder.store(builder.and_(all_, builder.load(on)), line, align=8)
+                builder.store(nothing, builder.gep(changed, [planes]), align=8)
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, i, types.uint64, low, high, i), generate
-
-
-@intrinsic
-def in_ranges(typing_context, low, high, first, number):
-    """Bit p: low[first + p] <= number <= high[first + p], for p in 0..63, all int8.
-
-    The caller guarantees that there are so many.
-    """
-
-    def generate(context, builder, signature, arguments):
-        low_, high_, first_, number_ = arguments
-        ranges = _ranges(context, builder, signature.args[:2], (low_, high_), first_)
-        return _around(builder, *ranges, number_)
-
-    return types.uint64(low, high, types.int64, types.int8), generate
+    return types.void(bits, i, i, i, changes, i, before), generate
 
 
 @intrinsic
@@ -181,13 +179,9 @@ def count_at_most(typing_context, numbers, first, key):
     """
 
     def generate(context, builder, signature, arguments):
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         lanes = 32 if "+avx512f" in context.codegen().magic_tuple()[2] else 4
-        vector = ir.VectorType(ir.DoubleType(), lanes)
-        undefined = ir.Constant(vector, ir.Undefined)
-        key = builder.insert_element(undefined, arguments[2], ir.Constant(_I32, 0))
-        keys = builder.shuffle_vector(key, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
-        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(vector))
+        keys = _every(builder, arguments[2], lanes)
+        pointer = _vectors(context, builder, signature, arguments, keys.type)
         parts = [builder.load(builder.gep(pointer, [ir.Constant(_I64, i)]), align=8) for i in range(32 // lanes)]
         below = [builder.fcmp_ordered("<=", part, keys) for part in parts]
         if lanes == 32:
@@ -201,21 +195,43 @@ def count_at_most(typing_context, numbers, first, key):
     return types.int64(numbers, types.int64, types.float64), generate
 
 
-def _ranges(context, builder, kinds, arrays, first):
-    """64 elements of both int8 arrays."""
-    pointers = (
-        context.make_array(kind)(context, builder, array).data for kind, array in zip(kinds, arrays, strict=True)
-    )
-    return [builder.load(builder.bitcast(builder.gep(p, [first]), ir.PointerType(_BYTES)), align=1) for p in pointers]
+@intrinsic
+def count_few_at_most(typing_context, numbers, first, key):
+    """`count_at_most` of numbers[first : first + 4]."""
+
+    def generate(context, builder, signature, arguments):
+        keys = _every(builder, arguments[2], 4)
+        pointer = _vectors(context, builder, signature, arguments, keys.type)
+        below = builder.fcmp_ordered("<=", builder.load(pointer, align=8), keys)
+        return builder.zext(builder.ctpop(builder.bitcast(below, _I4)), _I64)
+
+    return types.int64(numbers, types.int64, types.float64), generate
 
 
-def _around(builder, low, high, number):
-    """A bit for each of 64 ranges: is the number in it?"""
-    undefined = ir.Constant(_BYTES, ir.Undefined)
-    one = builder.insert_element(undefined, number, ir.Constant(_I32, 0))
-    every = builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, 64), [0] * 64))
-    both = builder.and_(builder.icmp_signed("<=", low, every), builder.icmp_signed("<=", every, high))
-    return builder.bitcast(both, _I64)
+@intrinsic
+def count_exceeded(typing_context, numbers, first, number):
+    """How many of numbers[first : first + 4] (int16) are below the number. The caller guarantees that there are so many."""
+
+    def generate(context, builder, signature, arguments):
+        every = _every(builder, arguments[2], 4)
+        pointer = _vectors(context, builder, signature, arguments, every.type)
+        below = builder.icmp_signed("<", builder.load(pointer, align=2), every)
+        return builder.zext(builder.ctpop(builder.bitcast(below, _I4)), _I64)
+
+    return types.int64(numbers, types.int64, types.int16), generate
+
+
+def _every(builder, value, lanes):
+    """So many times the value."""
+    undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
+    one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+
+
+def _vectors(context, builder, signature, arguments, vector):
+    """The first argument, an array, as vectors from the place on that the second one names."""
+    data = _data(context, builder, signature, arguments, 0)
+    return builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(vector))
 
 
 def _data(context, builder, signature, arguments, i):
@@ -253,13 +269,6 @@ def _orders():
         words = sorted(range(4), key=lambda word: (not mask >> word & 1, word))
         orders.append(ir.Constant(_HALVES, [2 * word + half for word in words for half in (0, 1)]))
     return orders
-
-
-def _splat(builder, word):
-    """Eight times the word."""
-    undefined = ir.Constant(_LINE, ir.Undefined)
-    one = builder.insert_element(undefined, word, ir.Constant(_I32, 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, 8), [0] * 8))
 
 
 def _line(builder, data, at):
