@@ -14,7 +14,7 @@ from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice
-from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import live_events_ask as asking
@@ -133,8 +133,8 @@ class LiveEvents(EventIndex):
         self, slots: Slots, numbers: np.ndarray, offsets: Int64s, spans: np.ndarray, order: np.ndarray
     ) -> None:
         """Place events whose buckets and spans are known, in this order."""
-        new = offsets, spans, order, slots[order]
-        self._tree = place_all(self._tree, numbers[order], kernel.place_new, self.store.state, *new)
+        slots, numbers = in_order(order, slots, numbers)
+        self._tree = place_all(self._tree, numbers, kernel.place_new, self.store.state, offsets, spans, order, slots)
 
     def _place_waiting(self) -> None:
         """Place the events that wait."""
@@ -155,11 +155,12 @@ class LiveEvents(EventIndex):
         return np.arange(len(slots), dtype=np.uint32)
 
     def _delete(self, slots: Slots) -> None:
-        events = self.store.state.events
-        if self._waiting and (events["node"][slots] == WAITING).any():
+        (nodes,) = in_order(slots, self.store.state.events["node"])
+        if self._waiting and (nodes == WAITING).any():
             self._place_waiting()
-        order = order_by(events["node"][slots], int(self._tree.counts[mo_tree.NODES]))
-        kernel.remove_events(self._tree, self.store.state, slots[order])
+            (nodes,) = in_order(slots, self.store.state.events["node"])
+        (slots,) = in_order(order_by(nodes, int(self._tree.counts[mo_tree.NODES])), slots)
+        kernel.remove_events(self._tree, self.store.state, slots)
 
     def _match(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
         self._place_waiting()

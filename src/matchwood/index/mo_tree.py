@@ -17,7 +17,7 @@ from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
-from matchwood.index.mo_tree_state import most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
+from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import MAX_COUNT, Slots
 from matchwood.index.tally import new_keys
@@ -85,7 +85,7 @@ class MOTree(Index):
             kernel.locate(self._tree, self.store.state, slots, numbers)
         if len(slots):
             order = order_by(numbers, len(self._tree.directory))
-            self._place(slots[order], numbers[order])
+            self._place(*in_order(order, slots, numbers))
 
     def _place_waiting(self) -> None:
         """Place the rows that wait, and clear the bits of those that moved."""
@@ -95,10 +95,9 @@ class MOTree(Index):
             return
         waiting.counts[:] = 0
         if leave:
-            gone = waiting.leaving[:leave], waiting.nodes[:leave], waiting.axes[:leave]
+            gone = [waiting.leaving[:leave], waiting.nodes[:leave], waiting.axes[:leave]]
             if leave > FEW:
-                order = order_by(waiting.nodes[:leave], self._nodes())
-                gone = waiting.leaving[order], waiting.nodes[order], waiting.axes[order]
+                gone = in_order(order_by(waiting.nodes[:leave], self._nodes()), *gone)
             TAKE_OUT.call(self._tree, self.store.state, *gone)
         self._place_stored(waiting.coming[:come])
 
@@ -155,7 +154,7 @@ class MOTree(Index):
         slots, numbers, spans = put_and_slice(self._tree, rows, partial(self.store.put, rows), slice_rows)
         self._reserve_places()
         order = order_by(numbers, len(self._tree.directory))
-        self._place_new(rows, spans, order, slots[order], numbers[order])
+        self._place_new(rows, spans, order, *in_order(order, slots, numbers))
 
     def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
         """Place rows that have just been stored, in the order of their buckets."""
@@ -173,7 +172,7 @@ class MOTree(Index):
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
-        remove_all(self._tree, self.store.state, slots, lambda order: self.store.remove(ids[order]))
+        remove_all(self._tree, self.store.state, slots, lambda order: self.store.remove(*in_order(order, ids)))
         return None
 
     def update(self, rows: Rows) -> None:
@@ -196,8 +195,7 @@ class MOTree(Index):
         spans = np.empty(len(rows.dims), SPAN)
         left = rewrite_all(self._tree, self.store.state, rows, slots, spans)
         order = order_by(left.numbers, len(self._tree.directory))
-        which = left.rows[order]
-        self._place_new(rows, spans, which, slots[which], left.numbers[order])
+        self._place_new(rows, spans, *in_order(order, left.rows, left.slots, left.numbers))
         if len(left.odd):
             super().update(pick_rows(rows, left.odd))
         return None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.index.mo_tree_state import grown_tree, order_by, with_own_notes
+from matchwood.index.mo_tree_state import grown_tree, in_order, order_by, with_own_notes
 from matchwood.index.row_store import Slots
 from matchwood.index.workers import borders, run, shares, shares_by, threads_for
 from matchwood.kernels.mo_tree import NODES, Tree
@@ -31,6 +31,7 @@ class Left(NamedTuple):
     """What an update leaves to be done."""
 
     rows: np.ndarray  # uint32, which of its rows are to be placed
+    slots: np.ndarray  # uint32, and where they are stored
     numbers: np.ndarray  # uint32, in which bucket
     nodes: np.ndarray  # uint32, where they stood, in another order
     odd: np.ndarray  # uint32, which have another shape than before and are untouched
@@ -76,8 +77,10 @@ def _opened(tree: Tree, numbers: np.ndarray) -> tuple[Tree, np.ndarray]:
 def remove_all(tree: Tree, store: Store, slots: Slots, *meanwhile: Callable[[np.ndarray], Any]) -> None:
     """Take the rows at these slots out of their nodes. What is done meanwhile leaves the tree alone; it is told an order of the
     slots by node."""
-    order, nodes = _by_node(tree, tree.places["node"][slots])
-    slots, none, threads = slots[order], np.zeros(0, np.uint64), threads_for(len(slots))
+    (nodes,) = in_order(slots, tree.places["node"])
+    order = order_by(nodes, int(tree.counts[NODES]))
+    nodes, slots = in_order(order, nodes, slots)
+    none, threads = np.zeros(0, np.uint64), threads_for(len(slots))
     jobs = [
         partial(clear_rows, own, store, slots[part], nodes[part], none)
         for own, part in zip(_each_own(tree), shares_by(nodes, max(threads - len(meanwhile), 1)), strict=False)
@@ -92,29 +95,24 @@ def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.nd
     sample = tree.places["node"][slots[:: max(len(slots) // SAMPLED, 1)]]
     cuts = [0, *borders(sample, threads)[1:-1], int(tree.counts[NODES])]
     jobs = [
-        partial(_rewrite, own, store, rows, slots, nodes, spans)
-        for own, *nodes in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
+        partial(_rewrite, own, store, rows, slots, between, spans)
+        for own, *between in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
     ]
     left = Left._make(map(np.concatenate, zip(*run(jobs, threads), strict=True)))
     release_nodes(tree, left.nodes)
     return left
 
 
-def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, nodes: list[int], spans: np.ndarray) -> Left:
+def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, between: list[int], spans: np.ndarray) -> Left:
     """`rewrite_all` of the rows in the nodes from the first to below the second, which are not released yet."""
     which, mine = np.empty(len(slots), np.uint32), np.empty(len(slots), np.uint32)
-    many = int(list_owned(tree, slots, *nodes, which, mine))
+    many = int(list_owned(tree, slots, *between, which, mine))
     moving = new_moving(many)
     moves, odds = update_rows(tree, store, rows, which[:many], mine[:many], moving, spans)
-    order, gone = _by_node(tree, moving.nodes[:moves])
-    clear_rows(tree, store, moving.slots[order], gone, moving.axes[order])
-    return Left(moving.rows[:moves], moving.numbers[:moves], gone, moving.odd[:odds])
-
-
-def _by_node(tree: Tree, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An order of rows by the nodes they stand in, and the nodes in that order."""
-    order = order_by(nodes, int(tree.counts[NODES]))
-    return order, nodes[order]
+    order = order_by(moving.nodes[:moves], int(tree.counts[NODES]))
+    gone, nodes, axes = in_order(order, moving.slots, moving.nodes, moving.axes)
+    clear_rows(tree, store, gone, nodes, axes)
+    return Left(moving.rows[:moves], moving.slots[:moves], moving.numbers[:moves], nodes, moving.odd[:odds])
 
 
 def _each_own(tree: Tree) -> Iterator[Tree]:

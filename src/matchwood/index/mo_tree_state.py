@@ -11,7 +11,7 @@ from matchwood.index.mo_tree_plan import Plan
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
 from matchwood.kernels.mo_tree_block import TURNS
-from matchwood.kernels.mo_tree_order import sort_by_number
+from matchwood.kernels.mo_tree_order import pick, sort_by_number
 
 WORD = np.dtype(np.uint64)
 SAVED = [name for name in Tree._fields[: Tree._fields.index("ticks")] if name != "members"]
@@ -105,6 +105,14 @@ def order_by(numbers: np.ndarray, many: int) -> np.ndarray:
     order = np.empty(len(numbers), np.uint32)
     sort_by_number(numbers, np.zeros(many + 1, np.uint32), order)
     return order
+
+
+def in_order(order: np.ndarray, *columns: np.ndarray) -> list[np.ndarray]:
+    """column[order] of each column: NumPy takes four times as long. O(n) each."""
+    found = [np.empty(len(order), column.dtype) for column in columns]
+    for column, picked in zip(columns, found, strict=True):
+        pick(column, order, picked)
+    return found
 
 
 def ticks_of(tree: Tree, axis: np.void, keys: np.ndarray) -> np.ndarray:

@@ -22,6 +22,13 @@ def sort_by_number(numbers, starts, order):
         starts[n] += 1
 
 
+@kernel
+def pick(column, order, picked):
+    """picked[i] = column[order[i]], `order` of uint32. O(n)."""
+    for i in range(np.uint64(order.size)):
+        picked[i] = column[np.uint64(order[i])]
+
+
 @helper
 def spread(bits):
     """The lowest 16 bits, a zero after each."""
