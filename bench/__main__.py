@@ -1,11 +1,12 @@
-"""`python -m bench NAME [--preset quick|paper] [--out FOLDER] [--fresh]`: run one experiment, or all there are.
+"""`python -m bench NAME [--preset quick|paper] [--out FILE.json|FOLDER] [--fresh]`: run one experiment, or all there are.
 
-The figures of NAME are kept in FOLDER/NAME.json part by part: a run that was cut short goes on where it stopped.
+The figures of NAME are kept in FILE.json or FOLDER/NAME.json, part by part: a run that was cut short goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,18 +16,23 @@ from bench.report import Report
 NAMES = ("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "spark")
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Parse the command line and run."""
     available = [name for name in NAMES if find_spec(f"bench.{name}") is not None]
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("name", choices=[*available, "all"], help="which experiment")
     parser.add_argument("--preset", choices=["quick", "paper"], default="quick", help="quick ends within a minute")
-    parser.add_argument("--out", type=Path, help="folder of the figures (build/bench/PRESET unless given)")
+    parser.add_argument(
+        "--out", type=Path, help="FILE.json of one experiment, or a folder (build/bench/PRESET unless given)"
+    )
     parser.add_argument("--fresh", action="store_true", help="measure again what has been measured")
-    arguments = parser.parse_args()
-    folder = arguments.out or Path("build") / "bench" / arguments.preset
+    arguments = parser.parse_args(words)
+    out = arguments.out or Path("build") / "bench" / arguments.preset
+    is_file = out.suffix == ".json" and not out.is_dir()
+    if is_file and arguments.name == "all":
+        parser.error(f"expected a folder for all experiments, got {out}: each has a file of its own")
     for name in available if arguments.name == "all" else [arguments.name]:
-        path = folder / f"{name}.json"
+        path = out if is_file else out / f"{name}.json"
         report = Report(arguments.preset, path) if arguments.fresh else Report.resume(arguments.preset, path)
         with report.step(f"{name}, preset {arguments.preset}"):
             import_module(f"bench.{name}").run(arguments.preset, report)
