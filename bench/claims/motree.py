@@ -126,7 +126,7 @@ LIVE = Section(
                 "BEQ-Tree", at(K6, "beq-tree", SUBSCRIPTION, MILLION), at(K6, "mo-tree", SUBSCRIPTION, MILLION)
             ),
             why="Hundreds of events match a wide square, and each is read, checked for its `until` and scored: memory that a "
-            "busy host shares out. Fifteen runs took 21.5 to 32.5 us on this one, the median 24.8.",
+            "busy host shares out. Seven runs took 22.7 to 27.1 us on this one, the median 23.9.",
         ),
         Claim(
             "K_s = 10, 1M live events",
@@ -240,12 +240,12 @@ TABLE_5 = Section(
 )
 
 ROW = (
-    "Most of it is finding cells and slices and copying the record, which a far move does for all of a row's predicates: 0.26 to "
-    "0.44 µs in fifteen runs on a busy host, the median 0.35."
+    "Most of it is finding cells and slices and copying the record, which a far move does for all of a row's predicates: 0.24 to "
+    "0.34 µs in seven runs on a busy host, the median 0.32."
 )
 EVENT = (
     "The event's input, record and place, in memory far larger than the caches; its bits are written with its neighbours'. 0.28 "
-    "to 0.44 µs in fifteen runs on a busy host, the median 0.35."
+    "to 0.40 µs in seven runs on a busy host, the median 0.35."
 )
 API = "Most of it is the way through Python: checks, arrays of one row."
 SHARED = "All systems here share the row store and the way through Python, which are most of what one change costs."
