@@ -1,8 +1,7 @@
 """Hypothesis profiles: derandomised, so that a run can be repeated; `--hypothesis-profile=stress` tries many more.
 
-The tests of one index, and of one file, stay in one process, so that kernels are compiled once: side by side in two, both would
-compile the same at the same time. With `NUMBA_BOUNDSCHECK=1` (`make bounds`) every kernel is compiled a second time, to find out
-whether it stays within its arrays: the first seed of each test does.
+With `NUMBA_BOUNDSCHECK=1` (`make bounds`) every kernel is compiled a second time, to find out whether it stays within its arrays:
+the first seed of each test does, and the tests of one index stay in one process, so that its kernels are compiled once.
 """
 
 from __future__ import annotations
@@ -35,17 +34,13 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """One process an index, a file, or Spark, whose tests share a session and come first, since they take longest; under bounds
-    checking the first seeds."""
+    """Under bounds checking: the first seeds, and one process an index."""
+    if not numba_config.BOUNDSCHECK:
+        return
     kept, left_out = [], []
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        group = "spark" if _is_spark(item) else str(parameters.get("name", item.nodeid.split("::")[0]))
-        item.add_marker(pytest.mark.xdist_group(group))
-        (left_out if numba_config.BOUNDSCHECK and parameters.get("seed", 0) else kept).append(item)
-    items[:] = sorted(kept, key=lambda item: not _is_spark(item))
+        item.add_marker(pytest.mark.xdist_group(str(parameters.get("name", item.nodeid.split("::")[0]))))
+        (left_out if parameters.get("seed", 0) else kept).append(item)
+    items[:] = kept
     config.hook.pytest_deselected(items=left_out)
-
-
-def _is_spark(item: pytest.Item) -> bool:
-    return "tests/spark/" in item.path.as_posix()

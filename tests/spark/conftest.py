@@ -15,6 +15,13 @@ from matchwood.spark.lake import Lake
 from matchwood.spark.session import java_problem, local_session
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of this folder in one test process (`--dist loadgroup`): one session, not one a process."""
+    for item in items:
+        if "tests/spark/" in item.path.as_posix():
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     problem = java_problem()
