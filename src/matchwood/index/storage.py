@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 9
+VERSION = 10
 MANIFEST = "manifest.json"
 
 

