@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,17 +34,6 @@ def test_equal_keys_are_in_one_share(keys: list[int], parts: int) -> None:
     assert len(shares) == parts
     assert [key for share in shares for key in share] == keys
     assert sum(len(set(share)) for share in shares) == len(set(keys))
-
-
-@pytest.mark.parametrize("parts", [1, 2, 3, 8])
-def test_about_as_many_keys_lie_between_borders(parts: int) -> None:
-    keys = np.random.default_rng(1).integers(5, 300, 20_000).astype(np.uint32)
-    borders = workers.borders(keys, parts)
-    assert len(borders) == parts + 1
-    assert borders[0] <= keys.min() <= keys.max() < borders[-1]
-    assert borders == sorted(borders)
-    shares = [((low <= keys) & (keys < high)).sum() for low, high in pairwise(borders)]
-    assert min(shares) > 0.8 * len(keys) / parts
 
 
 def test_jobs_run_at_once_and_answer_in_their_order() -> None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from matchwood.index.workers import run
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.candidates import KEY
-from matchwood.kernels.intrinsics import OUTSIDE, box_holds, boxes_hit, compare_spread, prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import (
+    OUTSIDE,
+    box_holds,
+    boxes_hit,
+    compare_spread,
+    mark_word,
+    prefetch,
+    trailing_zeros,
+    turn_word,
+)
 from matchwood.kernels.store import ENTRY
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
@@ -38,6 +50,16 @@ def _holds(entries, at, keys, dim):
 @kernel
 def _compared(halves, first, bounds, at):
     return compare_spread(halves, first, bounds, at)
+
+
+@kernel
+def _turn_and_mark(words, records, first, step, times):
+    """Turn bit b of every word, and mark it in every record, for b = first, first + step, ...; so many times over."""
+    for _ in range(times):
+        for i in range(words.size):
+            for bit in range(first, 64, step):
+                turn_word(words, i, np.uint64(1) << np.uint64(bit))
+                mark_word(records, i, bit & 1, np.uint64(1) << np.uint64(bit))
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -136,3 +158,14 @@ def test_each_of_24_values_is_compared_with_its_own_interval(lane: int) -> None:
             ends = (value == begin) << lane | (value == begin + length) << 24 + lane
             expected = ends if begin <= value <= begin + length else int(OUTSIDE)
             assert int(_compared(halves, 3, bounds, 2)) == expected, (value, begin, length)
+
+
+def test_threads_turn_and_mark_bits_of_the_same_words_and_lose_none() -> None:
+    words, times = np.zeros(5, np.uint64), 2_001
+    records = np.zeros(5, np.dtype([("even", "u8"), ("odd", "u8"), ("other", "f8")]))
+    _turn_and_mark(words[:0], records, 0, 1, 0)
+    run([partial(_turn_and_mark, words, records, first, 3, times) for first in range(3)], 3)
+    assert (words == np.uint64(2**64 - 1)).all()
+    assert (records["even"] == 0x5555555555555555).all()
+    assert (records["odd"] == 0xAAAAAAAAAAAAAAAA).all()
+    assert (records["other"] == 0.0).all()

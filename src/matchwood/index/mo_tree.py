@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -36,7 +36,7 @@ from matchwood.kernels.verify import ANY
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
-PLACE_FEW, TAKE_OUT = map(Direct, (placing.place_few, updating.take_out))
+PLACE_FEW = Direct(placing.place_few)
 
 
 class MOTree(Index):
@@ -88,18 +88,10 @@ class MOTree(Index):
             self._place(*in_order(order, slots, numbers))
 
     def _place_waiting(self) -> None:
-        """Place the rows that wait, and clear the bits of those that moved."""
-        waiting = self._waiting
-        come, leave = waiting.counts.tolist()
-        if not come:
-            return
-        waiting.counts[:] = 0
-        if leave:
-            gone = [waiting.leaving[:leave], waiting.nodes[:leave], waiting.axes[:leave]]
-            if leave > FEW:
-                gone = in_order(order_by(waiting.nodes[:leave], self._nodes()), *gone)
-            TAKE_OUT.call(self._tree, self.store.state, *gone)
-        self._place_stored(waiting.coming[:come])
+        """Place the rows that wait."""
+        if many := int(self._waiting.many[0]):
+            self._waiting.many[0] = 0
+            self._place_stored(self._waiting.slots[:many])
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
@@ -108,7 +100,7 @@ class MOTree(Index):
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
-        self._waiting.counts[:] = 0
+        self._waiting.many[0] = 0
         self._tree = new_tree(self._plan(slots))
         self._planned_for, self._most = len(slots), most_for(len(slots))
         self._room = None
@@ -133,7 +125,12 @@ class MOTree(Index):
 
     def _delete(self, slots: Slots) -> None:
         self._place_waiting()
-        remove_all(self._tree, self.store.state, slots)
+        self._remove(slots)
+
+    def _remove(self, slots: Slots, *meanwhile: Callable[[np.ndarray], None]) -> None:
+        """Take rows that are placed out of their nodes."""
+        (nodes,) = in_order(slots, self._tree.places["node"])
+        remove_all(self._tree, slots, nodes, *meanwhile)
 
     # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
 
@@ -172,7 +169,7 @@ class MOTree(Index):
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
-        remove_all(self._tree, self.store.state, slots, lambda order: self.store.remove(*in_order(order, ids)))
+        self._remove(slots, lambda order: self.store.remove(*in_order(order, ids)))
         return None
 
     def update(self, rows: Rows) -> None:
@@ -220,9 +217,8 @@ class MOTree(Index):
         self._place_waiting()
 
     def _check(self) -> None:
-        come, leave = self._waiting.counts.tolist()
-        waiting = self._waiting.coming[:come].tolist(), self._waiting.leaving[:leave].tolist()
-        check_tree(self._tree, self.store.state, len(self.store), *waiting)
+        waiting = self._waiting.slots[: self._waiting.many[0]].tolist()
+        check_tree(self._tree, self.store.state, len(self.store), waiting)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         self._place_waiting()
@@ -243,7 +239,7 @@ class MOTree(Index):
         if live:
             self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
-        self._waiting.counts[:] = 0
+        self._waiting.many[0] = 0
 
     def _parameters(self) -> dict[str, Any]:
         return self._made

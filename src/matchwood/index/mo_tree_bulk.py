@@ -7,34 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
 from matchwood.index.mo_tree_state import grown_tree, in_order, order_by, with_own_notes
 from matchwood.index.row_store import Slots
-from matchwood.index.workers import borders, run, shares, shares_by, threads_for
+from matchwood.index.workers import run, shares, shares_by, threads_for
 from matchwood.kernels.mo_tree import NODES, Tree
 from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes, release_nodes
 from matchwood.kernels.mo_tree_place import clear_rows
 from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_update import list_owned, new_moving, update_rows
+from matchwood.kernels.mo_tree_update import Moving, new_moving, update_rows
 from matchwood.kernels.store import Store
 
 MOST_WAITING = 8192  # rows or events that are stored and not placed
 FEW = 64  # rows or events that are placed as they come: sorted by bucket hardly two would be neighbours
-SAMPLED = 1024  # rows whose nodes are looked at to part an update
-
-
-class Left(NamedTuple):
-    """What an update leaves to be done."""
-
-    rows: np.ndarray  # uint32, which of its rows are to be placed
-    slots: np.ndarray  # uint32, and where they are stored
-    numbers: np.ndarray  # uint32, in which bucket
-    nodes: np.ndarray  # uint32, where they stood, in another order
-    odd: np.ndarray  # uint32, which have another shape than before and are untouched
 
 
 def put_and_slice(
@@ -74,45 +63,36 @@ def _opened(tree: Tree, numbers: np.ndarray) -> tuple[Tree, np.ndarray]:
     return tree, pieces[:n]
 
 
-def remove_all(tree: Tree, store: Store, slots: Slots, *meanwhile: Callable[[np.ndarray], Any]) -> None:
+def remove_all(tree: Tree, slots: Slots, nodes: np.ndarray, *meanwhile: Callable[[np.ndarray], Any]) -> None:
     """Take the rows at these slots out of their nodes. What is done meanwhile leaves the tree alone; it is told an order of the
     slots by node."""
-    (nodes,) = in_order(slots, tree.places["node"])
-    order = order_by(nodes, int(tree.counts[NODES]))
-    nodes, slots = in_order(order, nodes, slots)
-    none, threads = np.zeros(0, np.uint64), threads_for(len(slots))
+    order, threads = order_by(nodes, int(tree.counts[NODES])), threads_for(len(slots))
+    slots, nodes = in_order(order, slots, nodes)
     jobs = [
-        partial(clear_rows, own, store, slots[part], nodes[part], none)
+        partial(clear_rows, own, slots[part], nodes[part])
         for own, part in zip(_each_own(tree), shares_by(nodes, max(threads - len(meanwhile), 1)), strict=False)
     ]
     run([*(partial(other, order) for other in meanwhile), *jobs], threads)
     release_nodes(tree, nodes)
 
 
-def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.ndarray) -> Left:
+def rewrite_all(tree: Tree, store: Store, rows: Rows, slots: Slots, spans: np.ndarray) -> Moving:
     """Rewrite the rows at these slots (`update_rows`), and take those that move out of their nodes; say what is left to do."""
     threads = threads_for(len(slots))
-    sample = tree.places["node"][slots[:: max(len(slots) // SAMPLED, 1)]]
-    cuts = [0, *borders(sample, threads)[1:-1], int(tree.counts[NODES])]
     jobs = [
-        partial(_rewrite, own, store, rows, slots, between, spans)
-        for own, *between in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
+        partial(_rewrite, own, store, rows, slots, part, spans)
+        for own, part in zip(_each_own(tree), shares(len(slots), threads), strict=False)
     ]
-    left = Left._make(map(np.concatenate, zip(*run(jobs, threads), strict=True)))
-    release_nodes(tree, left.nodes)
-    return left
+    moving = Moving._make(map(np.concatenate, zip(*run(jobs, threads), strict=True)))
+    remove_all(tree, moving.slots, moving.nodes)
+    return moving
 
 
-def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, between: list[int], spans: np.ndarray) -> Left:
-    """`rewrite_all` of the rows in the nodes from the first to below the second, which are not released yet."""
-    which, mine = np.empty(len(slots), np.uint32), np.empty(len(slots), np.uint32)
-    many = int(list_owned(tree, slots, *between, which, mine))
-    moving = new_moving(many)
-    moves, odds = update_rows(tree, store, rows, which[:many], mine[:many], moving, spans)
-    order = order_by(moving.nodes[:moves], int(tree.counts[NODES]))
-    gone, nodes, axes = in_order(order, moving.slots, moving.nodes, moving.axes)
-    clear_rows(tree, store, gone, nodes, axes)
-    return Left(moving.rows[:moves], moving.slots[:moves], moving.numbers[:moves], nodes, moving.odd[:odds])
+def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, part: slice, spans: np.ndarray) -> Moving:
+    """`rewrite_all` of a part of the rows, which are not taken out yet."""
+    moving = new_moving(part.stop - part.start)
+    moves, odds = update_rows(tree, store, rows, part.start, part.stop, slots, moving, spans)
+    return Moving._make([*(column[:moves] for column in moving[:-1]), moving.odd[:odds]])
 
 
 def _each_own(tree: Tree) -> Iterator[Tree]:

@@ -55,17 +55,6 @@ def shares_by(keys: np.ndarray, parts: int) -> list[slice]:
     return _between(cuts)
 
 
-def borders(keys: np.ndarray, parts: int) -> list[int]:
-    """Numbers between which about as many of these keys lie each: part p has those from borders[p] on, below borders[p + 1].
-
-    Parts of neighbours, not of every n-th key: what belongs to neighbours lies together, and two threads that write in the
-    same cache lines wait for each other.
-    """
-    ordered = np.sort(keys)
-    between = (int(ordered[len(ordered) * part // parts]) for part in range(1, parts))
-    return [int(ordered[0]), *between, int(ordered[-1]) + 1]
-
-
 def _between(cuts: np.ndarray) -> list[slice]:
     return [slice(begin, end) for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)]
 

@@ -7,6 +7,8 @@ They read memory without bounds checks, so each says what its caller must guaran
     boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
     box_holds        one interval of the row store against an event's value, both ends at once
     compare_spread   24 intervals against the upper halves of an event's values, side by side
+    turn_word        xor into a word that several threads write
+    mark_word        or into a word of a record that several threads write
 """
 
 from __future__ import annotations
@@ -138,6 +140,31 @@ def compare_spread(typing_context, halves, first, bounds, at):
 
     i = types.int64
     return types.uint64(halves, i, bounds, i), generate
+
+
+@intrinsic
+def turn_word(typing_context, words, at, bits):
+    """words[at] ^= bits (uint64), whole though other threads do the same. The caller guarantees the place."""
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], arguments[0], arguments[1])
+        builder.atomic_rmw("xor", pointer, arguments[2], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64, types.uint64), generate
+
+
+@intrinsic
+def mark_word(typing_context, records, at, word, bits):
+    """The word-th eight bytes of records[at] |= bits, whole though other threads do the same. The caller guarantees the place."""
+
+    def generate(context, builder, signature, arguments):
+        record = _element(context, builder, signature.args[0], arguments[0], arguments[1])
+        pointer = builder.gep(builder.bitcast(record, ir.PointerType(_I64)), [arguments[2]])
+        builder.atomic_rmw("or", pointer, arguments[3], "monotonic")
+        return context.get_dummy_value()
+
+    return types.void(records, types.int64, types.int64, types.uint64), generate
 
 
 def _element(context, builder, array_type, array, index):

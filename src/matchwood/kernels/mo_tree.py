@@ -13,8 +13,8 @@ Layout   directory[number] -> chain of nodes[n] (48 B) -> region of `bits`, P wo
          So a plane of a full node is one cache line, and the planes of 512 rows stand side by side: with planes as long as the
          bucket, writing a row hit the same cache sets again and again (1.0 us a row instead of 0.2).
          A position without a predicate on an axis has ones in all its planes, and so has a free position: a row
-         writes only the planes of its own predicates. Where many rows leave a node their bits stay, and the positions are stale:
-         they are made ones when others come, in the same pass over the planes (live events have none).
+         writes only the planes of its own predicates. Where a row leaves its bits stay, and the position is stale: they
+         are made ones when another comes, mostly in the same pass over the planes (live events leave none).
          The first H axes are the tree's layers. Their slices divide the bucket's own cell, those of the others the domain.
 Levels   of a layer: cells of one width, evenly spaced, overlapping; the last level is one cell for everything, which also takes
          rows without a predicate on the attribute (MO-Tree 4.3.2). A row goes to the narrowest level that has a cell around it,
@@ -76,6 +76,7 @@ NODE = np.dtype(
         ("reach_1", "u8"),  # of the second
     ]
 )
+REACH, REACHED = 4, 2  # the word of a node where its reach begins, and the layers of which it knows one
 HEAD = np.dtype([("first", "u4"), ("spare", "u4")])
 PLACE = np.dtype([("node", "u4"), ("position", "u4")])
 

@@ -20,13 +20,13 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.kernels.intrinsics import prefetch, turn_word
 from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, ONE, OPEN, PLANES, SLICED, STALE, VALID
 from matchwood.kernels.planes import and_changes
 
-MANY_LEAVE = 8  # positions of a node from which on they leave together
+MANY_LEAVE = 8  # live events of a node from which on they leave together
 TURNS = 512  # bits noted at a time
-MANY_COME = 1  # rows a word of the node's planes from which on they come together
+MANY_COME = 4  # rows of a full node from which on they come together, fewer of smaller ones
 
 
 @helper
@@ -155,5 +155,6 @@ def note_turn(tree, word, position, turns):
 
 @helper
 def turn_bits(tree, turns):
+    """Turn the bits noted. Rows of a node may be rewritten by several threads, so each word is written as a whole."""
     for i in range(turns):
-        tree.bits[tree.turned[i]] ^= tree.turning[i]
+        turn_word(tree.bits, tree.turned[i], tree.turning[i])

@@ -187,7 +187,7 @@ def enter_piece(tree, piece):
     they are noted first, and written together."""
     n, first, rows = np.int64(piece.node), np.int64(piece.first), np.int64(piece.rows)
     enter_node(tree, np.int64(tree.nodes[n].number))
-    return n, first, first + rows, rows >= MANY_COME * np.int64(tree.nodes[n].words)
+    return n, first, first + rows, LINE * rows >= MANY_COME * np.int64(tree.nodes[n].words)
 
 
 @helper

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     NONE,
@@ -23,20 +23,16 @@ from matchwood.kernels.mo_tree import (
     slices_of_set,
 )
 from matchwood.kernels.mo_tree_block import (
-    MANY_LEAVE,
     clean,
     leave_stale,
     note_axes,
     note_leaving,
     note_slices,
-    set_bits,
     settle,
 )
 from matchwood.kernels.mo_tree_nodes import (
     clear_bits,
-    close_position,
     enter_piece,
-    free_position,
     open_nodes,
     open_position,
     prefetch_share,
@@ -97,29 +93,6 @@ def clear_slices(tree, word, words, a, position, possible):
     axis = tree.axes[a]
     plane = word + np.int64(axis.plane) * words
     clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
-
-
-@helper
-def axes_of(tree, store, row):
-    """A bit for each axis on which the row asks something. O(entries)."""
-    axes = np.uint64(0)
-    for at in range(np.uint64(row.start), np.uint64(row.start) + np.uint64(row.count)):
-        a = axis_number(tree, store.entries[at].dim)
-        if a < tree.counts[SLICED]:
-            axes |= ONE << np.uint64(a)
-    return axes
-
-
-@helper
-def wipe_row(tree, node, position, axes):
-    """Make the bits of a row that asks something on these axes ones again. O(slices)."""
-    words = np.int64(node.words)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    while axes:
-        axis = tree.axes[np.int64(trailing_zeros(axes))]
-        axes &= axes - ONE
-        set_bits(tree.bits, word + np.int64(axis.plane) * words, words, np.int64(axis.slices) + 1, position)
-    close_position(tree, node, position)
 
 
 @helper
@@ -209,31 +182,18 @@ def place_new(tree, store, offsets, spans, which, slots, pieces):
 
 
 @kernel
-def clear_rows(tree, store, slots, nodes, axes):
-    """Take rows out of their nodes, which `release_nodes` counts out. O(slices of the row) each, less where they are many.
+def clear_rows(tree, slots, nodes):
+    """Take rows out of their nodes, which `release_nodes` counts out: their positions are stale. O(rows).
 
-    nodes[i]: where the row at slots[i] stands, the same one after the other. axes[i]: on which it asked something; nothing, or
-    no such array, where it still does as it stands in the store.
+    nodes[i]: where the row at slots[i] stands, the same one after the other.
     """
     i = np.int64(0)
     while i < slots.size:
-        node = tree.nodes[np.int64(nodes[i])]
         end = run_of(nodes, i)
-        together = end - i >= MANY_LEAVE
         for j in range(i, end):
             prefetch(tree.places, np.int64(slots[min(j + 2 * AHEAD, slots.size - 1)]))
-            slot = np.int64(slots[j])
-            position = np.int64(tree.places[slot].position)
-            tree.places[slot].node = NONE
-            if together:
-                note_leaving(tree, position)
-                continue
-            prefetch_row(store, slots, j)
-            asked = axes[j] if axes.size > 0 else np.uint64(0)
-            if asked == 0:
-                asked = axes_of(tree, store, store.rows[slot])
-            wipe_row(tree, node, position, asked)
-            free_position(tree, node, position)
-        if together:
-            leave_stale(tree, node)
+            place = tree.places[np.int64(slots[j])]
+            note_leaving(tree, np.int64(place.position))
+            place.node = NONE
+        leave_stale(tree, tree.nodes[np.int64(nodes[i])])
         i = end

@@ -110,11 +110,17 @@ def slice_new(tree, rows, r, spans):
 def slice_rows(tree, rows, first, last, numbers, spans):
     """numbers[r] = the bucket that row r of the CSR arrays belongs to, for r in first..last - 1; write its spans. O(entries)."""
     for r in range(first, last):
-        if only_intervals(rows, r):
-            numbers[r] = np.uint32(slice_plain(tree, rows, r, spans))
-        else:
-            numbers[r] = np.uint32(new_bucket(tree, rows, r))
-            slice_new(tree, rows, r, spans)
+        numbers[r] = np.uint32(slice_row(tree, rows, r, spans, only_intervals(rows, r)))
+
+
+@helper
+def slice_row(tree, rows, r, spans, plain):
+    """Write the spans of row r, which is `plain` if it has single intervals only; return its bucket. O(entries)."""
+    if plain:
+        return slice_plain(tree, rows, r, spans)
+    number = new_bucket(tree, rows, r)
+    slice_new(tree, rows, r, spans)
+    return number
 
 
 @helper

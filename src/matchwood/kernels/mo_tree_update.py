@@ -1,6 +1,8 @@
 """MO-Tree, maintenance of what is there: updates in place, and single changes in one call.
 
-An update in place writes in the node of its row alone, so the rows of different nodes may be updated by several threads.
+An update in place turns a few bits of its node, each word as a whole, and marks how far the node reaches: so several threads
+may update rows, each its own in the order in which they come. To give each thread the rows of its own nodes cost more than
+that: both then read all of the new rows, every other line of them.
 
 A single change by way of the store, the tree and their checks in Python costs 30 us, most of it for handing arrays over; here
 the arrays are handed over once. What comes alone, or moves to another bucket alone, is stored at once and waits for its place:
@@ -15,22 +17,22 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.kernels.intrinsics import mark_word, prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     NONE,
     ONE,
+    REACH,
+    REACHED,
     SLICED,
     axis_number,
-    enter_node,
     prefetch_row,
     slice_bits,
     slice_span,
 )
-from matchwood.kernels.mo_tree_block import note_turn, turn_bits
-from matchwood.kernels.mo_tree_nodes import release_nodes
-from matchwood.kernels.mo_tree_place import axes_of, clear_rows, wipe_row, write_row
-from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_plain, still_fits
+from matchwood.kernels.mo_tree_block import leave_stale, note_leaving, note_turn, turn_bits
+from matchwood.kernels.mo_tree_nodes import release
+from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_row, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
@@ -51,25 +53,15 @@ FULL, UNPLACED, DONE = -2, -1, 0
 
 
 class Waiting(NamedTuple):
-    """Rows that have come one by one, or moved so to another bucket, and are not placed yet; `counts` says how many.
+    """Rows that have come one by one, or moved so to another bucket, and are not placed yet."""
 
-    Those that moved are marked as without a place, but their bits are still where they stood.
-    """
-
-    coming: np.ndarray  # uint32, slots of all
-    leaving: np.ndarray  # uint32, slots of those that moved
-    nodes: np.ndarray  # uint32, where these stood
-    axes: np.ndarray  # uint64, on which they asked something there, see `clear_rows`
-    counts: np.ndarray  # int64
-
-
-COMING, LEAVING = 0, 1  # places in `counts`
+    slots: np.ndarray  # uint32
+    many: np.ndarray  # int64, how many there are
 
 
 def new_waiting(size: int) -> Waiting:
     """Room for so many."""
-    coming, leaving, nodes = (np.zeros(size, np.uint32) for _ in range(3))
-    return Waiting(coming, leaving, nodes, np.zeros(size, np.uint64), np.zeros(2, np.int64))
+    return Waiting(np.zeros(size, np.uint32), np.zeros(1, np.int64))
 
 
 class Moving(NamedTuple):
@@ -77,7 +69,6 @@ class Moving(NamedTuple):
 
     slots: np.ndarray  # uint32, of rows that move
     nodes: np.ndarray  # uint32, where they stand
-    axes: np.ndarray  # uint64, on which they asked something there, see `clear_rows`
     numbers: np.ndarray  # uint32, the buckets they move to
     rows: np.ndarray  # uint32, which they are in the update
     odd: np.ndarray  # uint32, rows of the update that have another shape than before
@@ -85,8 +76,7 @@ class Moving(NamedTuple):
 
 def new_moving(size: int) -> Moving:
     """Room for an update of so many rows."""
-    few = (np.empty(size, np.uint32) for _ in range(5))
-    return Moving(next(few), next(few), np.empty(size, np.uint64), *few)
+    return Moving(*(np.empty(size, np.uint32) for _ in Moving._fields))
 
 
 @helper
@@ -108,13 +98,21 @@ def asks_alike(store, rows, r, row):
 
 
 @helper
-def shift(tree, store, rows, r, row, node, position, turns):
-    """Rewrite a row that stays and asks alike, and note the bits of slices that it enters or leaves. O(entries + those slices).
+def extend_reach(tree, n, a, touched):
+    """A row of node n may hold in these slices of layer a, too. Mostly they are reached already: then nothing is written."""
+    reach = tree.nodes[n].reach_0 if a == 0 else tree.nodes[n].reach_1
+    if touched & ~reach:
+        mark_word(tree.nodes, n, REACH + a, touched)
+
+
+@helper
+def shift(tree, store, rows, r, row, n, position, turns):
+    """Rewrite a row that stays in node n and asks alike, and note the bits of slices that it enters or leaves.
 
     It was located last. A subscriber who moves a few metres turns none or a few bits of two attributes, instead of clearing and
-    writing 150. Return how many are noted.
+    writing 150. Return how many are noted. O(entries + those slices).
     """
-    begin, start = np.uint64(rows.offsets[r]), np.uint64(row.start)
+    begin, start, node = np.uint64(rows.offsets[r]), np.uint64(row.start), tree.nodes[n]
     words = np.int64(node.words)
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for i in range(np.uint64(row.count)):
@@ -122,13 +120,11 @@ def shift(tree, store, rows, r, row, node, position, turns):
         if is_written(entry, rows, begin + i):  # a line that is not written need not be written back
             continue
         lo, hi = rows.lo[begin + i], rows.hi[begin + i]
-        a = axis_number(tree, entry.dim)
+        a = np.int64(axis_number(tree, entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
             touched = slice_bits(*new_span(tree, rows, begin + i, a))
-            if a == 0:
-                node.reach_0 |= touched
-            elif a == 1:
-                node.reach_1 |= touched
+            if a < REACHED:
+                extend_reach(tree, n, a, touched)
             turned = touched ^ slice_bits(*slice_span(tree, a, entry.lo, entry.hi))
             while turned:
                 plane = np.int64(tree.axes[a].plane) + np.int64(trailing_zeros(turned))
@@ -140,42 +136,34 @@ def shift(tree, store, rows, r, row, node, position, turns):
 
 
 @helper
-def rewrite(tree, store, rows, r, slot, spans, axes, at, turns):
+def rewrite(tree, store, rows, r, slot, spans, turns):
     """Rewrite the row at the slot as row r of the CSR arrays.
 
-    DONE: it stays where it is, and its bits are right when those noted have been turned. UNPLACED: it belongs to another bucket,
-    and its spans are written, if there are any; its bits are as before, on axes[at], or where that is none on those of the row as
-    it is now. FULL: it has another shape and is untouched. Return that, its bucket, and how many bits are noted.
+    DONE: it asks alike and stays where it is, and its bits are right when those noted have been turned. UNPLACED: it is to leave
+    its node and to be placed anew; its spans are written, if there are any, its bits are as before. FULL: it has another shape
+    and is untouched. Return that, its bucket (where spans are written), and how many bits are noted.
     """
     row = store.rows[slot]
     plain = is_plain(rows, r, row)
-    alike = plain and asks_alike(store, rows, r, row)
     if not (plain or same_shape(rows, r, row)):
         return FULL, np.int64(0), turns
-    place = tree.places[slot]
-    node, position = tree.nodes[place.node], np.int64(place.position)
-    if spans is not None and plain and not alike:  # what asks for something else hardly stays: in one go
-        number = slice_plain(tree, rows, r, spans)
-        stays = number == np.int64(node.number)
-        if stays:
-            enter_node(tree, number)
-    else:
+    number = np.int64(0)
+    alike = plain and asks_alike(store, rows, r, row)
+    if alike:
+        n = np.int64(tree.places[slot].node)
+        here = np.int64(tree.nodes[n].number)
         number = new_bucket(tree, rows, r)
-        stays = number == np.int64(node.number) or still_fits(tree, np.int64(node.number))
-        if spans is not None and not stays:
+        if number == here or still_fits(tree, here):
+            return DONE, here, shift(tree, store, rows, r, row, n, np.int64(tree.places[slot].position), turns)
+        if spans is not None:
             slice_new(tree, rows, r, spans)
-    if alike and stays:
-        return DONE, number, shift(tree, store, rows, r, row, node, position, turns)
+    elif spans is not None:  # what asks for something else hardly stays
+        number = slice_row(tree, rows, r, spans, plain)
     rank_row(row, rows, r)
-    axes[at] = np.uint64(0) if alike else axes_of(tree, store, row)
     if plain:
         write_intervals(store, rows, r, np.int64(row.start))
     else:
         write_entries(store, rows, r, np.int64(row.start), np.int64(row.count))
-    if stays:
-        wipe_row(tree, node, position, axes[at])
-        write_row(tree, store, slot, node, position, False)
-        return DONE, number, turns
     return UNPLACED, number, turns
 
 
@@ -186,50 +174,29 @@ def same_shape(rows, r, row):
 
 
 @kernel
-def list_owned(tree, slots, low, high, which, mine):
-    """Which of the rows at these slots stand in the nodes low..high - 1, in their order, and their slots; return how many.
+def update_rows(tree, store, rows, first, last, slots, moving, spans):
+    """Rewrite the row at slots[r] as row r of the CSR arrays, one row a subscription, for r in first..last - 1.
 
-    O(slots), without a branch; there is room for all.
-    """
-    n = np.uint64(0)
-    for i in range(slots.size):
-        prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
-        node = np.int64(tree.places[slots[i]].node)
-        which[n], mine[n] = np.uint32(i), slots[i]
-        n += np.uint64((low <= node) & (node < high))
-    return n
-
-
-@kernel
-def update_rows(tree, store, rows, which, slots, moving, spans):
-    """Rewrite the row at slots[i] as row which[i] of the CSR arrays, one row a subscription, in the order in which they come.
-
-    A row whose bucket stays keeps its position (MO-Tree 4.6.2). One that moves keeps its slot, and where it stands, until it is
-    removed and placed; one of another shape is untouched. Return how many of both. O(slices of the row) each.
+    A row that asks alike and whose bucket stays keeps its position (MO-Tree 4.6.2). Any other keeps its slot, and where it
+    stands, until it is removed and placed; one of another shape is untouched. Return how many of both. O(slices) each.
+    Several threads may do this for rows of their own, whatever their nodes.
     """
     moves = odds = np.uint64(0)
     turns = np.int64(0)
-    for i in range(slots.size):
-        prefetch_row(store, slots, i)
-        prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
-        slot, r = slots[i], np.int64(which[i])
-        code, number, turns = rewrite(tree, store, rows, r, slot, spans, moving.axes, moves, turns)
+    for r in range(first, last):
+        prefetch_row(store, slots, r)
+        prefetch(tree.places, np.int64(slots[min(r + 2 * AHEAD, slots.size - 1)]))
+        slot = slots[r]
+        code, number, turns = rewrite(tree, store, rows, r, slot, spans, turns)
         if code == FULL:
-            moving.odd[odds] = which[i]
+            moving.odd[odds] = np.uint32(r)
             odds += ONE
         elif code == UNPLACED:
-            moving.slots[moves], moving.nodes[moves] = slots[i], tree.places[slot].node
-            moving.numbers[moves], moving.rows[moves] = np.uint32(number), which[i]
+            moving.slots[moves], moving.nodes[moves] = slot, tree.places[slot].node
+            moving.numbers[moves], moving.rows[moves] = np.uint32(number), np.uint32(r)
             moves += ONE
     turn_bits(tree, turns)
     return moves, odds
-
-
-@kernel
-def take_out(tree, store, slots, nodes, axes):
-    """`clear_rows`, and count them out."""
-    clear_rows(tree, store, slots, nodes, axes)
-    release_nodes(tree, nodes)
 
 
 @kernel
@@ -238,12 +205,12 @@ def insert_one(store, rows, most, waiting):
 
     Return how many do, or FULL: nothing was done.
     """
-    n = waiting.counts[COMING]
+    n = waiting.many[0]
     if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
         return np.int64(FULL)
-    if store.counts[LIVE] >= most or n == waiting.coming.size or add_rows(store, rows, 0, waiting.coming[n:]) == 0:
+    if store.counts[LIVE] >= most or n == waiting.slots.size or add_rows(store, rows, 0, waiting.slots[n:]) == 0:
         return np.int64(FULL)
-    waiting.counts[COMING] = n + 1
+    waiting.many[0] = n + 1
     return n + 1
 
 
@@ -256,8 +223,19 @@ def only_slot(tree, store, id_, waiting):
     slot = first_slot(store, id_)
     if slot < 0 or store.rows[slot].next != NONE:
         return np.int64(FULL)
-    room = waiting.counts[COMING] < waiting.coming.size
+    room = waiting.many[0] < waiting.slots.size
     return slot if room and tree.places[slot].node != NONE else np.int64(UNPLACED)
+
+
+@helper
+def take_out(tree, slot):
+    """Take a row out of its node. O(1), but that a node without rows is unlinked."""
+    place = tree.places[slot]
+    n = np.int64(place.node)
+    note_leaving(tree, np.int64(place.position))
+    leave_stale(tree, tree.nodes[n])
+    place.node = NONE
+    release(tree, n, 1)
 
 
 @kernel
@@ -266,9 +244,7 @@ def delete_one(tree, store, ids, waiting):
     slot = only_slot(tree, store, ids[0], waiting)
     if slot < 0:
         return slot
-    n = waiting.counts[LEAVING]
-    waiting.leaving[n], waiting.nodes[n] = np.uint32(slot), tree.places[slot].node
-    take_out(tree, store, waiting.leaving[n : n + 1], waiting.nodes[n : n + 1], waiting.axes[:0])
+    take_out(tree, slot)
     remove_ids(store, ids)
     return np.int64(DONE)
 
@@ -277,19 +253,17 @@ def delete_one(tree, store, ids, waiting):
 def update_one(tree, store, rows, waiting):
     """Replace a subscription of one row.
 
-    DONE; how many wait, where it must move to another bucket and now waits too; or nothing was done, see `only_slot`.
+    DONE; how many wait, where it must be placed anew and now waits too; or nothing was done, see `only_slot`.
     """
     slot = only_slot(tree, store, rows.ids[0], waiting)
     if slot < 0:
         return slot
-    n = waiting.counts[LEAVING]
-    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, None, waiting.axes, n, np.int64(0))
+    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, None, np.int64(0))
     turn_bits(tree, turns)
     if code != UNPLACED:
         return np.int64(code)
-    waiting.leaving[n], waiting.nodes[n] = np.uint32(slot), tree.places[slot].node
-    tree.places[slot].node = NONE
-    waiting.coming[waiting.counts[COMING]] = np.uint32(slot)
-    waiting.counts[LEAVING] = n + 1
-    waiting.counts[COMING] += 1
-    return waiting.counts[COMING]
+    take_out(tree, slot)
+    n = waiting.many[0]
+    waiting.slots[n] = np.uint32(slot)
+    waiting.many[0] = n + 1
+    return n + 1
