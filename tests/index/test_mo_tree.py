@@ -209,8 +209,8 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
                 for id_ in some:
                     world.subscriptions[id_] = pool.subscriptions[chooser.choice(sorted(pool.subscriptions))]
                 tree.update(world.rows(some))
-        waited = max(waited, int(tree._waiting.many[0]))
-        assert tree._waiting.many[0] < most
+        waited = max(waited, int(tree._waiting[0]))
+        assert tree._waiting[0] < most
         tree.check()
         if step % 25 == 20:
             assert_agrees(tree, world)
@@ -250,7 +250,7 @@ def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytes
                 index.insert(one)
             else:
                 index.update(one)
-        moved = max(moved, int(tree._waiting.many[0]))
+        moved = max(moved, int(tree._waiting[0]))
         if step % 20 == 0:
             tree.check()
         if step % 50 == 30:

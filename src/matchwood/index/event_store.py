@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
+from matchwood.index.handed import Handed
 from matchwood.index.pool_check import chain, check_regions, check_table, freed
 from matchwood.index.workers import run_shares
 from matchwood.kernels import live_events as kernel
@@ -29,6 +30,9 @@ class EventStore:
     A slot keeps its event until the structure's kernels let it go; then it may be given to another. One writer, no reader
     meanwhile.
     """
+
+    state = Handed[Live]()
+    state_at: Int64s
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)

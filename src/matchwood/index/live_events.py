@@ -13,6 +13,7 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
+from matchwood.index.handed import Handed
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice
 from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
@@ -21,7 +22,7 @@ from matchwood.kernels import live_events_ask as asking
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
-from matchwood.kernels.direct import KEPT, Direct, exact
+from matchwood.kernels.direct import IDS, KEPT, WORDS, Checked, Direct
 from matchwood.kernels.live_events import MOST, PLACED, WAITING, keep_one
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
@@ -33,7 +34,9 @@ from matchwood.kernels.verify import ANY
 
 MOST_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long ones are answered fewer at a time
 EXPIRED = 4096  # that a batch of rows removes; others are met again
-KEEP_ONE, REMOVE_ONE, PLACE_FEW = map(Direct, (keep_one, kernel.remove_one, kernel.place_few))
+KEEP_ONE = Checked(keep_one, WORDS, int, *KEPT.types)
+REMOVE_ONE = Checked(kernel.remove_one, WORDS, WORDS, *IDS.types)
+PLACE_FEW = Direct(kernel.place_few)
 
 
 class LiveEvents(EventIndex):
@@ -50,6 +53,8 @@ class LiveEvents(EventIndex):
     """
 
     name = "live-events"
+    _tree = Handed[mo_tree.Tree]()
+    _tree_at: Int64s
 
     def __init__(self, *, like: Callable[[], Sequence[tuple[int, int, bool]]] | None = None) -> None:
         super().__init__()
@@ -62,10 +67,8 @@ class LiveEvents(EventIndex):
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """As `EventIndex.insert`; a single event in one call of a kernel. O(entries) amortised."""
-        if len(ids) != 1 or not exact((*events, ids, until), KEPT):
-            return super().insert(events, ids, until, now=now)
-        slot = KEEP_ONE.call(self.store.state, events, ids, until, self._most)
-        if slot < 0:
+        slot = KEEP_ONE.call(self.store.state_at, self._most, *events, ids, until) if len(ids) == 1 else None
+        if slot is None or slot < 0:
             return super().insert(events, ids, until, now=now)
         self._waiting.append(slot)
         if len(self._waiting) >= MOST_WAITING:
@@ -85,8 +88,7 @@ class LiveEvents(EventIndex):
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
-        ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or not REMOVE_ONE.call(self._tree, self.store.state, int(ids[0])):
+        if len(ids) != 1 or not REMOVE_ONE.call(self._tree_at, self.store.state_at, ids):
             super().delete(ids)
 
     def arrays(self) -> dict[str, np.ndarray]:

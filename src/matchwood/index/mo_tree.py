@@ -14,28 +14,32 @@ from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours
 from matchwood.index.growth import grown
+from matchwood.index.handed import Handed
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
-from matchwood.index.row_store import MAX_COUNT, Slots
+from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
-from matchwood.kernels import mo_tree_update as updating
-from matchwood.kernels.direct import IDS, ROWS, Direct, exact
+from matchwood.kernels import mo_tree_single as single
+from matchwood.kernels.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_nodes import PIECE
 from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
+from matchwood.kernels.mo_tree_update import DONE, FULL, UNPLACED
 from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ANY
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
-INSERT_ONE, DELETE_ONE, UPDATE_ONE = map(Direct, (updating.insert_one, updating.delete_one, updating.update_one))
+INSERT_ONE = Checked(single.insert_one, WORDS, SLOTS, int, *ROWS.types)
+DELETE_ONE = Checked(single.delete_one, WORDS, WORDS, SLOTS, *IDS.types)
+UPDATE_ONE = Checked(single.update_one, WORDS, WORDS, SLOTS, *ROWS.types)
 PLACE_FEW = Direct(placing.place_few)
 
 
@@ -51,6 +55,8 @@ class MOTree(Index):
     """
 
     name: ClassVar[str] = "mo-tree"
+    _tree = Handed[kernel.Tree]()
+    _tree_at: Int64s
 
     def __init__(self, *, plan: str = "planned", bytes_per_row: int = 64, layers: int | None = None) -> None:
         super().__init__()
@@ -66,7 +72,8 @@ class MOTree(Index):
         """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
 
         It is saved with the tree and counted in its `stats().bytes`."""
-        self._waiting = updating.new_waiting(MOST_WAITING)
+        self._waiting = np.zeros(MOST_WAITING + 1, np.uint32)
+        """How many rows wait, and their slots (`kernels.mo_tree_single`)."""
 
     def _insert(self, slots: Slots) -> None:
         if self._outgrown(0):
@@ -89,9 +96,9 @@ class MOTree(Index):
 
     def _place_waiting(self) -> None:
         """Place the rows that wait."""
-        if many := int(self._waiting.many[0]):
-            self._waiting.many[0] = 0
-            self._place_stored(self._waiting.slots[:many])
+        if many := int(self._waiting[0]):
+            self._waiting[0] = 0
+            self._place_stored(self._waiting[1 : 1 + many])
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
@@ -100,7 +107,7 @@ class MOTree(Index):
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
-        self._waiting.many[0] = 0
+        self._waiting[0] = 0
         self._tree = new_tree(self._plan(slots))
         self._planned_for, self._most = len(slots), most_for(len(slots))
         self._room = None
@@ -136,13 +143,10 @@ class MOTree(Index):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if not exact(rows, ROWS):
-            return super().insert(rows)
-        if len(rows.ids) != 1 or len(rows.dims) > MAX_COUNT:
-            return super().insert(rows) if self._outgrown(rows.size) else self._insert_many(rows)
-        code = INSERT_ONE.call(self.store.state, rows, self._most, self._waiting)
-        if code == updating.FULL:
-            return super().insert(rows)
+        code = INSERT_ONE.call(self.store.state_at, self._waiting, self._most, *rows) if len(rows.ids) == 1 else None
+        if code is None or code == FULL:
+            many = len(rows.ids) > 1 and exact(rows, ROWS) and not self._outgrown(rows.size)
+            return self._insert_many(rows) if many else super().insert(rows)
         return self._place_waiting() if code == MOST_WAITING else None
 
     def _insert_many(self, rows: Rows) -> None:
@@ -160,11 +164,10 @@ class MOTree(Index):
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
-        if not exact((ids,), IDS) or not len(ids):
+        if len(ids) == 1 and DELETE_ONE.call(self._tree_at, self.store.state_at, self._waiting, ids) == DONE:
+            return None
+        if len(ids) < 2 or not exact((ids,), IDS):
             return super().delete(ids)
-        if len(ids) == 1:
-            code = DELETE_ONE.call(self._tree, self.store.state, ids, self._waiting)
-            return None if code == updating.DONE else super().delete(ids)
         self._place_waiting()
         slots = self.store.slots_once(ids)
         if slots is None:
@@ -174,15 +177,15 @@ class MOTree(Index):
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
+        if len(rows.ids) == 1:
+            code = UPDATE_ONE.call(self._tree_at, self.store.state_at, self._waiting, *rows)
+            if code is None or code == FULL:
+                return super().update(rows)
+            if code in (UNPLACED, MOST_WAITING):
+                self._place_waiting()
+            return self.update(rows) if code == UNPLACED else None
         if not exact(rows, ROWS) or not rows.size:
             return super().update(rows)
-        if len(rows.ids) == 1 and len(rows.dims) <= MAX_COUNT:
-            code = UPDATE_ONE.call(self._tree, self.store.state, rows, self._waiting)
-            if code == updating.FULL:
-                return super().update(rows)
-            if code == updating.UNPLACED or code == MOST_WAITING:
-                self._place_waiting()
-            return self.update(rows) if code == updating.UNPLACED else None
         self._place_waiting()
         self.store.check_shapes(rows)
         slots = self.store.slots_once(rows.ids)
@@ -217,7 +220,7 @@ class MOTree(Index):
         self._place_waiting()
 
     def _check(self) -> None:
-        waiting = self._waiting.slots[: self._waiting.many[0]].tolist()
+        waiting = self._waiting[1 : 1 + self._waiting[0]].tolist()
         check_tree(self._tree, self.store.state, len(self.store), waiting)
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -239,7 +242,7 @@ class MOTree(Index):
         if live:
             self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
-        self._waiting.many[0] = 0
+        self._waiting[0] = 0
 
     def _parameters(self) -> dict[str, Any]:
         return self._made

@@ -11,6 +11,7 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
+from matchwood.index.handed import Handed
 from matchwood.index.pool_check import check_regions, check_table, freed
 from matchwood.index.workers import run_shares
 from matchwood.kernels import store as kernel
@@ -19,7 +20,7 @@ from matchwood.kernels.store import Store
 
 Slots = NDArray[np.uint32]
 
-MAX_COUNT = int(np.iinfo(kernel.ROW["count"]).max)
+MAX_COUNT = kernel.MAX_COUNT
 """How many main entries a row may have."""
 
 
@@ -28,6 +29,9 @@ class RowStore:
 
     A slot keeps its row until the subscription is removed; then it may be given to another. One writer, no reader meanwhile.
     """
+
+    state = Handed[Store]()
+    state_at: Int64s
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)

@@ -17,6 +17,7 @@ from matchwood.kernels.be_star_rewrite import rewrite, stays
 from matchwood.kernels.store import (
     ENTRIES,
     FREE_SLOTS,
+    MAX_COUNT,
     SIBLING,
     SLOTS,
     add_rows,
@@ -28,7 +29,6 @@ from matchwood.kernels.store import (
 )
 
 DONE, SLOWLY = np.int64(-1), np.int64(-2)
-MOST_ENTRIES = 0xFFFF
 
 
 @helper
@@ -36,7 +36,7 @@ def has_room(tree, store, rows, fresh_slot):
     """Can the one row be put into store and tree without growing anything?"""
     counts = store.counts
     number = rows.offsets[1] - rows.offsets[0]
-    if tree.counts[SPLITTING] == RIGID or number > MOST_ENTRIES or not room_for_one(tree):
+    if tree.counts[SPLITTING] == RIGID or number > MAX_COUNT or not room_for_one(tree):
         return False
     main, extras = shape_of(rows, 0)
     if counts[ENTRIES] + class_size(size_class(main + extras)) > store.entries.size:

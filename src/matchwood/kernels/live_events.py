@@ -30,7 +30,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.encode.arrays import Events
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.addresses import from_addresses
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, cell_of, enter, find, forget, home, number_in, prefetch_bearer, search
 from matchwood.kernels.intrinsics import prefetch
@@ -65,6 +67,9 @@ class Live(NamedTuple):
     halves: np.ndarray  # uint32, the same
     table: np.ndarray  # uint32, a power of two long
     counts: np.ndarray  # int64
+
+
+live_at = from_addresses(Live, EVENT, np.float64, np.uint64, np.uint32, np.uint32, np.int64)
 
 
 @helper
@@ -386,10 +391,19 @@ def keep_events(live, events, ids, until, first, slots):
 
 
 @kernel
-def keep_one(live, events, ids, until, most):
+def keep_one(words, most, offsets, dims, lo, hi, weight, ids, until):
     """Keep one event, so that there are at most `most`; return its slot, or -1 (and nothing is done): it is known, or not kept in
     so simple a way."""
-    if live.counts[LIVE] >= most or events.offsets.size != 2 or until.size != 1 or ids[0] < 0:
+    live, events = live_at(words), Events(offsets, dims, lo, hi, weight)
+    for keys in (lo, hi, weight):  # as yet nobody may have read them: a line and the next
+        prefetch(keys, 0)
+        prefetch(keys, LINE)
+    prefetch(dims, 0)
+    alike = (lo.size == dims.size) & (hi.size == dims.size) & (weight.size == dims.size)
+    one = (offsets.size == 2) & (ids.size == 1) & (until.size == 1)
+    if not (one & alike) or offsets[0] != 0 or offsets[1] != dims.size:
+        return np.int64(-1)
+    if live.counts[LIVE] >= most or ids[0] < 0:
         return np.int64(-1)
     return keep_event(live, events, 0, ids, until)
 

@@ -26,6 +26,7 @@ from matchwood.kernels.live_events import (
     form_of,
     id_at,
     let_go,
+    live_at,
     mask_at,
     places_at,
     slot_of,
@@ -44,6 +45,7 @@ from matchwood.kernels.mo_tree import (
     axis_number,
     slice_in,
     tick_of,
+    tree_at,
 )
 from matchwood.kernels.mo_tree_block import (
     MANY_LEAVE,
@@ -321,9 +323,10 @@ def place_few(tree, live, offsets, spans, which, slots, numbers, pieces):
 
 
 @kernel
-def remove_one(tree, live, id_):
+def remove_one(tree_words, live_words, ids):
     """Remove one event by id; False (and nothing is done) if it is not known or waits."""
-    slot = slot_of(live, id_)
+    tree, live = tree_at(tree_words), live_at(live_words)
+    slot = slot_of(live, ids[0]) if ids.size == 1 else np.int64(NONE)
     if slot == np.int64(NONE) or live.events[slot].node == WAITING:
         return False
     remove_event(tree, live, slot)

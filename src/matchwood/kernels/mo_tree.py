@@ -36,6 +36,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.addresses import from_addresses
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, prefetch_entries
@@ -123,6 +124,13 @@ class Tree(NamedTuple):
     stale: np.ndarray  # uint64
     turned: np.ndarray  # int64
     turning: np.ndarray  # uint64
+
+
+tree_at = from_addresses(
+    Tree,
+    *(AXIS, np.uint16, np.float64, np.uint16, np.int16, TREE_CELL, HEAD, NODE, np.uint64, np.uint32, PLACE, np.int64),
+    *(np.int64, np.uint32, np.uint64, np.uint64, np.uint64, np.uint64, np.int64, np.uint64),
+)
 
 
 @helper

@@ -1,13 +1,8 @@
-"""MO-Tree, maintenance of what is there: updates in place, and single changes in one call.
+"""MO-Tree, maintenance of what is there: updates, in place where a row stays.
 
 An update in place turns a few bits of its node, each word as a whole, and marks how far the node reaches: so several threads
 may update rows, each its own in the order in which they come. To give each thread the rows of its own nodes cost more than
 that: both then read all of the new rows, every other line of them.
-
-A single change by way of the store, the tree and their checks in Python costs 30 us, most of it for handing arrays over; here
-the arrays are handed over once. What comes alone, or moves to another bucket alone, is stored at once and waits for its place:
-the lines of memory that its bits are in, 130 of them, are read and written for all that wait for the same node. Whoever asks
-places them first, so no answer knows of it.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import mark_word, prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
-    NONE,
     ONE,
     REACH,
     REACHED,
@@ -30,19 +24,14 @@ from matchwood.kernels.mo_tree import (
     slice_bits,
     slice_span,
 )
-from matchwood.kernels.mo_tree_block import leave_stale, note_leaving, note_turn, turn_bits
-from matchwood.kernels.mo_tree_nodes import release
+from matchwood.kernels.mo_tree_block import note_turn, turn_bits
 from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_row, still_fits
 from matchwood.kernels.store import (
     ABSENT,
     AHEAD,
-    LIVE,
-    add_rows,
-    first_slot,
     is_written,
     only_intervals,
     rank_row,
-    remove_ids,
     shape_of,
     write_entries,
     write_interval,
@@ -50,18 +39,6 @@ from matchwood.kernels.store import (
 )
 
 FULL, UNPLACED, DONE = -2, -1, 0
-
-
-class Waiting(NamedTuple):
-    """Rows that have come one by one, or moved so to another bucket, and are not placed yet."""
-
-    slots: np.ndarray  # uint32
-    many: np.ndarray  # int64, how many there are
-
-
-def new_waiting(size: int) -> Waiting:
-    """Room for so many."""
-    return Waiting(np.zeros(size, np.uint32), np.zeros(1, np.int64))
 
 
 class Moving(NamedTuple):
@@ -197,73 +174,3 @@ def update_rows(tree, store, rows, first, last, slots, moving, spans):
             moves += ONE
     turn_bits(tree, turns)
     return moves, odds
-
-
-@kernel
-def insert_one(store, rows, most, waiting):
-    """Store a subscription of one row, so that there are at most `most`, and let it wait.
-
-    Return how many do, or FULL: nothing was done.
-    """
-    n = waiting.many[0]
-    if rows.ids[0] < 0 or first_slot(store, rows.ids[0]) >= 0:
-        return np.int64(FULL)
-    if store.counts[LIVE] >= most or n == waiting.slots.size or add_rows(store, rows, 0, waiting.slots[n:]) == 0:
-        return np.int64(FULL)
-    waiting.many[0] = n + 1
-    return n + 1
-
-
-@helper
-def only_slot(tree, store, id_, waiting):
-    """The slot of a subscription of one row that stands in the tree, if there is room to let it wait.
-
-    UNPLACED: it waits, or there is no room. FULL: it has several rows, or is not known.
-    """
-    slot = first_slot(store, id_)
-    if slot < 0 or store.rows[slot].next != NONE:
-        return np.int64(FULL)
-    room = waiting.many[0] < waiting.slots.size
-    return slot if room and tree.places[slot].node != NONE else np.int64(UNPLACED)
-
-
-@helper
-def take_out(tree, slot):
-    """Take a row out of its node. O(1), but that a node without rows is unlinked."""
-    place = tree.places[slot]
-    n = np.int64(place.node)
-    note_leaving(tree, np.int64(place.position))
-    leave_stale(tree, tree.nodes[n])
-    place.node = NONE
-    release(tree, n, 1)
-
-
-@kernel
-def delete_one(tree, store, ids, waiting):
-    """Remove a subscription of one row: DONE, or nothing was done, see `only_slot`."""
-    slot = only_slot(tree, store, ids[0], waiting)
-    if slot < 0:
-        return slot
-    take_out(tree, slot)
-    remove_ids(store, ids)
-    return np.int64(DONE)
-
-
-@kernel
-def update_one(tree, store, rows, waiting):
-    """Replace a subscription of one row.
-
-    DONE; how many wait, where it must be placed anew and now waits too; or nothing was done, see `only_slot`.
-    """
-    slot = only_slot(tree, store, rows.ids[0], waiting)
-    if slot < 0:
-        return slot
-    code, _, turns = rewrite(tree, store, rows, np.int64(0), slot, None, np.int64(0))
-    turn_bits(tree, turns)
-    if code != UNPLACED:
-        return np.int64(code)
-    take_out(tree, slot)
-    n = waiting.many[0]
-    waiting.slots[n] = np.uint32(slot)
-    waiting.many[0] = n + 1
-    return n + 1

@@ -28,6 +28,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.kernels._jit import helper, kernel
+from matchwood.kernels.addresses import from_addresses
 from matchwood.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.places import chord_squared, unit_vector
@@ -49,6 +50,7 @@ NONE = np.uint32(0xFFFFFFFF)
 FREE = np.int64(-1)
 HEAD_SHIFT = 1  # slot * 8 is the number of a row in the table, slot * 4 the place of its id in `heads`
 MOST_SLOTS = 1 << 29
+MAX_COUNT = 0xFFFF  # main entries that a row may have
 
 PLAIN, SET, ABSENT, JOINED, CIRCLE = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
@@ -82,6 +84,9 @@ class Store(NamedTuple):
     table: np.ndarray  # uint32, see `kernels.id_table`
     free: np.ndarray  # uint32, as long as `rows`
     counts: np.ndarray  # int64, see the places above
+
+
+store_at = from_addresses(Store, ROW, np.int64, ENTRY, np.uint32, np.uint32, np.int64)
 
 
 @helper

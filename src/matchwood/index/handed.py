@@ -1,0 +1,25 @@
+"""An attribute that is handed over to kernels by address: whoever sets it writes down where its arrays are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from matchwood.kernels.addresses import addresses
+
+State = TypeVar("State")
+
+
+class Handed(Generic[State]):
+    """A state (a NamedTuple of arrays) as attribute `x`; `x_at` says where its arrays are (`kernels.addresses`), always of the
+    state that is there."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __set__(self, owner: Any, state: State) -> None:
+        if owner.__dict__.get(self._name) is not state:
+            owner.__dict__[self._name], owner.__dict__[f"{self._name}_at"] = state, addresses(state)
+
+    if TYPE_CHECKING:  # without `__get__` Python finds what `__set__` wrote, as fast as any attribute
+
+        def __get__(self, owner: Any, kind: type) -> State: ...
