@@ -99,9 +99,9 @@ def test_check_notices_damage(damage: str) -> None:
     elif damage == "live":
         store.state.counts[kernel.LIVE] += 1
     elif damage == "free":
-        store.state.events["position"][int(store.state.counts[kernel.FREE_SLOT])] = slot
+        store.state.free[0] = slot
     else:
-        store.state.events["start"][int(store.state.counts[kernel.FREE_SLOT])] += 8
+        store.state.events["start"][store.state.free[0]] += 8
     with pytest.raises((AssertionError, EventError)):
         store.check()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,8 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.handed import Handed
-from matchwood.index.pool_check import chain, check_regions, check_table, freed
-from matchwood.index.workers import run_shares
+from matchwood.index.pool_check import check_regions, check_table, freed
+from matchwood.index.workers import run, run_shares, shares
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
@@ -36,8 +37,9 @@ class EventStore:
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
-        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(NONE), int(kernel.FREE)
-        self.state = _live(np.zeros(0, kernel.EVENT), np.zeros(0), np.full(16, NONE, np.uint32), counts)
+        counts[kernel.REGIONS :] = int(kernel.FREE)
+        events, table = np.zeros(0, kernel.EVENT), np.full(16, NONE, np.uint32)
+        self.state = _live(events, np.zeros(0), table, np.zeros(0, np.uint32), counts)
 
     def __len__(self) -> int:
         """How many events there are."""
@@ -46,7 +48,7 @@ class EventStore:
     @property
     def nbytes(self) -> int:
         state = self.state
-        return state.events.nbytes + state.keys.nbytes + state.table.nbytes + state.counts.nbytes
+        return sum(array.nbytes for array in (state.events, state.keys, state.table, state.free, state.counts))
 
     def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
         """Keep events under new ids, all or (if an id is kept already, or given twice) none; return the slot of each.
@@ -54,17 +56,49 @@ class EventStore:
         O(entries), amortised. Ids are looked up as they are entered, and what was kept is let go of again if one is known: to
         look all of them up before took a tenth of an insert.
         """
-        if ids.min(initial=0) < 0:
-            raise EventError(f"expected event ids that are not negative, got {ids.min()}")
-        slots = np.empty(len(ids), np.uint32)
+        _check_ids(ids)
+        slots = np.full(len(ids), NONE, np.uint32)
+        self._add_rest(events, ids, until, slots)
+        return slots
+
+    def _add_rest(self, events: Events, ids: Int64s, until: Float64s, slots: Slots) -> None:
+        """`add` those that have no slot yet."""
         done = 0
         while (done := int(kernel.keep_events(self.state, events, ids, until, done, slots))) < len(ids):
             if self.knows(ids[done : done + 1])[0]:
-                kernel.let_all_go(self.state, slots[:done])
-                twice = ids[done] in ids[:done]
+                kernel.let_all_go(self.state, slots[slots != NONE])
+                twice = int((ids == ids[done]).sum()) > 1
                 raise EventError("an event id is given twice" if twice else f"event {ids[done]} is there already")
             self.make_room(events, done)
+
+    def add_shared(
+        self, events: Events, ids: Int64s, until: Float64s, keep: Callable[[Live, slice, Slots], object], threads: int
+    ) -> Slots:
+        """`add` by several threads, each of which calls `keep` for a part of the events: with a state of its own, where to keep
+        them, and where to say it. There are as many free slots as events (`has_free`).
+
+        What does not fit the region of its slot is kept afterwards, by one thread.
+        """
+        _check_ids(ids)
+        state, counts, slots = self.state, self.state.counts, np.full(len(ids), NONE, np.uint32)
+        first = int(counts[kernel.FREE_SLOTS]) - len(ids)
+        parts = shares(len(ids), threads)
+        own = [_with_own_free(state, first + part.start, first + part.stop) for part in parts]
+        run([partial(keep, live, part, slots) for live, part in zip(own, parts, strict=True)], threads)
+        counts[kernel.FREE_SLOTS] = first
+        for live in own:
+            left = live.free[: live.counts[kernel.FREE_SLOTS]]
+            state.free[counts[kernel.FREE_SLOTS] : counts[kernel.FREE_SLOTS] + len(left)] = left
+            counts[kernel.FREE_SLOTS] += len(left)
+            counts[kernel.LIVE] += live.counts[kernel.LIVE]
+            counts[kernel.MOST] = max(counts[kernel.MOST], live.counts[kernel.MOST])
+        self._add_rest(events, ids, until, slots)
         return slots
+
+    def has_free(self, many: int) -> bool:
+        """Are there so many free slots, and cells of the table?"""
+        counts = self.state.counts
+        return bool(counts[kernel.FREE_SLOTS] >= many and 2 * (len(self) + many) <= len(self.state.table))
 
     def slots_of(self, ids: Int64s) -> Slots:
         """The slots of these events, all of which must be known. O(ids)."""
@@ -107,11 +141,12 @@ class EventStore:
         used = int(kernel.lay_out(state, order, events, words))
         end = -(-used // (2 * LINE)) * 2 * LINE
         counts[kernel.SLOTS], counts[kernel.KEYS], counts[kernel.CURSOR] = len(order), end, 0
-        counts[kernel.FREE_SLOT], counts[kernel.REGIONS :] = int(NONE), int(kernel.FREE)
+        counts[kernel.FREE_SLOTS], counts[kernel.REGIONS :] = 0, int(kernel.FREE)
         if used < end:
             words.view(np.int64)[used], counts[kernel.REGIONS + 1] = kernel.FREE, used
         state.table[:] = NONE
-        self.state = _live(events, words[: end + LINE].view(np.float64), state.table, counts)
+        free = np.zeros(len(events), np.uint32)
+        self.state = _live(events, words[: end + LINE].view(np.float64), state.table, free, counts)
         kernel.enter_all(self.state, state.table)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -121,6 +156,7 @@ class EventStore:
             "events": state.events[: counts[kernel.SLOTS]],
             "keys": state.keys[: counts[kernel.KEYS] + LINE],
             "table": state.table,
+            "free": state.free[: counts[kernel.FREE_SLOTS]],
             "counts": counts,
         }
 
@@ -128,7 +164,8 @@ class EventStore:
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> EventStore:
         """A store over what `arrays` gave."""
         store = cls()
-        store.state = _live(*(saved[name] for name in ("events", "keys", "table", "counts")))
+        events, keys, table, counts = (saved[name] for name in ("events", "keys", "table", "counts"))
+        store.state = _live(events, keys, table, grown(saved["free"], len(events)), counts)
         return store
 
     def check(self) -> None:
@@ -143,8 +180,10 @@ class EventStore:
 
     def _check_pools(self, kept: Slots) -> None:
         state, counts = self.state, self.state.counts
-        free = chain(int(counts[kernel.FREE_SLOT]), state.events["position"])
-        assert sorted([*free, *kept.tolist()]) == list(range(counts[kernel.SLOTS])), "a slot is lost or doubled"
+        free = state.free[: counts[kernel.FREE_SLOTS]]
+        assert sorted([*free.tolist(), *kept.tolist()]) == list(range(counts[kernel.SLOTS])), (
+            "a slot is lost or doubled"
+        )
         regions = []
         for start in self.starts(np.arange(counts[kernel.SLOTS], dtype=np.uint32)).tolist():
             lines, parted = kernel.lines_at(state, start)
@@ -176,11 +215,25 @@ class EventStore:
         if wanted > len(table):
             table = np.full(1 << (wanted - 1).bit_length(), NONE, np.uint32)
             kernel.enter_all(state, table)
-        self.state = _live(grown(state.events, slots), grown(state.keys, keys), table, counts)
+        events_, free = grown(state.events, slots), grown(state.free, slots)
+        self.state = _live(events_, grown(state.keys, keys), table, free, counts)
 
 
-def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Live:
-    return Live(events, keys, keys.view(np.uint64), keys.view(np.uint32), table, counts)
+def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, free: np.ndarray, counts: np.ndarray) -> Live:
+    return Live(events, keys, keys.view(np.uint64), keys.view(np.uint32), table, free, counts)
+
+
+def _with_own_free(state: Live, begin: int, end: int) -> Live:
+    """The state for one of several threads: free[begin:end] is all that it may give out, and its counts begin at nothing."""
+    counts = np.zeros_like(state.counts)
+    counts[kernel.FREE_SLOTS], counts[kernel.REGIONS :] = end - begin, int(kernel.FREE)
+    counts[kernel.SLOTS], counts[kernel.KEYS] = len(state.events), len(state.keys)
+    return state._replace(free=state.free[begin:end], counts=counts)
+
+
+def _check_ids(ids: Int64s) -> None:
+    if ids.min(initial=0) < 0:
+        raise EventError(f"expected event ids that are not negative, got {ids.min()}")
 
 
 def _space_needed(events: Events, done: int) -> int:

@@ -18,12 +18,13 @@ from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_s
 from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
+from matchwood.index.workers import threads_for
 from matchwood.kernels import live_events_ask as asking
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
 from matchwood.kernels.direct import IDS, KEPT, WORDS, Checked, Direct
-from matchwood.kernels.live_events import MOST, PLACED, WAITING, keep_one
+from matchwood.kernels.live_events import MOST, PLACED, WAITING, Live, keep_one
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree_nodes import PIECE
@@ -82,9 +83,25 @@ class LiveEvents(EventIndex):
         if len(self) + len(ids) > self._most:
             super()._keep(events, ids, until)
             return
-        put = partial(self.store.add, events, ids, until)
-        slots, numbers, spans = put_and_slice(self._tree, events, put, kernel.slice_events)
+        threads = threads_for(len(ids))
+        if self.store.has_free(len(ids)):
+            slots, numbers, spans = self._keep_shared(events, ids, until, threads)
+        else:
+            put = partial(self.store.add, events, ids, until)
+            slots, numbers, spans = put_and_slice(self._tree, events, put, kernel.slice_events)
         self._place_sliced(slots, numbers, events.offsets, spans, order_by(numbers, len(self._tree.directory)))
+
+    def _keep_shared(
+        self, events: Events, ids: Int64s, until: Float64s, threads: int
+    ) -> tuple[Slots, np.ndarray, np.ndarray]:
+        """Keep events in free slots and find their buckets and spans, in one pass over their values by each thread."""
+        numbers, spans = np.empty(events.size, np.uint32), np.empty(len(events.dims), SPAN)
+
+        def keep(live: Live, part: slice, slots: Slots) -> None:
+            new = events, ids, until, part.start, part.stop
+            kernel.keep_and_slice(self._tree, live, *new, slots, numbers, spans)
+
+        return self.store.add_shared(events, ids, until, keep, threads), numbers, spans
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""

@@ -9,6 +9,7 @@ They read memory without bounds checks, so each says what its caller must guaran
     compare_spread   24 intervals against the upper halves of an event's values, side by side
     turn_word        xor into a word that several threads write
     mark_word        or into a word of a record that several threads write
+    claim            take a free cell that another thread may want
 """
 
 from __future__ import annotations
@@ -165,6 +166,20 @@ def mark_word(typing_context, records, at, word, bits):
         return context.get_dummy_value()
 
     return types.void(records, types.int64, types.int64, types.uint64), generate
+
+
+@intrinsic
+def claim(typing_context, cells, at, free, mine):
+    """cells[at] = mine if it is `free`, all uint32, and was it? Of several threads one gets it. The caller guarantees the place.
+
+    Whoever sees the cell taken sees all that was written before.
+    """
+
+    def generate(context, builder, signature, arguments):
+        pointer = _element(context, builder, signature.args[0], arguments[0], arguments[1])
+        return builder.extract_value(builder.cmpxchg(pointer, arguments[2], arguments[3], "acq_rel", "acquire"), 1)
+
+    return types.boolean(cells, types.int64, types.uint32, types.uint32), generate
 
 
 def _element(context, builder, array_type, array, index):

@@ -2,9 +2,10 @@
 
 Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
              id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event
-         `node` and `position` say where the structure has put it; WAITING: nowhere yet. A slot is free where `node` is none;
-         `position` is the next free one then. It keeps its region, for an event of as many lines; for another that goes to the
-         free ones of its class, chained through their first word.
+         `node` and `position` say where the structure has put it; WAITING: nowhere yet. A slot is free where `node` is none.
+         It keeps its region, for an event of as many lines; for another that goes to the free ones of its class, chained
+         through their first word.
+         free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last.
          mask: the dimensions that the event has; the value of one stands behind as many others as bits are below it. Where an
          event takes an odd number of lines, three say, the last of them stands elsewhere, at line `tail`: regions are read in
          pairs of lines, which memory brings together.
@@ -35,7 +36,7 @@ from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.addresses import from_addresses
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, cell_of, enter, find, forget, home, number_in, prefetch_bearer, search
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.kernels.intrinsics import claim, prefetch
 from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
@@ -53,7 +54,7 @@ LISTED, LOOSE, SPREAD = np.uint64(1), np.uint64(2), np.uint64(4)
 FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`
-SLOTS, LIVE, FREE_SLOT, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
+SLOTS, LIVE, FREE_SLOTS, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
 REGIONS = 8
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
@@ -66,10 +67,11 @@ class Live(NamedTuple):
     words: np.ndarray  # uint64, the memory of `keys`
     halves: np.ndarray  # uint32, the same
     table: np.ndarray  # uint32, a power of two long
+    free: np.ndarray  # uint32, as long as `events`
     counts: np.ndarray  # int64
 
 
-live_at = from_addresses(Live, EVENT, np.float64, np.uint64, np.uint32, np.uint32, np.int64)
+live_at = from_addresses(Live, EVENT, np.float64, np.uint64, np.uint32, np.uint32, np.uint32, np.int64)
 
 
 @helper
@@ -262,20 +264,14 @@ def write_listed(live, events, e, first, loose):
 
 
 @helper
-def prefetch_free(live, slot, size):
-    """Ask for the tail of the free slot after this one, the region of that after it, and the slot after that: chains run anywhere
-    in memory, and each says only where the next begins."""
-    soon = np.int64(live.events[slot].position)
-    if soon == np.int64(NONE):
-        return
-    about = np.int64(live.events[soon].start)
-    prefetch(live.words, LINE * field_at(live, about))
-    later = np.int64(live.events[soon].position)
-    if later != np.int64(NONE):
-        start = np.int64(live.events[later].start)
-        for line in range(0, size, LINE):
-            prefetch(live.words, start + line)
-        prefetch(live.events, np.int64(live.events[later].position))
+def prefetch_free(live, free, size):
+    """Ask for the tail of a slot that is given out soon, the region of one that is later, and the slot of one later still."""
+    prefetch(live.events, np.int64(live.free[max(free - 1 - 2 * AHEAD, 0)]))
+    start = np.int64(live.events[np.int64(live.free[max(free - 1 - AHEAD, 0)])].start)
+    for line in range(0, size, LINE):
+        prefetch(live.words, start + line)
+    start = np.int64(live.events[np.int64(live.free[max(free - 1 - AHEAD // 2, 0)])].start)
+    prefetch(live.words, LINE * field_at(live, start))
 
 
 @helper
@@ -317,14 +313,15 @@ def take_room(live, n, flags):
     counts = live.counts
     lines, parted = lines_for(flags, n)
     class_ = size_class(lines)
-    slot = counts[FREE_SLOT]
-    fresh = slot == np.int64(NONE)
+    free = counts[FREE_SLOTS]
+    fresh = free == 0
     start, tail = np.int64(0), np.int64(0)
     fits = False
     if fresh:
         slot = counts[SLOTS]
     else:
-        prefetch_free(live, slot, LINE * lines)
+        prefetch_free(live, free, LINE * lines)
+        slot = np.int64(live.free[free - 1])
         start = np.int64(live.events[slot].start)
         held, held_parted = lines_at(live, start)
         tail = field_at(live, start)
@@ -335,7 +332,7 @@ def take_room(live, n, flags):
             give_back(live, start, size_class(held))
             if held_parted:
                 give_back(live, LINE * tail, 1)
-        counts[FREE_SLOT] = np.int64(live.events[slot].position)
+        counts[FREE_SLOTS] -= 1
     if fresh:
         if slot == live.events.size or not has_room(live, class_, parted):
             return np.int64(-1)
@@ -350,13 +347,15 @@ def take_room(live, n, flags):
 
 
 @helper
-def keep_event(live, events, e, ids, until):
-    """Keep event e; return its slot, or -1 (and nothing is done) if its id is known or a pool is full. O(entries)."""
+def keep_event(live, events, e, ids, until, flags, n):
+    """Keep event e, of that form; return its slot, or -1 (and nothing is done) if its id is known or a pool is full. O(entries).
+
+    Several threads may do this at the same time, each with free slots and counts of its own (`EventStore.parted`).
+    """
     counts = live.counts
     cell, distance = search(live.table, live.words, WORD_SHIFT, ids[e])
     if live.table[cell] != NONE or 2 * (counts[LIVE] + 1) > live.table.size:
         return np.int64(-1)
-    flags, n = form_of(events, e)
     slot = take_room(live, n, flags)
     if slot < 0:
         return slot
@@ -371,8 +370,12 @@ def keep_event(live, events, e, ids, until):
         write_listed(live, events, e, start + HEAD, flags & LOOSE != 0)
     else:
         live.words[start + MASK] = write_masked(live, events, e, start, n)
+    while not claim(live.table, cell, NONE, cell_of(start, distance)):
+        cell, distance = search(live.table, live.words, WORD_SHIFT, ids[e])
+        if live.table[cell] != NONE:
+            free_slot(live, slot)
+            return np.int64(-1)
     event.node = WAITING
-    live.table[cell] = cell_of(start, distance)
     counts[MOST] = max(counts[MOST], n)
     counts[LIVE] += 1
     return slot
@@ -380,10 +383,14 @@ def keep_event(live, events, e, ids, until):
 
 @kernel
 def keep_events(live, events, ids, until, first, slots):
-    """Keep events[first:]; return the first not kept (its id is known, or a pool is full) or their number. O(entries)."""
+    """Keep those of events[first:] that have no slot yet; return the first that cannot be (its id is known, or a pool is full) or
+    their number. O(entries)."""
     for e in range(first, ids.size):
+        if slots[e] != NONE:
+            continue
         prefetch_id(live, ids, e)
-        slot = keep_event(live, events, e, ids, until)
+        flags, n = form_of(events, e)
+        slot = keep_event(live, events, e, ids, until, flags, n)
         if slot < 0:
             return e
         slots[e] = np.uint32(slot)
@@ -405,7 +412,8 @@ def keep_one(words, most, offsets, dims, lo, hi, weight, ids, until):
         return np.int64(-1)
     if live.counts[LIVE] >= most or ids[0] < 0:
         return np.int64(-1)
-    return keep_event(live, events, 0, ids, until)
+    flags, n = form_of(events, 0)
+    return keep_event(live, events, 0, ids, until, flags, n)
 
 
 @helper
@@ -415,9 +423,14 @@ def let_go(live, slot):
     at = find(live.table, live.words, WORD_SHIFT, id_at(live, np.int64(event.start)))
     forget(live.table, live.words, WORD_SHIFT, at)
     event.node = NONE
-    event.position = np.uint32(live.counts[FREE_SLOT])
-    live.counts[FREE_SLOT] = slot
+    free_slot(live, slot)
     live.counts[LIVE] -= 1
+
+
+@helper
+def free_slot(live, slot):
+    live.free[live.counts[FREE_SLOTS]] = np.uint32(slot)
+    live.counts[FREE_SLOTS] += 1
 
 
 @kernel

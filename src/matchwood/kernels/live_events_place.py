@@ -25,10 +25,12 @@ from matchwood.kernels.live_events import (
     flags_at,
     form_of,
     id_at,
+    keep_event,
     let_go,
     live_at,
     mask_at,
     places_at,
+    prefetch_id,
     slot_of,
 )
 from matchwood.kernels.live_values import end_at, key_at, key_in, last_part, nth_value, value_of
@@ -148,18 +150,37 @@ def slice_event(tree, events, e, spans):
     return number
 
 
+@helper
+def slice_one(tree, events, e, spans, flags):
+    """Write the spans of event e, of those flags, whose `first` is the slice of the value; return its bucket. O(entries).
+
+    ODD, at an event's first value: it is LOOSE, planes know nothing about it.
+    """
+    if flags & LOOSE:
+        spans[events.offsets[e]].axis = ODD
+        return loose_bucket(tree, events, e)
+    return slice_event(tree, events, e, spans)
+
+
 @kernel
 def slice_events(tree, events, first, last, numbers, spans):
-    """numbers[e] = the bucket of event e, for e in first..last - 1; write its spans, whose `first` is the slice of the value.
+    """numbers[e] = the bucket of event e, for e in first..last - 1; write its spans. The store is not read: events are kept
+    meanwhile."""
+    for e in range(first, last):
+        numbers[e] = np.uint32(slice_one(tree, events, e, spans, form_of(events, e)[0]))
 
-    ODD, at an event's first value: it is LOOSE, planes know nothing about it. The store is not read: events are kept meanwhile.
+
+@kernel
+def keep_and_slice(tree, live, events, ids, until, first, last, slots, numbers, spans):
+    """`keep_events` and `slice_events` in one pass over the values, for e in first..last - 1: they are most of what is read.
+
+    An event that cannot be kept so simply has no slot then. Several threads may do this, see `keep_event`.
     """
     for e in range(first, last):
-        if form_of(events, e)[0] & LOOSE:
-            numbers[e] = np.uint32(loose_bucket(tree, events, e))
-            spans[events.offsets[e]].axis = ODD
-        else:
-            numbers[e] = np.uint32(slice_event(tree, events, e, spans))
+        prefetch_id(live, ids, e)
+        flags, n = form_of(events, e)
+        slots[e] = np.uint32(keep_event(live, events, e, ids, until, flags, n))  # -1 is none
+        numbers[e] = np.uint32(slice_one(tree, events, e, spans, flags))
 
 
 @helper
