@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import make_events, make_rows
+from matchwood.encode.arrays import concatenate_events, make_events, make_rows
 from matchwood.encode.picking import pick_events
+from matchwood.errors import EventError
 from matchwood.index import LiveEvents, MOTree, Scan, live_events
+from matchwood.index.event_store import EventStore
 from matchwood.workloads.city import City
 from tests.worlds import a_world, ranked, seeded_dice
 
@@ -40,6 +42,49 @@ def test_events_come_and_go_in_bulk_by_several_threads(seed: int, threads: int) 
     found = live.match(rows, 0.0)
     asked = list(dict.fromkeys(rows.ids.tolist()))
     assert {(s, e) for s, each in zip(asked, ranked(found), strict=True) for e, _ in each} == hits
+
+
+def test_free_slots_are_filled_by_several_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most events fit the regions that were left, some do not: answers are those of a tree that saw no other events."""
+    shared: list[int] = []
+    keep = EventStore.add_shared
+    monkeypatch.setattr(EventStore, "add_shared", lambda *given: shared.append(len(given[2])) or keep(*given))
+    city = City.preset("k6", size=2_000, source="synthetic")
+    rows, events = city.subscriptions().take(0, 200), city.events(4_000)
+    few = make_events(
+        np.arange(301), np.zeros(300), np.linspace(0, 9, 300), np.linspace(0, 9, 300)
+    )  # one line, not three
+    live, fresh, forever = LiveEvents(), LiveEvents(), np.full(4_300, np.inf)
+    live.insert(events.take(0, 3_000), np.arange(3_000), forever[:3_000])
+    gone = np.random.default_rng(3).permutation(3_000)[:1_500]
+    live.delete(gone)
+    live.insert(concatenate_events([events.take(3_000, 4_000), few]), np.arange(3_000, 4_300), forever[:1_300])
+    assert shared == [1_300]
+    live.check()
+    stay = np.setdiff1d(np.arange(4_000), gone)
+    fresh.insert(
+        concatenate_events([pick_events(events, stay), few]), np.append(stay, np.arange(4_000, 4_300)), forever[:2_800]
+    )
+    assert ranked(live.match(rows, 0.0)) == ranked(fresh.match(rows, 0.0))
+    assert len(live) == 2_800
+
+
+@pytest.mark.parametrize(("wrong", "problem"), [(5, "event 5 is there already"), (2_001, "given twice")])
+def test_several_threads_keep_all_events_or_none(threads: int, wrong: int, problem: str) -> None:
+    """An id that is kept, and one that is given to two events, far apart so that two threads meet it."""
+    events = City.preset("k6", size=2_000, source="synthetic").events(2_000)
+    live, forever = LiveEvents(), np.full(2_000, np.inf)
+    live.insert(events, np.arange(2_000), forever)
+    live.delete(np.arange(1_000, 2_000))
+    ids = np.arange(2_000, 3_000)
+    ids[-1] = wrong
+    with pytest.raises(EventError, match=problem):
+        live.insert(events.take(1_000, 2_000), ids, forever[:1_000])
+    live.check()
+    assert len(live) == 1_000
+    assert not live.knows(np.arange(2_000, 3_000)).any()
+    live.insert(events.take(1_000, 2_000), np.arange(1_000, 2_000), forever[:1_000])
+    live.check()
 
 
 @pytest.mark.parametrize("most", [7, 8192])

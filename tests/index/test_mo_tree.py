@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import Rows, make_events, make_rows
+from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, make_events, make_rows
 from matchwood.errors import QueryError
 from matchwood.index import MOTree, Scan, mo_tree
 from matchwood.index.row_store import RowStore
@@ -288,6 +288,43 @@ def test_subscribers_move_near_and_far_in_bulk_and_one_by_one(threads: int) -> N
             scan.update(part)
         tree.check()
         assert ranked(tree.match(events)) == ranked(scan.match(events))
+
+
+def circles(seed: int, shift: float) -> Rows:
+    """Who waits for something cheap (every fourth: of one of two kinds) within 500 m of where he is."""
+    n, rng = 1_200, np.random.default_rng(seed)
+    lon, lat, price = rng.uniform(0.0, 0.3, n) + shift, rng.uniform(40.0, 40.3, n), rng.uniform(1.0, 9.0, n)
+    entries: list[tuple[int, int, float, float, float]] = []
+    offsets = [0]
+    for i, (x, y, p) in enumerate(zip(lon.tolist(), lat.tolist(), price.tolist(), strict=True)):
+        place = [(0, INTERVAL, x - 0.01, x + 0.01, 1.0), (1, JOINED, y - 0.01, y + 0.01, 0.0), (0, CIRCLE, x, y, 500.0)]
+        kinds = [(3, INTERVAL, 1.0, 1.0, 1.0), (3, MORE, 4.0, 4.0, 0.0)] if i % 4 == 0 else []
+        entries += [*place, (2, INTERVAL, 0.0, p, 1.0), *kinds]
+        offsets.append(len(entries))
+    return make_rows(range(n), np.zeros(n), offsets, *zip(*entries, strict=True))
+
+
+def test_those_who_move_take_their_circles_along(threads: int) -> None:
+    """In place where the bucket stays, in bulk and one by one; those who ask for sets of values are placed anew."""
+    rng, seed = np.random.default_rng(9), 5
+    keys = np.column_stack(
+        [rng.uniform(0.0, 0.3, 80), rng.uniform(40.0, 40.3, 80), rng.uniform(0, 9, 80), rng.integers(0, 6, 80)]
+    )
+    events = make_events(np.arange(81) * 4, np.tile(np.arange(4), 80), keys.ravel(), keys.ravel())
+    tree, scan = MOTree(layers=2), Scan.build(circles(seed, 0.0))
+    tree.insert(circles(seed, 0.0))
+    before = tree._tree.places[tree.store.slots_of(np.arange(1_200))].copy()
+    for step, (who, shift) in enumerate([(seed, 1e-5), (seed, 0.001), (seed, 0.0), (seed + 1, 0.0), (seed, 0.0)]):
+        moved = circles(who, shift)
+        for part in [moved] if step % 2 == 0 else [moved.take(i, i + 1) for i in range(0, 1_200, 3)]:
+            tree.update(part)
+            scan.update(part)
+        if step == 0:
+            kept = tree._tree.places[tree.store.slots_of(np.arange(1_200))] == before
+            assert kept[np.arange(1_200) % 4 != 0].mean() > 0.9
+        tree.check()
+        assert ranked(tree.match(events)) == ranked(scan.match(events))
+    assert len(tree.match(events).ids) > 20
 
 
 def test_a_subscriber_stays_in_a_bucket_that_still_holds_it() -> None:

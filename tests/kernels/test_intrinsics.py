@@ -14,6 +14,7 @@ from matchwood.kernels.intrinsics import (
     OUTSIDE,
     box_holds,
     boxes_hit,
+    claim,
     compare_spread,
     mark_word,
     prefetch,
@@ -60,6 +61,13 @@ def _turn_and_mark(words, records, first, step, times):
             for bit in range(first, 64, step):
                 turn_word(words, i, np.uint64(1) << np.uint64(bit))
                 mark_word(records, i, bit & 1, np.uint64(1) << np.uint64(bit))
+
+
+@kernel
+def _claim_all(cells, mine, taken):
+    """Claim every cell; taken[i] = was it free?"""
+    for i in range(cells.size):
+        taken[i] = claim(cells, i, np.uint32(0), np.uint32(mine))
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -169,3 +177,13 @@ def test_threads_turn_and_mark_bits_of_the_same_words_and_lose_none() -> None:
     assert (records["even"] == 0x5555555555555555).all()
     assert (records["odd"] == 0xAAAAAAAAAAAAAAAA).all()
     assert (records["other"] == 0.0).all()
+
+
+def test_of_threads_that_claim_a_cell_one_gets_it() -> None:
+    cells, taken = np.zeros(100_000, np.uint32), np.zeros((3, 100_000), np.bool_)
+    _claim_all(cells[:0], 1, taken[0])
+    run([partial(_claim_all, cells, thread + 1, taken[thread]) for thread in range(3)], 3)
+    assert (taken.sum(axis=0) == 1).all()
+    assert (cells == taken.argmax(axis=0) + 1).all()
+    _claim_all(cells, 9, taken[0])
+    assert not taken[0].any()
