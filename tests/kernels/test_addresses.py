@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from matchwood.index import MOTree, Scan
 from matchwood.index.handed import Handed
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.addresses import addresses, from_addresses
 from matchwood.kernels.direct import WORDS, Checked
+from matchwood.workloads import City
+from tests.worlds import ranked
 
 RECORD = np.dtype([("key", "f8"), ("many", "u4"), ("pad", "u4")])
 
@@ -23,6 +29,7 @@ class Things(NamedTuple):
 class Owner:
     things = Handed[Things]()
     things_at: np.ndarray
+    other: str
 
 
 things_at = from_addresses(Things, RECORD, np.uint8)
@@ -61,6 +68,32 @@ def test_the_words_are_those_of_the_state_that_was_set_last() -> None:
     before = owner.things_at
     owner.things = owner.things
     assert owner.things_at is before
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda owner: pickle.loads(pickle.dumps(owner))])
+def test_a_copy_has_words_of_its_own_arrays(copied: Callable[[Owner], Owner]) -> None:
+    owner = Owner()
+    owner.things, owner.other = some_things(3), "anything"
+    other = copied(owner)
+    assert other.other == "anything"
+    assert other.things_at.tolist() == addresses(other.things).tolist()
+    before = owner.things.marks.copy()
+    assert ADD.call(other.things_at, np.array([2.5])) == 403
+    assert other.things.records["key"][0] == 2.5
+    assert (owner.things.marks == before).all() == (owner.things is not other.things)
+
+
+def test_a_tree_and_its_copy_change_apart() -> None:
+    rows = City.preset("quick", size=500).subscriptions()
+    tree = MOTree.build(rows.take(0, 400))
+    other = copy.deepcopy(tree)
+    for r in range(400, 500):
+        other.insert(rows.take(r, r + 1))
+        tree.delete(rows.ids[r - 400 : r - 399])
+    events = City.preset("quick", size=500).events(40)
+    for index, kept in ((tree, rows.take(100, 400)), (other, rows)):
+        index.check()
+        assert ranked(index.match(events)) == ranked(Scan.build(kept).match(events))
 
 
 @pytest.mark.parametrize(

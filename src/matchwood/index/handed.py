@@ -15,6 +15,7 @@ class Handed(Generic[State]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
+        owner.__setstate__ = _restore  # type: ignore[attr-defined]
 
     def __set__(self, owner: Any, state: State) -> None:
         if owner.__dict__.get(self._name) is not state:
@@ -23,3 +24,10 @@ class Handed(Generic[State]):
     if TYPE_CHECKING:  # without `__get__` Python finds what `__set__` wrote, as fast as any attribute
 
         def __get__(self, owner: Any, kind: type) -> State: ...
+
+
+def _restore(owner: Any, attributes: dict[str, Any]) -> None:
+    """Set all attributes of a copy anew: arrays that were copied or unpickled stand elsewhere than those they were made of."""
+    for name, value in attributes.items():
+        if name.removesuffix("_at") == name or name.removesuffix("_at") not in attributes:
+            setattr(owner, name, value)
