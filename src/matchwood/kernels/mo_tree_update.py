@@ -116,10 +116,8 @@ def shift(tree, store, rows, r, row, n, position, turns):
     word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
     for i in range(np.uint64(row.count)):
         entry = store.entries[start + i]
-        if (
-            is_written(entry, rows, begin + i) or entry.kind & CIRCLE
-        ):  # a line that is not written need not be written back
-            continue
+        if is_written(entry, rows, begin + i) or entry.kind & CIRCLE:
+            continue  # a line that is not written need not be written back
         lo, hi = rows.lo[begin + i], rows.hi[begin + i]
         a = np.int64(axis_number(tree, entry.dim))
         if a < tree.counts[SLICED] and (entry.lo != lo or entry.hi != hi):
