@@ -284,8 +284,12 @@ def count_hits(batch, questions, k):
     ends, hits = batch.ends, batch.counts[KEPT]
     for q in range(questions + 2):
         ends[q] = 0
-    for i in range(hits):
-        ends[np.int64(batch.hits[i].question) + 2] += 1
+    i = np.int64(0)
+    while i < hits:
+        question, first = batch.hits[i].question, i
+        while i < hits and batch.hits[i].question == question:
+            i += 1
+        ends[np.int64(question) + 2] += i - first
     for q in range(questions):
         ends[q + 2] += ends[q + 1]
     allow(batch, questions * (batch.order.size // FILLED) // (hits + 1), k)
@@ -304,12 +308,16 @@ def order_hits(batch):
 def hand_out(batch, questions, out, n, ends, first):
     """Write the hits into the answers of their questions, from n on, those of one as they were found, after `count_hits`. That
     of question q ends at ends[first + q]; return where the last one does. There is room. O(hits + questions)."""
-    for i in range(np.uint64(batch.counts[KEPT])):
-        hit = batch.hits[i]
-        q = np.uint64(hit.question) + ONE
+    i, kept = np.uint64(0), np.uint64(batch.counts[KEPT])
+    while i < kept:  # those of a question come in runs, a node's together
+        question = batch.hits[i].question
+        q = np.uint64(question) + ONE
         at = np.uint64(n + batch.ends[q])
-        batch.ends[q] += 1
-        out.ids[at], out.scores[at] = hit.id, hit.score
+        while i < kept and batch.hits[i].question == question:
+            out.ids[at], out.scores[at] = batch.hits[i].id, batch.hits[i].score
+            at += ONE
+            i += ONE
+        batch.ends[q] = np.int64(at) - n
     for q in range(questions):
         ends[first + q] = n + batch.ends[q + 1]
     return n + batch.counts[KEPT]
