@@ -1,6 +1,7 @@
-"""Bulk changes of an MO-Tree by several threads, each node by one of them.
+"""Bulk changes of an MO-Tree by several threads.
 
-Room in nodes is given out and taken back by the thread that calls; what lies between, the writing of bits, is shared.
+Rows are stored, sliced and rewritten in the order in which they come, by any of them. Planes are written node by node, each node
+by one; room in nodes is given out before and taken back afterwards, by the thread that calls.
 """
 
 from __future__ import annotations
