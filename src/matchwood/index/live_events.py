@@ -44,8 +44,8 @@ class LiveEvents(EventIndex):
     """The event half of an MO-Tree.
 
     Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_ask` and
-    `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 8 to be
-    found by id and about 67 for its planes and place.
+    `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 12 to be
+    found by id and given away again, and about 67 for its planes and place.
     Events that come one by one are kept at once and placed together, when somebody asks or 8,192 wait: an event alone turns
     some 200 bits in as many lines of memory.
     Expired events are never returned. They are removed when a subscription meets them, by `sweep`, and by
