@@ -11,13 +11,12 @@ from matchwood.index.workers import run
 from matchwood.kernels._jit import kernel
 from matchwood.kernels.candidates import KEY
 from matchwood.kernels.intrinsics import (
-    OUTSIDE,
     box_holds,
     boxes_hit,
     claim,
-    compare_spread,
     mark_word,
     prefetch,
+    sift_spread,
     trailing_zeros,
     turn_word,
 )
@@ -49,8 +48,8 @@ def _holds(entries, at, keys, dim):
 
 
 @kernel
-def _compared(halves, first, bounds, at):
-    return compare_spread(halves, first, bounds, at)
+def _sifted(words, found, first, last, now, asked, least, bounds, ids, n):
+    return sift_spread(words, found, first, last, 2, 5, now, asked, least, bounds, ids, n)
 
 
 @kernel
@@ -155,17 +154,71 @@ def test_an_interval_holds_by_the_rules_of_float_comparison() -> None:
                     assert _holds(entries, 1, keys, 1) == bits, (lo, hi, key_lo, key_hi)
 
 
+SPREAD = 4 << 61
+MOST = 2**32 - 1
+
+
+def _events(values: list[list[int]], ids: list[int]) -> np.ndarray:
+    """Events of 24 halves each, one behind the other: all bits of the mask, until 10."""
+    words = np.zeros((len(values), 16), np.uint64)
+    words[:, 0], words[:, 2], words[:, 3] = ids, 2**24 - 1, SPREAD
+    words.view(np.float64)[:, 1] = 10.0
+    words.view(np.uint32)[:, 8:] = values
+    return words.reshape(-1)
+
+
+def _bounds(*intervals: tuple[int, int], inner: tuple[int, int]) -> np.ndarray:
+    """24 intervals, the last of those given again and again, and as many inner ones."""
+    outer = [*intervals, *[intervals[-1]] * (24 - len(intervals))]
+    return np.array([*zip(*outer, strict=True), *zip(*[inner] * 24, strict=True)], np.uint32).reshape(-1)
+
+
+def _sift(words: np.ndarray, bounds: np.ndarray, **how: float) -> tuple[int, list[int]]:
+    """How far the events, all of them, are sifted, and which match."""
+    found, ids = np.arange(0, words.size + 5 * 16, 16, dtype=np.uint32), np.zeros(words.size // 16 + 1, np.int64)
+    question = float(how.get("now", 0.0)), np.uint64(how.get("asked", 1)), int(how.get("least", 2**62))
+    at, n = _sifted(words, found, 0, words.size // 16, *question, bounds, ids, 0)
+    return int(at), ids[:n].tolist()
+
+
 @pytest.mark.parametrize("lane", range(24))
 def test_each_of_24_values_is_compared_with_its_own_interval(lane: int) -> None:
     """One value and its interval are chosen, those beside them are inside of theirs."""
-    most = 2**32 - 1
-    for value in (0, 1, 7, 2**31, most):
-        for begin, length in ((0, 0), (0, most), (7, 0), (5, 2), (5, 3), (7, 9), (2**31, most - 2**31), (most, 0)):
-            halves, bounds = np.full(30, 3, np.uint32), np.repeat(np.array([0, 2, 5, 0], np.uint32), [2, 24, 24, 3])
-            halves[3 + lane], bounds[2 + lane], bounds[26 + lane] = value, begin, length
-            ends = (value == begin) << lane | (value == begin + length) << 24 + lane
-            expected = ends if begin <= value <= begin + length else int(OUTSIDE)
-            assert int(_compared(halves, 3, bounds, 2)) == expected, (value, begin, length)
+    for value in (0, 1, 7, 2**31, MOST):
+        for begin, length in ((0, 0), (0, MOST), (7, 0), (5, 2), (5, 3), (7, 9), (2**31, MOST - 2**31), (MOST, 0)):
+            values, bounds = [3] * 24, _bounds((2, 5), inner=(0, MOST))
+            values[lane], bounds[lane], bounds[24 + lane] = value, begin, length
+            matches = [9] if begin <= value <= begin + length else []
+            assert _sift(_events([values], [9]), bounds) == (1, matches), (value, begin, length)
+
+
+@pytest.mark.parametrize("lane", range(24))
+def test_a_match_outside_of_one_inner_interval_is_left_to_others(lane: int) -> None:
+    events, bounds = _events([[3] * 24] * 3, [7, 8, 9]), _bounds((2, 5), inner=(3, 0))
+    events.view(np.uint32)[32 + 8 + lane] = 4
+    assert _sift(events, bounds) == (1, [7])
+    events.view(np.uint32)[32 + 8 + lane] = 8  # no match, so nothing is open
+    assert _sift(events, bounds) == (3, [7, 9])
+
+
+def test_what_is_not_spread_or_has_expired_is_left_to_others() -> None:
+    events, bounds = _events([[3] * 24] * 4, [6, 7, 8, 9]), _bounds((2, 5), inner=(0, MOST))
+    assert _sift(events, bounds) == (4, [6, 7, 8, 9])
+    assert _sift(events, bounds, now=10.0) == (0, [])
+    events.view(np.float64)[2 * 16 + 1] = np.nan
+    assert _sift(events, bounds) == (2, [6, 7])
+    for flags in (0, 1, 2, 3, 5, 6, 7):
+        events[16 + 3] = np.uint64(flags << 61)
+        assert _sift(events, bounds) == (1, [6]), flags
+
+
+def test_a_match_has_all_that_is_asked_for_and_an_id_that_is_not_too_large() -> None:
+    events, bounds = _events([[3] * 24] * 4, [6, 9, 8, 7]), _bounds((2, 5), inner=(0, MOST))
+    events[2::16] = [0b0110, 0b1110, 0b0111, 0b1111]
+    assert _sift(events, bounds, asked=0b0110) == (4, [6, 9, 8, 7])
+    assert _sift(events, bounds, asked=0b1010) == (4, [9, 7])
+    assert _sift(events, bounds, asked=0b0110, least=7) == (4, [6, 7])
+    assert _sift(events, bounds, asked=0, least=5) == (4, [])
 
 
 def test_threads_turn_and_mark_bits_of_the_same_words_and_lose_none() -> None:

@@ -92,6 +92,7 @@ class EventStore:
             counts[kernel.FREE_SLOTS] += len(left)
             counts[kernel.LIVE] += live.counts[kernel.LIVE]
             counts[kernel.MOST] = max(counts[kernel.MOST], live.counts[kernel.MOST])
+            counts[kernel.ROUGH] |= live.counts[kernel.ROUGH]
         self._add_rest(events, ids, until, slots)
         return slots
 

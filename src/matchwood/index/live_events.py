@@ -235,7 +235,7 @@ class LiveEvents(EventIndex):
                 lo,
                 hi,
                 below,
-                np.zeros((questions, 2 * PLACED), np.uint32),
+                np.zeros((questions, 4 * PLACED), np.uint32),
                 np.zeros(questions, asking.ASKING),
                 np.zeros((questions, MOST_RANKED), np.int64),
                 np.zeros(kept, np.uint32),

@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 10
+VERSION = 11
 MANIFEST = "manifest.json"
 
 

@@ -12,9 +12,9 @@ Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
 SPREAD   every dimension up to the event's last one has a place, and a value (as a number without sign in the same order,
          `ordered`) stands there in halves of 32 bits: the upper ones of all places, then the lower ones. So a row is compared
          with all upper halves side by side, and mostly needs no more. For events of dimensions below 24 that take no more
-         lines that way: their upper halves and what stands before them fill two. Above the 24 bits of the mask are those of
-         the dimensions whose value is round: its lower half is zero, as of whole numbers up to 2^20 and codes of strings, so
-         that an upper half that equals a row's end tells all.
+         lines that way: their upper halves and what stands before them fill two. counts[ROUGH] has a bit for every dimension
+         in which one of them had a lower half that is not zero, as no whole number up to 2^20 has and no code of a string: in
+         the others an upper half that equals a row's end tells all.
 LISTED   a dimension of 64 or more: n keys as they are (`keys`, the same memory) and their n dimensions, ascending. `count`: n.
 LOOSE    (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
 Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
@@ -54,7 +54,7 @@ LISTED, LOOSE, SPREAD = np.uint64(1), np.uint64(2), np.uint64(4)
 FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`
-SLOTS, LIVE, FREE_SLOTS, KEYS, CURSOR, MOST = 0, 1, 2, 3, 4, 5
+SLOTS, LIVE, FREE_SLOTS, KEYS, CURSOR, MOST, ROUGH = 0, 1, 2, 3, 4, 5, 6
 REGIONS = 8
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
@@ -103,8 +103,7 @@ def count_at(live, start):
 @helper
 def mask_at(live, start):
     """The dimensions of a plain event."""
-    word = live.words[start + MASK]
-    return word & ((ONE << np.uint64(PLACED)) - ONE) if flags_at(live, start) & SPREAD else word
+    return live.words[start + MASK]
 
 
 @helper
@@ -215,16 +214,18 @@ def form_of(events, e):
 
 @helper
 def write_spread(live, events, e, start, n):
-    """Write the values of a SPREAD event of n places; return its mask. O(entries)."""
+    """Write the values of a SPREAD event of n places, and note which are rough; return its mask. O(entries)."""
     begin, end, halves = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1]), live.halves
     few, near, far = lower_halves(start, n, field_at(live, start))
     here, near, far, upper = np.uint64(few), np.uint64(near), np.uint64(far), np.uint64(2 * (start + HEAD))
-    mask = np.uint64(0)
+    mask = rough = np.uint64(0)
     for i in range(begin, end):
         dim, number = np.uint64(events.dims[i]), ordered(events.lo[i])
         halves[upper + dim] = np.uint32(number >> np.uint64(32))
         halves[(near if dim < here else far) + dim] = np.uint32(number)
-        mask |= (ONE | np.uint64(np.uint32(number) == 0) << np.uint64(PLACED)) << dim
+        mask |= ONE << dim
+        rough |= np.uint64(np.uint32(number) != 0) << dim
+    live.counts[ROUGH] |= np.int64(rough)
     return mask
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from matchwood.kernels._jit import helper
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.live_events import HEAD, MASKED, PLACED, SPREAD
+from matchwood.kernels.live_events import HEAD, MASKED, PLACED, ROUGH, SPREAD
 from matchwood.kernels.live_events import MOST as MOST_PLACES
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.mo_tree import (
@@ -58,7 +58,6 @@ ASKING = np.dtype(
     [
         ("asked", "u8"),
         ("score", "f8"),
-        ("ends", "u8"),
         ("spread", "u8"),
         ("entries", "u4"),
         ("plain", "u4"),
@@ -70,8 +69,8 @@ ASKING = np.dtype(
 )
 """A row that asks. If it is plain, `asked` are the dimensions it names, as a mask, and `score` is what it has if it matches; its
 intervals are those of its question in `lo`, `hi` and `below`, and `words` of a region may be read. `spread`: SPREAD if an event
-that is so can be compared with `bounds`; of what `compare_spread` says of it the bits in `ends` leave it open. Where the k best
-are asked for, `held` of them are known, and a plain event with an id above `last` is none of them."""
+that is so can be compared with `bounds`. Where the k best are asked for, `held` of them are known, and a plain event with an id
+above `last` is none of them."""
 
 
 class LiveScratch(NamedTuple):
@@ -198,7 +197,7 @@ def load_plain(live, store, slot, scratch, question, how, combine):
     mine.words = np.uint32(words_read(live, asked))
     if plain and asked >> np.uint64(PLACED) == 0:
         mine.spread = SPREAD
-        load_spread(scratch, question, mine)
+        load_spread(live, scratch, question, np.int64(mine.entries))
 
 
 @helper
@@ -213,22 +212,25 @@ def words_read(live, asked):
 
 
 @helper
-def load_spread(scratch, question, mine):
-    """The upper halves of a plain row's intervals, by dimension, as `compare_spread` takes them; all values of others pass.
+def load_spread(live, scratch, question, entries):
+    """The upper halves of a plain row's intervals, by dimension, as `sift_spread` takes them; all values of others pass.
 
-    A value whose upper half is that of an end is within, if the lower half of the end is the least or the greatest there is.
+    A value whose upper half is that of an end is left open, where its lower half matters: inner intervals are without it.
     """
     bounds = scratch.bounds[question]
     for dim in range(PLACED):
-        bounds[dim], bounds[PLACED + dim] = np.uint32(0), np.uint32(0xFFFFFFFF)
-    mine.ends = np.uint64(0)
-    for j in range(np.int64(mine.entries)):
-        lo, hi, below = scratch.lo[question, j], scratch.hi[question, j], scratch.below[question, j]
-        dim = count_ones(below)
-        bounds[dim] = np.uint32(lo >> np.uint64(32))
-        bounds[PLACED + dim] = np.uint32((hi >> np.uint64(32)) - (lo >> np.uint64(32)))
-        begin, end = np.uint32(lo) != 0, np.uint32(hi) != np.uint32(0xFFFFFFFF)
-        mine.ends |= (np.uint64(begin) | np.uint64(end) << np.uint64(PLACED)) << np.uint64(dim)
+        for inner in (0, 2 * PLACED):
+            bounds[inner + dim], bounds[inner + PLACED + dim] = np.uint32(0), np.uint32(0xFFFFFFFF)
+    for j in range(entries):
+        lo, hi, dim = scratch.lo[question, j], scratch.hi[question, j], count_ones(scratch.below[question, j])
+        begin, end = lo >> np.uint64(32), hi >> np.uint64(32)
+        bounds[dim], bounds[PLACED + dim] = np.uint32(begin), np.uint32(end - begin)
+        rough = (live.counts[ROUGH] >> dim) & 1 != 0
+        begin += np.uint64(np.uint32(lo) != 0)
+        end -= np.uint64(rough & (np.uint32(hi) != np.uint32(0xFFFFFFFF)))
+        if begin > end:
+            begin = end = np.uint64(0xFFFFFFFF)  # where no number is
+        bounds[2 * PLACED + dim], bounds[3 * PLACED + dim] = np.uint32(begin), np.uint32(end - begin)
 
 
 @helper

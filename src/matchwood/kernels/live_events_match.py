@@ -15,46 +15,43 @@ import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.intrinsics import OUTSIDE, compare_spread, prefetch
+from matchwood.kernels.intrinsics import prefetch, sift_spread
 from matchwood.kernels.live_events import (
-    ABOUT,
-    FLAGS,
-    HEAD,
     LISTED,
-    MASK,
-    PLACED,
     SPREAD,
     UNTIL,
     field_at,
+    flags_at,
     id_at,
+    mask_at,
     places_at,
     slot_at,
+    slot_of,
     whole_values,
 )
 from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.live_values import load_live, number_at, unload_row
-from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, ONE, OPEN
+from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, OPEN
 from matchwood.kernels.mo_tree_visits import (
+    AFAR,
     FAR,
     FIRST,
     KEPT,
     MANY,
-    NODES_AHEAD,
     NOTED,
+    OWNERS,
     find_hits,
     hand_out,
     keep_hit,
+    keep_series,
     order_hits,
     shift_of,
 )
-from matchwood.kernels.planes import and_pairs, count_ones, keep_words, prefetch_planes
+from matchwood.kernels.planes import and_pairs, count_ones, prefetch_planes
 from matchwood.kernels.results import best_first, keep_largest, take_event, worse
 from matchwood.kernels.store import CIRCLE
 from matchwood.kernels.verify import score_row
-
-ROUNDS = ((ONE << np.uint64(PLACED)) - ONE) << np.uint64(PLACED)
-"""The bits of a SPREAD event's mask that say which values are round."""
 
 
 @helper
@@ -89,116 +86,105 @@ def prefetch_visit(tree, scratch, visit):
     prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, pairs_of(tree, question) + 2 * layers, many)
 
 
-@kernel
-def filter_visits(tree, scratch, first, last, how):
-    """Keep the words with events that may match, of these visits; return how many. O(visits * planes)."""
-    batch = scratch.batch
-    n = np.int64(0)
-    for v in range(first, last):
-        visit = batch.visits[v]
-        question = np.int64(visit.question)
-        node = tree.nodes[visit.node]
-        prefetch_visit(tree, scratch, batch.visits[min(v + NODES_AHEAD, last - 1)])
-        pairs = pairs_of(tree, question)
-        enter_cells(tree, scratch, question, visit.packed, pairs)
-        words = np.int64(node.words)
-        base = np.int64(node.start) + np.int64(HEAD_WORDS) * words
-        many = np.int64(scratch.pairs[question].many)
-        and_pairs(tree.bits, base, shift_of(node), scratch.planes, pairs, many, scratch.line)
-        if node.opened:  # planes know nothing of events that span
-            for w in range(words):
-                scratch.line[w] |= tree.bits[base + (OPEN - HEAD_WORDS) * words + w]
-        tag = (np.uint64(question) << np.uint64(32)) | (np.uint64(2) * node.start)
-        n = keep_words(scratch.line, words, tag, batch.words, batch.tags, n)
-    return n
+@helper
+def filter_visit(tree, scratch, node, visit, how):
+    """Leave in scratch.line the events of a node that may match. O(planes)."""
+    question, words = np.int64(visit.question), np.int64(node.words)
+    base, pairs = np.int64(node.start) + HEAD_WORDS * words, pairs_of(tree, question)
+    enter_cells(tree, scratch, question, visit.packed, pairs)
+    many = np.int64(scratch.pairs[question].many)
+    and_pairs(tree.bits, base, shift_of(node), scratch.planes, pairs, many, scratch.line)
+    if node.opened:  # planes know nothing of events that span
+        for w in range(words):
+            scratch.line[w] |= tree.bits[base + (OPEN - HEAD_WORDS) * words + w]
 
 
 @helper
-def holds_exactly(live, start, scratch, question, entries):
-    """Does a plain row hold for a SPREAD event that has all it names? Where upper halves do not say it. O(entries)."""
+def holds_exactly(live, start, scratch, question):
+    """Does a plain row hold for a plain event that has all it names? O(entries), without branches."""
+    if flags_at(live, start) & SPREAD:
+        return holds_spread(live, start, scratch, question)
+    return holds_masked(live, start, scratch, question)
+
+
+@helper
+def holds_spread(live, start, scratch, question):
+    """`holds_exactly` for a SPREAD event."""
     lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
     holds, n = True, places_at(live, start)
-    for j in range(entries):
+    for j in range(np.int64(scratch.rows[question].entries)):
         number = number_at(live, start, n, count_ones(below[j]))
         holds &= (lo[j] <= number) & (number <= hi[j])
     return holds
 
 
 @helper
-def holds_masked(live, start, mask, scratch, question, entries):
-    """Does a plain row hold for another plain event that has all it names? O(entries), without branches."""
-    lo, hi, below = scratch.lo[question], scratch.hi[question], scratch.below[question]
+def holds_masked(live, start, scratch, question):
+    """`holds_exactly` for another plain event."""
+    lo, hi, below, mask = scratch.lo[question], scratch.hi[question], scratch.below[question], mask_at(live, start)
     here, near, far = whole_values(start, count_ones(mask), field_at(live, start))
     holds = True
-    for j in range(entries):
+    for j in range(np.int64(scratch.rows[question].entries)):
         place = count_ones(mask & below[j])
         number = ordered(live.keys[(near if place < here else far) + place])
         holds &= (lo[j] <= number) & (number <= hi[j])
     return holds
 
 
-@kernel
-def verify_plain(live, scratch, i, found, now, k):
-    """Verify candidates i, i + 1, ... as long as row and event are plain and the event has not expired, and keep the hits.
+@helper
+def verify_plain(live, scratch, question, i, last, now, k):
+    """Verify candidates i, i + 1, ... of a plain row as long as they are plain and have not expired, and keep the hits.
 
-    Return the first that is not so, or `found`. Without a branch but where the upper half of a value is that of an end. A row has
-    one score for all of them: of the k best those with the least ids are left, and one that comes after k is not compared.
+    Return the first that is not so, or `last`. A row has one score for all of them, so of the k best those with the least ids are
+    left.
     """
-    ranked = 0 < k <= scratch.firsts.shape[1]
-    batch = scratch.batch
-    words, keys = live.words, live.keys
-    n = np.uint64(batch.counts[KEPT])
-    at, end = np.uint64(i), np.uint64(found)
-    while at < end:
-        start, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
-        row = scratch.rows[question]
-        prefetch_event(keys, np.int64(batch.found[at + np.uint64(FAR)]), row)
-        mask, about = words[start + np.uint64(MASK)], words[start + np.uint64(ABOUT)]
-        if not row.plain or (about >> FLAGS) & LISTED or not now < keys[start + np.uint64(UNTIL)]:
+    batch, row = scratch.batch, scratch.rows[question]
+    bounds, asked, at, n = scratch.bounds[question], row.asked, i, batch.counts[KEPT]
+    while at < last:
+        if row.spread & flags_at(live, np.int64(batch.found[at])):
+            at, n = sift_spread(
+                live.words, batch.found, at, last, FAR, AFAR, now, asked, row.last, bounds, batch.ids, n
+            )
+            if at == last:
+                break
+        start = np.int64(batch.found[at])
+        if flags_at(live, start) & LISTED or not now < live.keys[start + UNTIL]:
             break
-        id_ = np.int64(words[start])
-        if ranked and id_ > row.last:
-            at += ONE
-            continue
-        holds = mask & row.asked == row.asked
-        if row.spread & (about >> FLAGS):
-            first = np.int64(np.uint64(2) * start) + 2 * HEAD
-            told = compare_spread(live.halves, first, scratch.bounds[question], 0)
-            holds &= told != OUTSIDE
-            if told & row.ends & ~(mask & ROUNDS) != 0 and holds:
-                holds = holds_exactly(live, np.int64(start), scratch, np.int64(question), np.int64(row.entries))
-        elif (about >> FLAGS) & SPREAD == 0:
-            prefetch_tail(live, np.int64(batch.found[at + np.uint64(FAR // 2)]))
-            holds &= holds_masked(live, np.int64(start), mask, scratch, np.int64(question), np.int64(row.entries))
-        else:  # the row names a dimension that no SPREAD event has, and finds there what is round
-            holds = False
-        hit = batch.hits[n]
-        hit.id, hit.score = id_, row.score
-        hit.slot, hit.question = np.uint32(about), np.uint32(question)
-        n += np.uint64(holds)
-        if ranked and holds:
-            note_id(scratch, np.int64(question), id_, k)
-        at += ONE
-    batch.counts[KEPT] = np.int64(n)
-    return np.int64(at)
+        prefetch_event(live.keys, np.int64(batch.found[at + FAR]), np.int64(row.words))
+        prefetch_tail(live, np.int64(batch.found[at + FAR // 2]))
+        batch.ids[n] = id_at(live, start)
+        n += np.int64(mask_at(live, start) & asked == asked and holds_exactly(live, start, scratch, question))
+        at += 1
+    if 0 < k <= scratch.firsts.shape[1]:
+        n = keep_least(scratch, question, n, k)
+    keep_series(batch, question, n, row.score)
+    return at
 
 
 @helper
-def note_id(scratch, question, id_, k):
-    """A plain event that a plain row matches, one of the k with the least ids so far. O(k)."""
-    row, firsts = scratch.rows[question], scratch.firsts[question]
-    held = keep_largest(firsts, np.int64(row.held), k, ~id_)
-    row.held = np.uint32(held)
-    if held == k:
-        row.last = ~firsts[k - 1]
+def keep_least(scratch, question, end, k):
+    """Of the hits of a plain row that have been written up to `end` keep those that may be among its k best; return where they
+    end. O(hits * k)."""
+    batch, row, firsts = scratch.batch, scratch.rows[question], scratch.firsts[question]
+    n = batch.counts[KEPT]
+    for i in range(n, end):
+        id_ = batch.ids[i]
+        if id_ <= row.last:
+            batch.ids[n] = id_
+            n += 1
+            held = keep_largest(firsts, np.int64(row.held), k, ~id_)
+            row.held = np.uint32(held)
+            if held == k:
+                row.last = ~firsts[k - 1]
+    return n
 
 
 @helper
-def prefetch_event(keys, start, row):
-    """Ask for what a row may read of a region: two lines of most."""
+def prefetch_event(keys, start, read):
+    """Ask for so many words of a region: two lines of most."""
     prefetch(keys, start)
     prefetch(keys, start + LINE)
-    for word in range(2 * LINE, np.int64(row.words), LINE):
+    for word in range(2 * LINE, read, LINE):
         prefetch(keys, start + word)
 
 
@@ -213,40 +199,50 @@ def verify_found(scratch, found, known):
     """Verify the candidates that are listed, keep the hits, note the expired. O(entries)."""
     live, store, now, how, combine, k = known
     batch = scratch.batch
-    counts = batch.counts
-    i = np.int64(0)
     for i in range(min(found, FAR)):
-        prefetch_event(live.keys, np.int64(batch.found[i]), scratch.rows[np.int64(batch.who[i])])
-    i = verify_plain(live, scratch, 0, found, now, k)
-    while i < found:
-        start, question = np.int64(batch.found[i]), np.int64(batch.who[i])
-        row = scratch.rows[question]
-        until = live.keys[start + UNTIL]
-        if now < until:
-            score = score_loose(live, start, store, scratch, row, how, combine)
-            keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
-        elif until == until and counts[NOTED] < scratch.noted.size:
-            live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
-            scratch.noted[counts[NOTED]] = np.uint32(start)
-            counts[NOTED] += 1
-        i = verify_plain(live, scratch, i + 1, found, now, k)
+        prefetch_event(live.keys, np.int64(batch.found[i]), 2 * LINE)
+    i = np.int64(0)
+    for owner in range(batch.counts[OWNERS]):
+        question, last = np.int64(batch.owners[owner].question), np.int64(batch.owners[owner].end)
+        while i < last:
+            if scratch.rows[question].plain:
+                i = verify_plain(live, scratch, question, i, last, now, k)
+            if i < last:
+                verify_other(live, store, scratch, question, np.int64(batch.found[i]), now, how, combine)
+                i += 1
 
 
 @helper
-def deliver(scratch, first, last, several, k, out, begin, n):
-    """Hits of a row, those at order[first:last], into its subscription's answer; return where that ends, -1 if `out` is full."""
+def verify_other(live, store, scratch, question, start, now, how, combine):
+    """Verify an event that is not plain, or for a row that is not, or note that it has expired. O(entries)."""
+    batch = scratch.batch
+    counts, until = batch.counts, live.keys[start + UNTIL]
+    if now < until:
+        score = score_loose(live, start, store, scratch, scratch.rows[question], how, combine)
+        keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
+    elif until == until and counts[NOTED] < scratch.noted.size:
+        live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
+        scratch.noted[counts[NOTED]] = np.uint32(start)
+        counts[NOTED] += 1
+
+
+@helper
+def deliver(live, scratch, question, several, k, out, begin, n):
+    """The hits of a row that are in hand into its subscription's answer; return where that ends, -1 if `out` is full."""
     batch = scratch.batch
     if begin + k > out.ids.size:
         return np.int64(-1)
-    for i in range(first, last):
-        hit = batch.hits[np.int64(batch.order[i])]
+    for i in range(batch.ends[question], batch.ends[question + 1]):
+        hit = np.int64(batch.order[i])
+        id_, score = batch.ids[hit], batch.scores[hit]
         if k == 0 and not several and n < out.ids.size:
-            out.ids[n] = hit.id
-            out.scores[n] = hit.score
+            out.ids[n] = id_
+            out.scores[n] = score
             n += 1
-        elif n - begin < k or k == 0 or several or worse(out.scores[begin], out.ids[begin], hit.score, hit.id):
+        elif n - begin < k or k == 0 or several or worse(out.scores[begin], out.ids[begin], score, id_):
             # Most hits are no better than the k best so far: one branch, mostly foreseen.
-            n = take_event(scratch.seen, out, begin, n, k, hit.id, np.int64(hit.slot), hit.score, several)
+            slot = slot_of(live, id_) if several else np.int64(0)
+            n = take_event(scratch.seen, out, begin, n, k, id_, slot, score, several)
             if n < 0:
                 break
     return n
@@ -285,7 +281,9 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             if not begun:
                 many = ask_rows(tree, live, store, slots, scratch, r, groups[ends.size], how, combine, k)
             known = live, store, now, how, combine, k
-            whole = find_hits(tree, scratch, r, many, how, k, filter_visits, verify_found, known, candidates)
+            whole = find_hits(
+                tree, scratch, r, many, how, k, filter_visit, prefetch_visit, verify_found, known, candidates
+            )
             if many > 1 and not whole:
                 continue
             fits = whole and not begun and n + counts[KEPT] <= out.ids.size
@@ -300,7 +298,7 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             if r == groups[s] and not begun:
                 begin = n
             several = groups[s + 1] - groups[s] > 1
-            n = deliver(scratch, batch.ends[q], batch.ends[q + 1], several, k, out, begin, n)
+            n = deliver(live, scratch, q, several, k, out, begin, n)
             full = n < 0
             if full:
                 break

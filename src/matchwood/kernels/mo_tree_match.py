@@ -37,7 +37,7 @@ from matchwood.kernels.mo_tree_visits import (
     FIRST,
     KEPT,
     MANY,
-    NODES_AHEAD,
+    SERIES,
     Batch,
     allowed,
     ask,
@@ -52,7 +52,7 @@ from matchwood.kernels.mo_tree_visits import (
     shift_of,
     sort_asks,
 )
-from matchwood.kernels.planes import and_planes, keep_words, prefetch_planes
+from matchwood.kernels.planes import and_planes, prefetch_planes
 from matchwood.kernels.results import best_first, emit, keep_best, keep_largest
 from matchwood.kernels.store import JOINED, SIBLING, SIBLINGS, most_of
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
@@ -248,9 +248,8 @@ def or_planes(tree, scratch, valid, base, words, start):
 
 
 @helper
-def filter_visit(tree, scratch, visit, soon, how):
-    """Leave in scratch.line the rows of a node that may match, and ask for the planes of a visit that comes soon. O(axes)."""
-    node = tree.nodes[visit.node]
+def filter_visit(tree, scratch, node, visit, how):
+    """Leave in scratch.line the rows of a node that may match. O(axes)."""
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
     valid = np.int64(node.start) + np.int64(VALID) * words
@@ -263,12 +262,12 @@ def filter_visit(tree, scratch, visit, soon, how):
         and_ranges(tree, scratch, valid, base, words, start)
     else:
         enter_slices(tree, scratch, visit.packed, start)
-        prefetch_visit(tree, scratch, soon)
         and_planes(tree.bits, valid, base, shift_of(node), scratch.planes, start, tree.counts[SLICED], scratch.line)
 
 
 @helper
 def prefetch_visit(tree, scratch, visit):
+    """Ask for the planes of a visit that comes soon, those of layers where the visit before read them."""
     node = tree.nodes[visit.node]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)
@@ -278,60 +277,55 @@ def prefetch_visit(tree, scratch, visit):
 
 
 @kernel
-def filter_visits(tree, scratch, first, last, how):
-    """Keep the words with rows that may match, of these visits; return how many. O(visits * axes)."""
-    batch = scratch.batch
-    n = np.int64(0)
-    for v in range(first, last):
-        visit = batch.visits[v]
-        filter_visit(tree, scratch, visit, batch.visits[min(v + NODES_AHEAD, last - 1)], how)
-        node = tree.nodes[visit.node]
-        tag = (np.uint64(visit.question) << np.uint64(32)) | (np.uint64(2) * node.start)
-        n = keep_words(scratch.line, np.int64(node.words), tag, batch.words, batch.tags, n)
-    return n
-
-
-@kernel
-def verify_plain(store, scratch, i, found, k):
-    """Verify candidates i, i + 1, ... as long as row and event are plain, and keep the hits; return the first that is not so, or
-    `found`. O(entries).
+def verify_plain(store, scratch, i, owner, found, k):
+    """Verify candidates i, i + 1, ..., the first of them of `owner`, as long as row and event are plain, and keep the hits;
+    return the first that is not so, or `found`, and its owner. O(entries).
 
     Rows are asked for FAR candidates before they are verified, their entries half as many. Of those that cannot be among the
-    k best the entries are not read. The exact test of other rows is not called from here: it took registers from this loop.
+    k best the entries are not read. Whose candidates they are is followed without a branch. The exact test of other rows is not
+    called from here: it took registers from this loop.
     """
     ranked = 0 < k <= scratch.best.shape[1]
+    several = store.counts[SIBLINGS] > 0
     batch = scratch.batch
-    n = np.uint64(batch.counts[KEPT])
-    at, end = np.uint64(i), np.uint64(found)
+    owners, series = batch.owners, batch.series
+    n, serial = np.uint64(batch.counts[KEPT]), np.uint64(batch.counts[SERIES])
+    at, end, mine = np.uint64(i), np.uint64(found), np.uint64(owner)
+    begin = n
     while at < end:
+        question = np.uint64(owners[mine].question)
         prefetch(store.rows, np.int64(batch.found[at + np.uint64(FAR)]))
-        prefetch_entries(store, scratch, np.int64(at) + FAR // 2, ranked)
-        slot, question = np.uint64(batch.found[at]), np.uint64(batch.who[at])
+        prefetch_entries(store, scratch, question, np.int64(at) + FAR // 2, ranked)
+        slot = np.uint64(batch.found[at])
         row = store.rows[slot]
-        if ranked and most_of(row) < scratch.worst[question]:
-            at += ONE
-            continue
-        if not scratch.plain[question]:
-            break
-        score, holds, kinds = score_single(store, slot, scratch.keys[question])
-        if kinds & ~JOINED != 0:
-            break
-        hit = batch.hits[n]
-        hit.id, hit.score, hit.question = row.id, score, np.uint32(question)
-        hit.slot = np.uint32(slot) if row.flags & SIBLING else NONE
+        holds = False
+        if not ranked or not most_of(row) < scratch.worst[question]:
+            if not scratch.plain[question]:
+                break
+            score, holds, kinds = score_single(store, slot, scratch.keys[question])
+            if kinds & ~JOINED != 0:
+                break
+            batch.ids[n], batch.scores[n] = row.id, score
+            if several:
+                batch.slots[n] = np.uint32(slot) if row.flags & SIBLING else NONE
+            if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
+                note_score(scratch, np.int64(question), score, k)
         n += np.uint64(holds)
-        if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
-            note_score(scratch, np.int64(question), score, k)
         at += ONE
-    batch.counts[KEPT] = np.int64(n)
-    return np.int64(at)
+        series[serial].question, series[serial].end, series[serial].score = owners[mine].question, np.uint32(n), np.nan
+        last = at == np.uint64(owners[mine].end)
+        mine += np.uint64(last)
+        serial += np.uint64(last & (n > begin))
+        begin = n if last else begin
+    batch.counts[KEPT], batch.counts[SERIES] = np.int64(n), np.int64(serial + np.uint64(n > begin))
+    return np.int64(at), np.int64(mine)
 
 
 @helper
-def prefetch_entries(store, scratch, i, ranked):
-    """Ask for the entries of candidate i, unless it cannot be among the k best; its row has come."""
+def prefetch_entries(store, scratch, question, i, ranked):
+    """Ask for the entries of candidate i, unless it cannot be among the k best of this question; its row has come."""
     row = store.rows[np.uint64(scratch.batch.found[i])]
-    if not ranked or not most_of(row) < scratch.worst[np.uint64(scratch.batch.who[i])]:
+    if not ranked or not most_of(row) < scratch.worst[question]:
         start = np.int64(row.start)
         prefetch(store.entries, start)  # three lines are six entries; a loop over its lines is slower by a tenth
         prefetch(store.entries, start + 2)
@@ -343,21 +337,27 @@ def verify_found(scratch, found, known):
     """Verify the candidates that are listed, and keep the hits. O(entries)."""
     store, events, how, combine, k = known
     batch = scratch.batch
-    ranked = 0 < k <= scratch.best.shape[1]
     for i in range(min(found, FAR)):
         prefetch(store.rows, np.int64(batch.found[i]))
     for i in range(min(found, FAR // 2)):
-        prefetch_entries(store, scratch, i, ranked)
-    i = verify_plain(store, scratch, 0, found, k)
+        prefetch_entries(store, scratch, 0, i, False)
+    i, owner = verify_plain(store, scratch, 0, 0, found, k)
     while i < found:
-        slot, question = np.int64(batch.found[i]), np.int64(batch.who[i])
-        row = store.rows[slot]
-        score = score_row(store, slot, scratch.values[question], events, how, combine)
-        holds = not np.isnan(score)
-        keep_hit(batch, row.id, score, np.uint32(slot) if row.flags & SIBLING else NONE, question, holds)
-        if ranked and holds and score > scratch.worst[question] and not row.flags & SIBLING:
-            note_score(scratch, question, score, k)
-        i = verify_plain(store, scratch, i + 1, found, k)
+        question = np.int64(batch.owners[owner].question)
+        verify_other(store, scratch, events, question, np.int64(batch.found[i]), how, combine, k)
+        owner += np.int64(i + 1 == np.int64(batch.owners[owner].end))
+        i, owner = verify_plain(store, scratch, i + 1, owner, found, k)
+
+
+@helper
+def verify_other(store, scratch, events, question, slot, how, combine, k):
+    """Verify a row that is not plain, or for an event that is not. O(entries)."""
+    row = store.rows[slot]
+    score = score_row(store, slot, scratch.values[question], events, how, combine)
+    holds, sibling = not np.isnan(score), row.flags & SIBLING
+    keep_hit(scratch.batch, row.id, score, np.uint32(slot) if sibling else NONE, question, holds)
+    if 0 < k <= scratch.best.shape[1] and holds and score > scratch.worst[question] and not sibling:
+        note_score(scratch, question, score, k)
 
 
 @helper
@@ -370,24 +370,26 @@ def note_score(scratch, question, score, k):
 
 
 @helper
-def deliver(store, scratch, first, last, k, out, begin, n, held):
-    """Hits of an event, those at order[first:last], into its answer; return where it ends, -1 if `out` is full, and how many
-    of the k best are held."""
+def deliver(store, scratch, question, k, out, begin, n, held):
+    """The hits of an event that are in hand into its answer; return where it ends, -1 if `out` is full, and how many of the k
+    best are held."""
     batch = scratch.batch
     if begin + k > out.ids.size:
         return np.int64(-1), held
-    for i in range(first, last):
-        hit = batch.hits[np.int64(batch.order[i])]
+    several = store.counts[SIBLINGS] > 0
+    for i in range(batch.ends[question], batch.ends[question + 1]):
+        hit = np.int64(batch.order[i])
+        id_, score, slot = batch.ids[hit], batch.scores[hit], batch.slots[hit] if several else NONE
         if k > 0:
-            if hit.score >= (out.scores[begin] if held == k else -np.inf):
-                held = keep_best(out, begin, held, k, hit.id, hit.score, hit.slot != NONE)
-        elif hit.slot != NONE:
-            n = emit(store, np.int64(hit.slot), hit.score, out, begin, n, scratch.seen)
+            if score >= (out.scores[begin] if held == k else -np.inf):
+                held = keep_best(out, begin, held, k, id_, score, slot != NONE)
+        elif slot != NONE:
+            n = emit(store, np.int64(slot), score, out, begin, n, scratch.seen)
             if n < 0:
                 break
         elif n < out.ids.size:
-            out.ids[n] = hit.id
-            out.scores[n] = hit.score
+            out.ids[n] = id_
+            out.scores[n] = score
             n += 1
         else:
             return np.int64(-1), held
@@ -441,7 +443,9 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
                 many = ask_events(tree, scratch, events, e, ends.size, how, k)
             load_events(scratch, events, e, many, how, combine)
             known = store, events, how, combine, k
-            whole = find_hits(tree, scratch, e, many, how, k, filter_visits, verify_found, known, candidates)
+            whole = find_hits(
+                tree, scratch, e, many, how, k, filter_visit, prefetch_visit, verify_found, known, candidates
+            )
             unload_events(scratch, events, e, many)
             if many > 1 and not whole:
                 continue
@@ -456,7 +460,7 @@ def answer_many(tree, store, scratch, events, first, how, combine, k, out, ends,
         for q in range(e - counts[FIRST], many):
             if not begun:
                 begin, held = n, np.int64(0)
-            n, held = deliver(store, scratch, batch.ends[q], batch.ends[q + 1], k, out, begin, n, held)
+            n, held = deliver(store, scratch, q, k, out, begin, n, held)
             if n < 0:
                 return e
             if whole:

@@ -18,29 +18,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.kernels._jit import helper, kernel
 from matchwood.kernels.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.mo_tree import LINE, NONE, ONE, ONES
-from matchwood.kernels.planes import count_ones
+from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, NONE, ONE, ONES, PLANES, VALID
+from matchwood.kernels.planes import count_ones, keep_words
 
-QUESTIONS = 1024  # at a time, at most
+QUESTIONS = 2048  # at a time, at most
 ASKS = 1 << 17  # room for that many, or for one a bucket
-BLOCK = 512  # visits whose words are kept before members are read
-FOUND = 4096  # candidates that are listed before they are verified, and up to a word more
+BLOCK = 1024  # visits whose words are kept before members are read
+FOUND = 8192  # candidates that are listed before they are verified, and up to a word more
 WORD_BITS = 64
-NODES_AHEAD = 5  # visits between asking for the planes of one and reading them: one alone does not keep memory busy
-FAR = 24  # candidates between asking for one and its turn
+NODES_AHEAD = 5  # visits between asking for the planes of one and reading them, where few share them
+FAR = 32  # candidates between asking for one and its turn
+AFAR = 512  # between asking for it into the second cache and its turn: about those of a node. Its first questions need most lines
+SHARED = 16  # visits of a node from which on all its planes are asked for, while the node before is looked at
 HITS = 1 << 22  # room for those of a batch; what is not needed is not touched
 FILLED = 4  # batches are made to fill this part of it: neighbours have many hits together, and what does not fit is found twice
 MOST_RANKED = 64  # k up to which candidates that cannot be among the k best are left out
 
 ASK = np.dtype([("number", "u4"), ("question", "u4"), ("packed", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
 VISIT = np.dtype([("node", "u4"), ("question", "u4"), ("packed", "u8")])
-HIT = np.dtype([("id", "i8"), ("score", "f8"), ("slot", "u4"), ("question", "u4")])
+OWNER = np.dtype([("question", "u4"), ("end", "u4")])  # of candidates, behind those of the one before
+SERIES_OF_HITS = np.dtype([("question", "u4"), ("end", "u4"), ("score", "f8")])
+"""Hits of one question, behind those of the series before, and the score of all; NaN where each has its own."""
 
 # places in `counts`
-ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, KEPT, MOST, BEST, FIRST, MANY, NOTED = range(16)
-COUNTS = 16
+ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, OWNERS, KEPT, SERIES = range(13)
+FORGOTTEN = 13  # those before this place, from batch to batch
+MOST, BEST, FIRST, MANY, NOTED = range(13, 18)
+COUNTS = 18
 
 
 class Batch(NamedTuple):
@@ -53,8 +59,11 @@ class Batch(NamedTuple):
     words: np.ndarray  # uint64: words of lines in which a bit is left
     tags: np.ndarray  # uint64: the question << 32 | the place in `members` of the word's first bit
     found: np.ndarray  # uint32: candidates, as members of a tree
-    who: np.ndarray  # uint32: whose
-    hits: np.ndarray  # HIT, as they are found
+    owners: np.ndarray  # OWNER: whose they are
+    ids: np.ndarray  # int64: those of the hits, as they are found
+    scores: np.ndarray  # float64, where those of a series differ
+    slots: np.ndarray  # uint32, where a subscription may have several rows
+    series: np.ndarray  # SERIES_OF_HITS: whose they are
     order: np.ndarray  # uint32: their order by question
     ends: np.ndarray  # int64, two more than questions: the hits of question q are order[ends[q] : ends[q + 1]]
     counts: np.ndarray  # int64, see the places above
@@ -73,9 +82,12 @@ def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
         np.empty(BLOCK + questions, VISIT),
         np.empty(BLOCK * LINE + LINE, np.uint64),
         np.empty(BLOCK * LINE + LINE, np.uint64),
-        np.empty(FOUND + WORD_BITS + FAR, np.uint32),
-        np.empty(FOUND + WORD_BITS + FAR, np.uint32),
-        np.empty(HITS + 1, HIT),
+        np.empty(FOUND + WORD_BITS + AFAR, np.uint32),
+        np.empty(FOUND + 1, OWNER),
+        np.empty(HITS + 1, np.int64),
+        np.empty(HITS + 1),
+        np.empty(HITS + 1, np.uint32),
+        np.empty(HITS + 1, SERIES_OF_HITS),
         np.empty(HITS, np.uint32),
         np.zeros(questions + 2, np.int64),
         counts,
@@ -87,7 +99,7 @@ def begin_batch(batch):
     """Forget the questions before. O(buckets they asked)."""
     for b in range(batch.counts[BUCKETS]):
         batch.askers[np.int64(batch.buckets[b])] = np.uint32(0)
-    for place in range(MOST):
+    for place in range(FORGOTTEN):
         batch.counts[place] = 0
     batch.counts[NODE] = np.int64(NONE)
 
@@ -202,9 +214,56 @@ def shift_of(node):
 
 
 @helper
-def next_words(tree, scratch, how, filter_visits):
-    """Go on to the words of the next visits; False if there are none. `filter_visits(tree, scratch, first, last, how)` keeps
-    the words with bits left of some visits, and says how many."""
+def end_of_node(batch, v):
+    """Where the visits to the node of visit v end."""
+    end = v
+    while end < batch.counts[LISTED] and batch.visits[end].node == batch.visits[v].node:
+        end += 1
+    return end
+
+
+@helper
+def lines_ahead(tree, batch, visits, v, end):
+    """Where the planes of the node of the visits v..end - 1 begin, and how many lines of them each of so many visits before asks
+    for: 0 where few share them."""
+    if end - v < SHARED:
+        return np.int64(0), np.int64(0)
+    node = tree.nodes[batch.visits[v].node]
+    words = np.int64(node.words)
+    lines = (tree.counts[PLANES] + HEAD_WORDS - VALID) * words // LINE
+    return np.int64(node.start) + VALID * words, lines // visits + 1
+
+
+@helper
+def filter_visits(tree, scratch, first, last, how, filter_visit, prefetch_visit):
+    """Keep the words with bits left of some visits; return how many. O(visits * planes).
+
+    The planes of a node that many visit are asked for evenly, while the one before is looked at: its first visitors need most of
+    them, and would wait for memory, which had nothing to do afterwards.
+    """
+    batch = scratch.batch
+    n, v, end, warm = np.int64(0), first, end_of_node(batch, first), False
+    while v < last:
+        after = end_of_node(batch, end)
+        soon, step = lines_ahead(tree, batch, end - v, end, after)
+        node = tree.nodes[batch.visits[v].node]
+        for i in range(v, min(end, last)):
+            for _ in range(step):
+                prefetch(tree.bits, soon)
+                soon += LINE
+            if not warm:
+                prefetch_visit(tree, scratch, batch.visits[min(i + NODES_AHEAD, last - 1)])
+            visit = batch.visits[i]
+            filter_visit(tree, scratch, node, visit, how)
+            tag = (np.uint64(visit.question) << np.uint64(32)) | (np.uint64(2) * node.start)
+            n = keep_words(scratch.line, np.int64(node.words), tag, batch.words, batch.tags, n)
+        v, end, warm = end, after, step > 0
+    return n
+
+
+@kernel
+def next_words(tree, scratch, how, filter_visit, prefetch_visit):
+    """Go on to the words of the next visits; False if there are none."""
     counts = scratch.batch.counts
     if counts[AT] == counts[LISTED]:
         counts[AT] = 0
@@ -212,48 +271,55 @@ def next_words(tree, scratch, how, filter_visits):
     last = min(counts[AT] + BLOCK, counts[LISTED])
     if last == 0:
         return False
-    counts[WORD], counts[WORDS] = 0, filter_visits(tree, scratch, counts[AT], last, how)
+    counts[WORD] = 0
+    counts[WORDS] = filter_visits(tree, scratch, counts[AT], last, how, filter_visit, prefetch_visit)
     counts[AT] = last
     return True
 
 
 @helper
-def next_found(tree, scratch, how, filter_visits):
+def next_found(tree, scratch, how, filter_visit, prefetch_visit):
     """List the next candidates, FOUND of them and up to a word more, fewer only at the end; return how many.
 
     FAR times the last one follows, so that who verifies may look ahead without a question.
     """
     batch = scratch.batch
     counts = batch.counts
-    n = np.int64(0)
+    n, owner, before = np.int64(0), np.int64(-1), NONE
     while n < FOUND:
-        if counts[WORD] == counts[WORDS] and not next_words(tree, scratch, how, filter_visits):
+        if counts[WORD] == counts[WORDS] and not next_words(tree, scratch, how, filter_visit, prefetch_visit):
             break
         i = counts[WORD]
         while i < counts[WORDS] and n < FOUND:
-            n = list_word(tree, batch, batch.words[i], batch.tags[i], n)
+            tag = batch.tags[i]
+            n = list_word(tree, batch, batch.words[i], tag, n)
+            question = np.uint32(tag >> np.uint64(32))
+            owner += np.int64(question != before)
+            before = question
+            batch.owners[np.uint64(owner)].question, batch.owners[np.uint64(owner)].end = question, np.uint32(n)
             i += 1
         counts[WORD] = i
+    counts[OWNERS] = owner + 1
     for i in range(n):
         batch.found[i] = tree.members[np.int64(batch.found[i])]
     if n > 0:
         for i in range(n, n + FAR):
-            batch.found[i], batch.who[i] = batch.found[n - 1], batch.who[n - 1]
+            batch.found[i] = batch.found[n - 1]
     return n
 
 
 @helper
 def list_word(tree, batch, word, tag, n):
     """List the places of a word's bits behind n others; return how many there are now. The first two without a branch."""
-    first, question = tag & np.uint64(0xFFFFFFFF), np.uint32(tag >> np.uint64(32))
+    first = tag & np.uint64(0xFFFFFFFF)
     many, at = count_ones(word), np.uint64(n)
     prefetch(tree.members, np.int64(first + trailing_zeros(word)))
     for _ in range(2):
-        batch.found[at], batch.who[at] = np.uint32(first + trailing_zeros(word)), question
+        batch.found[at] = np.uint32(first + trailing_zeros(word))
         word &= word - ONE
         at += ONE
     while word != 0:
-        batch.found[at], batch.who[at] = np.uint32(first + trailing_zeros(word)), question
+        batch.found[at] = np.uint32(first + trailing_zeros(word))
         word &= word - ONE
         at += ONE
     return n + many
@@ -262,9 +328,18 @@ def list_word(tree, batch, word, tag, n):
 @helper
 def keep_hit(batch, id_, score, slot, question, holds):
     """Keep a hit, or nothing, without a branch; there is room."""
-    hit = batch.hits[batch.counts[KEPT]]
-    hit.id, hit.score, hit.slot, hit.question = id_, score, slot, np.uint32(question)
-    batch.counts[KEPT] += np.int64(holds)
+    n = batch.counts[KEPT]
+    batch.ids[n], batch.scores[n], batch.slots[n] = id_, score, slot
+    keep_series(batch, question, n + np.int64(holds), np.nan)
+
+
+@helper
+def keep_series(batch, question, end, score):
+    """Keep the hits that have been written up to `end`, if there are any; there is room."""
+    series = batch.series[batch.counts[SERIES]]
+    series.question, series.end, series.score = np.uint32(question), np.uint32(end), score
+    batch.counts[SERIES] += np.int64(end > batch.counts[KEPT])
+    batch.counts[KEPT] = end
 
 
 @helper
@@ -280,41 +355,47 @@ def allow(batch, many, k):
 
 @helper
 def count_hits(batch, questions, k):
-    """ends[q + 1] = how many hits the questions before q have; say how many may ask next. O(hits + questions)."""
-    ends, hits = batch.ends, batch.counts[KEPT]
+    """ends[q + 1] = how many hits the questions before q have; say how many may ask next. O(series + questions)."""
+    ends = batch.ends
     for q in range(questions + 2):
         ends[q] = 0
-    i = np.int64(0)
-    while i < hits:
-        question, first = batch.hits[i].question, i
-        while i < hits and batch.hits[i].question == question:
-            i += 1
-        ends[np.int64(question) + 2] += i - first
+    first = np.int64(0)
+    for s in range(batch.counts[SERIES]):
+        series = batch.series[s]
+        ends[np.int64(series.question) + 2] += np.int64(series.end) - first
+        first = np.int64(series.end)
     for q in range(questions):
         ends[q + 2] += ends[q + 1]
-    allow(batch, questions * (batch.order.size // FILLED) // (hits + 1), k)
+    allow(batch, questions * (batch.order.size // FILLED) // (batch.counts[KEPT] + 1), k)
 
 
 @helper
 def order_hits(batch):
-    """Order the hits by question, those of one as they were found, after `count_hits`. O(hits)."""
-    for i in range(batch.counts[KEPT]):  # ends[q + 1] is where those of q begin, and moves on to where they end
-        q = np.int64(batch.hits[i].question)
-        batch.order[batch.ends[q + 1]] = np.uint32(i)
-        batch.ends[q + 1] += 1
+    """Order the hits by question, those of one as they were found, after `count_hits`; all have scores then. O(hits)."""
+    i = np.uint32(0)
+    for s in range(batch.counts[SERIES]):  # ends[q + 1] is where those of q begin, and moves on to where they end
+        series = batch.series[s]
+        q = np.int64(series.question) + 1
+        own = np.isnan(series.score)
+        while i < series.end:
+            batch.order[batch.ends[q]] = i
+            batch.ends[q] += 1
+            batch.scores[i] = batch.scores[i] if own else series.score
+            i += np.uint32(1)
 
 
 @helper
 def hand_out(batch, questions, out, n, ends, first):
     """Write the hits into the answers of their questions, from n on, those of one as they were found, after `count_hits`. That
     of question q ends at ends[first + q]; return where the last one does. There is room. O(hits + questions)."""
-    i, kept = np.uint64(0), np.uint64(batch.counts[KEPT])
-    while i < kept:  # those of a question come in runs, a node's together
-        question = batch.hits[i].question
-        q = np.uint64(question) + ONE
+    i = np.uint64(0)
+    for s in range(batch.counts[SERIES]):
+        series = batch.series[s]
+        q, end, score = np.int64(series.question) + 1, np.uint64(series.end), series.score
+        own = np.isnan(score)
         at = np.uint64(n + batch.ends[q])
-        while i < kept and batch.hits[i].question == question:
-            out.ids[at], out.scores[at] = batch.hits[i].id, batch.hits[i].score
+        while i < end:
+            out.ids[at], out.scores[at] = batch.ids[i], batch.scores[i] if own else score
             at += ONE
             i += ONE
         batch.ends[q] = np.int64(at) - n
@@ -324,19 +405,20 @@ def hand_out(batch, questions, out, n, ends, first):
 
 
 @helper
-def find_hits(tree, scratch, first, many, how, k, filter_visits, verify_found, known, candidates):
+def find_hits(tree, scratch, first, many, how, k, filter_visit, prefetch_visit, verify_found, known, candidates):
     """Find the hits of the questions first, ..., `many` of them, which have asked, and have them in hand; True if those are all.
 
     Where several have more hits than there is room for, they have none in hand, and fewer may ask together; one alone
-    has the first of them, and the others when this is called again. `verify_found(scratch, found, known)` keeps the hits
-    among the candidates that are listed.
+    has the first of them, and the others when this is called again. `filter_visit(tree, scratch, node, visit, how)` leaves in
+    scratch.line what may match in a node, `prefetch_visit(tree, scratch, visit)` asks for the planes of a visit that comes soon,
+    `verify_found(scratch, found, known)` keeps the hits among the candidates that are listed.
     """
     counts = scratch.batch.counts
     before = candidates[0]
-    counts[KEPT] = 0
+    counts[KEPT] = counts[SERIES] = 0
     found = np.int64(FOUND)
     while found > 0 and counts[KEPT] + FOUND + WORD_BITS <= scratch.batch.order.size:
-        found = next_found(tree, scratch, how, filter_visits)
+        found = next_found(tree, scratch, how, filter_visit, prefetch_visit)
         candidates[0] += found
         verify_found(scratch, found, known)
     whole = found == 0
