@@ -13,7 +13,7 @@ from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
 from matchwood.index.handed import Handed
 from matchwood.index.pool_check import check_regions, check_table, freed
-from matchwood.index.workers import run, run_shares, shares
+from matchwood.index.workers import jobs_for, run, run_shares, shares
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
@@ -74,15 +74,15 @@ class EventStore:
     def add_shared(
         self, events: Events, ids: Int64s, until: Float64s, keep: Callable[[Live, slice, Slots], object], threads: int
     ) -> Slots:
-        """`add` by several threads, each of which calls `keep` for a part of the events: with a state of its own, where to keep
-        them, and where to say it. There are as many free slots as events (`has_free`).
+        """`add` by several threads, which call `keep` for parts of the events: with a state of their own, where to keep them,
+        and where to say it. There are as many free slots as events (`has_free`).
 
         What does not fit the region of its slot is kept afterwards, by one thread.
         """
         _check_ids(ids)
         state, counts, slots = self.state, self.state.counts, np.full(len(ids), NONE, np.uint32)
         first = int(counts[kernel.FREE_SLOTS]) - len(ids)
-        parts = shares(len(ids), threads)
+        parts = shares(len(ids), jobs_for(threads))
         own = [_with_own_free(state, first + part.start, first + part.stop) for part in parts]
         run([partial(keep, live, part, slots) for live, part in zip(own, parts, strict=True)], threads)
         counts[kernel.FREE_SLOTS] = first

@@ -15,7 +15,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Rows
 from matchwood.index.mo_tree_state import grown_tree, in_order, order_by, with_own_notes
 from matchwood.index.row_store import Slots
-from matchwood.index.workers import run, shares, shares_by, threads_for
+from matchwood.index.workers import jobs_for, run, shares, shares_by, threads_for
 from matchwood.kernels.mo_tree import NODES, Tree
 from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes, release_nodes
 from matchwood.kernels.mo_tree_place import clear_rows
@@ -45,7 +45,8 @@ def place_all(tree: Tree, numbers: np.ndarray, place: Callable[..., None], *what
     have grown."""
     tree, pieces = _opened(tree, numbers)
     threads = threads_for(len(numbers))
-    cuts = np.searchsorted(pieces["first"], np.arange(threads + 1) * len(numbers) // threads)
+    parts = jobs_for(threads)
+    cuts = np.searchsorted(pieces["first"], np.arange(parts + 1) * len(numbers) // parts)
     jobs = [
         partial(place, own, *what, pieces[begin:end])
         for own, begin, end in zip(_each_own(tree), cuts[:-1], cuts[1:], strict=False)
@@ -97,7 +98,7 @@ def _rewrite(tree: Tree, store: Store, rows: Rows, slots: Slots, part: slice, sp
 
 
 def _each_own(tree: Tree) -> Iterator[Tree]:
-    """The tree for one thread after the other: itself, then with notes of their own."""
+    """The tree for one job after the other: itself, then with notes of their own."""
     yield tree
     while True:
         yield with_own_notes(tree)

@@ -1,7 +1,8 @@
 """Bulk changes by several threads: kernels let go of the interpreter's lock, so jobs that share no memory they write run at once.
 
 Threads live as long as a call. A pool that stays would be lost in a forked process, and to start one takes 0.1 ms, where a bulk
-change takes tens. Matching is done by the thread that asks.
+change takes tens. There are more jobs than threads: a core that is slower, since others use it too, does fewer of them.
+Matching is done by the thread that asks.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 VARIABLE = "MATCHWOOD_THREADS"
 """The environment variable that limits the threads of a bulk change; without it there are as many as cores."""
 ENOUGH = 8192  # rows or events of a change for each thread
+JOBS = 4  # for each thread
 
 
 def threads_for(many: int) -> int:
@@ -25,13 +27,17 @@ def threads_for(many: int) -> int:
     return 1 if many < 2 * ENOUGH else min(many // ENOUGH, _allowed())
 
 
+def jobs_for(threads: int) -> int:
+    """Into how many jobs a change is parted that so many threads make."""
+    return JOBS * threads if threads > 1 else 1
+
+
 def run(jobs: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
-    """The results of the jobs: one after the other, or, with more than one thread, at once."""
+    """The results of the jobs: one after the other, or, with more than one thread, as many at once, begun in their order."""
     if threads == 1 or len(jobs) == 1:
         return [job() for job in jobs]
-    with ThreadPoolExecutor(len(jobs) - 1, "matchwood") as pool:
-        others = [pool.submit(job) for job in jobs[1:]]
-        return [jobs[0](), *(other.result() for other in others)]
+    with ThreadPoolExecutor(threads, "matchwood") as pool:
+        return [done.result() for done in [pool.submit(job) for job in jobs]]
 
 
 def run_shares(kernel: Callable[..., Any], state: Any, *columns: np.ndarray) -> list[Any]:
