@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -179,8 +180,42 @@ def test_values_that_differ_in_the_last_bits_are_told_apart(seed: int, most: int
     assert len(pairs) > 200
 
 
+def test_whole_numbers_and_those_beside_them_that_come_later_are_told_apart() -> None:
+    """Rows whose ends lie a step beside whole numbers; first all keys are such numbers, then in some dimensions some are not, of
+    events that come one by one or many at once."""
+    rng, dims, n = np.random.default_rng(0), 8, 40_000
+    whole = np.array([0.0, 1.0, 2.0, 3.0])
+    near = np.concatenate([[a, *_steps(a, 1, np.inf), *_steps(a, 1, -np.inf)] for a in whole])
+    ends = np.sort(rng.choice(near, (2, 300 * 2)), axis=0)
+    ends[1, rng.random(600) < 0.5] = np.inf
+    row_dims = np.concatenate([np.sort(rng.permutation(dims)[:2]) for _ in range(300)])
+    rows = make_rows(
+        *(range(300), np.zeros(300), 2 * np.arange(301), row_dims, np.zeros(600), ends[0], ends[1], np.ones(600))
+    )
+    keys = rng.choice(whole, (n, dims))
+    keys[100:110, 1], keys[20_000:, 5] = rng.choice(near, 10), rng.choice(near, n - 20_000)
+    offsets = dims * np.arange(n + 1)
+    events = make_events(offsets, np.tile(np.arange(dims), n), *[keys.reshape(-1)] * 2)
+    turned = Scan.build(rows).match(events)
+    pairs = np.stack([turned.ids, np.repeat(np.arange(n), np.diff(turned.offsets))], axis=1)
+    live, ids, until = LiveEvents(), np.arange(n), np.full(n, np.inf)
+    for steps in ([0, 100], range(100, 122), [121, 20_000, n]):
+        for begin, end in itertools.pairwise(steps):
+            live.insert(events.take(begin, end), ids[begin:end], until[begin:end])
+        found = live.match(rows, 0.0)
+        mine = np.stack([np.repeat(np.arange(300), np.diff(found.offsets)), found.ids], axis=1)
+        expected = pairs[pairs[:, 1] < len(live)]
+        assert len(mine) == len(expected) > 0
+        assert (mine[np.lexsort(mine.T)] == expected[np.lexsort(expected.T)]).all()
+    live.delete(ids[20_000:])
+    live.insert(events.take(20_000, n), ids[20_000:], until[20_000:])  # into free slots, by several threads
+    found = live.match(rows, 0.0)
+    assert np.diff(found.offsets).tolist() == np.bincount(pairs[:, 0], minlength=300).tolist()
+    live.check()
+
+
 def test_a_row_on_a_late_dimension_matches_only_events_that_have_it() -> None:
-    """Of events of few dimensions some bits of the mask say other things."""
+    """Events of few dimensions have places for no others."""
     few = [(dims, key) for dims in ([0], [0, 1, 2], [*range(20)], [*range(24)]) for key in (0.0, 3.0, 3.1)]
     many = [([*dims, late], key) for dims, key in few[:4] for late in (24, 30, 47, 48, 63)]
     events = make_events(

@@ -51,6 +51,7 @@ ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED, PLACED = 64, 24  # dimensions that a mask can name, and those that a SPREAD event can have
 HALVES = 2 * LINE  # that a line has room for
 LISTED, LOOSE, SPREAD = np.uint64(1), np.uint64(2), np.uint64(4)
+NO_DIMENSION = np.uint16(0xFFFF)
 FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`
@@ -195,12 +196,11 @@ def form_of(events, e):
     """How event e must be written: its flags, see the module's text, and how many places it needs. O(entries)."""
     begin, end = np.uint64(events.offsets[e]), np.uint64(events.offsets[e + 1])  # signed places would become gathers
     loose = False
-    most = np.uint16(0)
+    most, before = np.uint16(0), NO_DIMENSION
     for i in range(begin, end):
-        loose |= (events.lo[i] != events.hi[i]) | (events.weight[i] != 1.0)
-        most = max(most, events.dims[i])
-    for i in range(begin + ONE, end):
-        loose |= events.dims[i] == events.dims[i - ONE]
+        dim = events.dims[i]
+        loose |= (events.lo[i] != events.hi[i]) | (events.weight[i] != 1.0) | (dim == before)
+        most, before = max(most, dim), dim
     n = np.int64(end - begin)
     if loose:
         return LISTED | LOOSE, n
@@ -351,7 +351,7 @@ def take_room(live, n, flags):
 def keep_event(live, events, e, ids, until, flags, n):
     """Keep event e, of that form; return its slot, or -1 (and nothing is done) if its id is known or a pool is full. O(entries).
 
-    Several threads may do this at the same time, each with free slots and counts of its own (`EventStore.parted`).
+    Several threads may do this at the same time, each with free slots and counts of its own (`EventStore.add_shared`).
     """
     counts = live.counts
     cell, distance = search(live.table, live.words, WORD_SHIFT, ids[e])
