@@ -151,9 +151,12 @@ def verify_plain(live, scratch, question, i, last, now, k):
         if flags_at(live, start) & LISTED or not now < live.keys[start + UNTIL]:
             break
         prefetch_event(live.keys, np.int64(batch.found[at + FAR]), np.int64(row.words))
-        prefetch_tail(live, np.int64(batch.found[at + FAR // 2]))
-        batch.ids[n] = id_at(live, start)
-        n += np.int64(mask_at(live, start) & asked == asked and holds_exactly(live, start, scratch, question))
+        id_ = id_at(live, start)
+        if id_ <= row.last:  # else it is none of the k best
+            prefetch_tail(live, np.int64(batch.found[at + FAR // 2]))
+            has = mask_at(live, start) & asked == asked
+            batch.ids[n] = id_
+            n += np.int64(has and holds_exactly(live, start, scratch, question))
         at += 1
     if 0 < k <= scratch.firsts.shape[1]:
         n = keep_least(scratch, question, n, k)
