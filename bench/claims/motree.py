@@ -126,7 +126,7 @@ LIVE = Section(
                 "BEQ-Tree", at(K6, "beq-tree", SUBSCRIPTION, MILLION), at(K6, "mo-tree", SUBSCRIPTION, MILLION)
             ),
             why="Hundreds of events match a wide square, and each is read, checked for its `until` and scored: memory that a "
-            "busy host shares out. Eight runs took 21.1 to 23.3 us on this one, the median 22.0.",
+            "busy host shares out. Eleven runs took 21.1 to 27.5 us on this one, the median 22.1.",
         ),
         Claim(
             "K_s = 10, 1M live events",
@@ -240,15 +240,15 @@ TABLE_5 = Section(
 )
 
 ROW = (
-    "Most of it is finding cells and slices and copying the record, which a far move does for all of a row's predicates: 0.22 to "
-    "0.34 µs in eight runs on a busy host, the median 0.29."
+    "Most of it is finding cells and slices and copying the record, which a far move does for all of a row's predicates: 0.19 to "
+    "0.34 µs in eleven runs on a busy host, the median 0.28."
 )
 EVENT = (
     "The event's input, record and place, in memory far larger than the caches; its bits are written with its neighbours'. 0.21 "
-    "to 0.39 µs in eight runs on a busy host, the median 0.29; its second core is worth much or little from run to run."
+    "to 0.39 µs in eleven runs on a busy host, the median 0.27; its second core is worth much or little from run to run."
 )
 API = (
-    "A third of it is the way through Python: eight arrays of one row. Eight runs on a busy host took 3.4 to 4.3 µs for an "
+    "A third of it is the way through Python: eight arrays of one row. Eleven runs on a busy host took 3.4 to 4.3 µs for an "
     "insert and 1.6 to 2.3 for a delete, the medians 4.0 and 1.7."
 )
 SHARED = "All systems here share the row store and the way through Python, which are most of what one change costs."
