@@ -32,7 +32,7 @@ _I1, _I2, _I8, _I16, _I32, _I64, _F32, _F64 = (
     ir.DoubleType(),
 )
 _LANES, _EIGHT, _PLACES = 16, 8, 24
-_SECOND, _FIRST = 2, 3  # caches, as LLVM numbers them
+SECOND, FIRST = 2, 3  # caches, as LLVM numbers them
 
 
 @intrinsic
@@ -50,7 +50,7 @@ def prefetch(typing_context, array, index):
     """Ask for the cache line of array[index] (one-dimensional). Any index is safe: a prefetch never faults."""
 
     def generate(context, builder, signature, arguments):
-        _prefetch(builder, _element(context, builder, signature.args[0], arguments[0], arguments[1]), _FIRST)
+        ask_for(builder, _element(context, builder, signature.args[0], arguments[0], arguments[1]), FIRST)
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate
@@ -137,10 +137,10 @@ def sift_spread(typing_context, words, found, first, last, near, far, now, asked
         builder.cbranch(builder.icmp_signed("<", at, last), body, done)
 
         builder.position_at_end(body)
-        for later, cache in ((near, _FIRST), (far, _SECOND)):
+        for later, cache in ((near, FIRST), (far, SECOND)):
             event = _place(builder, words, found, builder.add(at, later))
             for line in (0, 8):
-                _prefetch(builder, builder.gep(event, [ir.Constant(_I64, line)]), cache)
+                ask_for(builder, builder.gep(event, [ir.Constant(_I64, line)]), cache)
         event = _place(builder, words, found, at)
         id_, until, mask, about = (builder.load(builder.gep(event, [ir.Constant(_I64, i)])) for i in range(4))
         spread = builder.icmp_unsigned("==", builder.lshr(about, ir.Constant(_I64, 61)), ir.Constant(_I64, 4))
@@ -247,7 +247,8 @@ def _place(builder, words, found, i):
     return builder.gep(words, [builder.zext(builder.load(builder.gep(found, [i])), _I64)])
 
 
-def _prefetch(builder, pointer, cache):
+def ask_for(builder, pointer, cache):
+    """Generate a prefetch into that cache."""
     kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(_I8), _I32, _I32, _I32])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     numbers = (ir.Constant(_I32, n) for n in (0, cache, 1))

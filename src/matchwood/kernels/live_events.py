@@ -51,7 +51,7 @@ ID, UNTIL, MASK, ABOUT, HEAD = 0, 1, 2, 3, 4
 MASKED, PLACED = 64, 24  # dimensions that a mask can name, and those that a SPREAD event can have
 HALVES = 2 * LINE  # that a line has room for
 LISTED, LOOSE, SPREAD = np.uint64(1), np.uint64(2), np.uint64(4)
-NO_DIMENSION = np.uint16(0xFFFF)
+NO_DIMENSION = np.uint16(0xFFFF)  # an event whose first one it is would be kept as LOOSE
 FLAGS = np.uint64(61)  # where they stand in `about`
 
 # places in `counts`

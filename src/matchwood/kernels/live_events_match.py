@@ -32,7 +32,7 @@ from matchwood.kernels.live_events import (
 from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.live_values import load_live, number_at, unload_row
-from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, OPEN
+from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, NONE, OPEN
 from matchwood.kernels.mo_tree_visits import (
     AFAR,
     FAR,
@@ -222,7 +222,7 @@ def verify_other(live, store, scratch, question, start, now, how, combine):
     counts, until = batch.counts, live.keys[start + UNTIL]
     if now < until:
         score = score_loose(live, start, store, scratch, scratch.rows[question], how, combine)
-        keep_hit(batch, id_at(live, start), score, np.uint32(slot_at(live, start)), question, not np.isnan(score))
+        keep_hit(batch, id_at(live, start), score, NONE, question, not np.isnan(score))
     elif until == until and counts[NOTED] < scratch.noted.size:
         live.keys[start + UNTIL] = np.nan  # noted once; it is removed before anybody else reads it
         scratch.noted[counts[NOTED]] = np.uint32(start)

@@ -267,7 +267,7 @@ def filter_visit(tree, scratch, node, visit, how):
 
 @helper
 def prefetch_visit(tree, scratch, visit):
-    """Ask for the planes of a visit that comes soon, those of layers where the visit before read them."""
+    """Ask for the planes of a visit that comes soon; of the layers for those that its question read last."""
     node = tree.nodes[visit.node]
     start = np.int64(visit.question) * tree.counts[AXES]
     words = np.int64(node.words)

@@ -44,8 +44,7 @@ SERIES_OF_HITS = np.dtype([("question", "u4"), ("end", "u4"), ("score", "f8")])
 
 # places in `counts`
 ASKED, BUCKETS, BUCKET, SERVED, NODE, RUN, AT, LISTED, WORD, WORDS, OWNERS, KEPT, SERIES = range(13)
-FORGOTTEN = 13  # those before this place, from batch to batch
-MOST, BEST, FIRST, MANY, NOTED = range(13, 18)
+MOST, BEST, FIRST, MANY, NOTED = range(13, 18)  # from MOST on they outlast a batch
 COUNTS = 18
 
 
@@ -62,7 +61,7 @@ class Batch(NamedTuple):
     owners: np.ndarray  # OWNER: whose they are
     ids: np.ndarray  # int64: those of the hits, as they are found
     scores: np.ndarray  # float64, where those of a series differ
-    slots: np.ndarray  # uint32, where a subscription may have several rows
+    slots: np.ndarray  # uint32: those of rows, where a subscription may have several
     series: np.ndarray  # SERIES_OF_HITS: whose they are
     order: np.ndarray  # uint32: their order by question
     ends: np.ndarray  # int64, two more than questions: the hits of question q are order[ends[q] : ends[q + 1]]
@@ -99,7 +98,7 @@ def begin_batch(batch):
     """Forget the questions before. O(buckets they asked)."""
     for b in range(batch.counts[BUCKETS]):
         batch.askers[np.int64(batch.buckets[b])] = np.uint32(0)
-    for place in range(FORGOTTEN):
+    for place in range(MOST):
         batch.counts[place] = 0
     batch.counts[NODE] = np.int64(NONE)
 

@@ -22,6 +22,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from matchwood.kernels.intrinsics import FIRST, ask_for
+
 _I4, _I8, _I32, _I64 = ir.IntType(4), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_I64, 8)
 _HALVES = ir.VectorType(_I32, 8)
@@ -86,7 +88,7 @@ def prefetch_planes(typing_context, bits, base, shift, planes, first, count):
         data, numbers = (_data(context, builder, signature, arguments, i) for i in (0, 3))
         region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
         with cgutils.for_range(builder, count) as loop:
-            _prefetch(builder, builder.gep(region, [_plane(builder, numbers, loop.index, shift)]))
+            ask_for(builder, builder.gep(region, [_plane(builder, numbers, loop.index, shift)]), FIRST)
         return context.get_dummy_value()
 
     i = types.int64
@@ -273,9 +275,3 @@ def _orders():
 
 def _line(builder, data, at):
     return builder.load(builder.bitcast(builder.gep(data, [at]), ir.PointerType(_LINE)), align=8)
-
-
-def _prefetch(builder, pointer):
-    kind = ir.FunctionType(ir.VoidType(), [ir.PointerType(_I8), _I32, _I32, _I32])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [builder.bitcast(pointer, ir.PointerType(_I8)), *(ir.Constant(_I32, n) for n in (0, 3, 1))])
