@@ -66,6 +66,8 @@ class Engine:
 
     `schema` is a `Schema`, a mapping name -> type, or None to learn types from the data. `index` names the structure behind the
     engine; "auto" lets the engine choose by what it holds and what it is asked, and choose again when that changes (`plan`).
+    `scoring` is "sum" (the default), "max", or a function (score, weight) -> score that is monotone and never lowers a score.
+    `engine.schema` is the schema that tables and arrays for this engine are encoded with.
     Calls may come from several threads: one lock is held for a call (for a batch, the whole batch).
 
     >>> engine = Engine()
@@ -188,7 +190,10 @@ class Engine:
             self._expiry.note(id_, expiry)
 
     def move(self, id: int, place: Point | tuple[float, float]) -> None:
-        """A subscriber has moved: put the centre of its condition on the place there; everything else stays.
+        """A subscriber has moved: put the centre of its condition on `place` there; everything else stays.
+
+        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. Each alternative that asks
+        for a place must ask for one circle or one box: others have no single centre, and are refused.
 
         Cheap where the index finds the subscription in the same bucket as before.
         """
@@ -293,7 +298,7 @@ class Engine:
     ) -> list[Match]:
         """Match an event (all, or the k best) and, if it has an `until`, keep it alive for subscriptions that come before then.
 
-        The event is kept under its own id, or the next number. At `until` it is gone.
+        The event is kept under its own id, or the next number. At `until` it is gone; one whose `until` has passed is not kept.
 
         >>> from datetime import UTC, datetime
         >>> from matchwood.engine.clock import ManualClock
