@@ -1,0 +1,502 @@
+"""The model's expressions and events in every form that the documents describe: text, Python, JSON, tables, JSON lines."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone
+from functools import reduce
+from operator import and_, or_
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from matchwood import Event, Point, Range, attr, parse
+from tests.model.model import (
+    And,
+    Between,
+    Box,
+    Circle,
+    Compare,
+    Constant,
+    Expression,
+    Happening,
+    In,
+    IsNull,
+    Not,
+    Or,
+    Span,
+    Square,
+)
+
+WORDS = set("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
+UNITS = {"m": 1.0, "km": 1000.0}
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+# Text
+
+
+def text_of(expression: Expression, rng: Random) -> str:
+    """The expression as text, with whatever freedom the grammar leaves."""
+    return _Text(rng).write(expression, 0)
+
+
+class _Text:
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+
+    def word(self, text: str) -> str:
+        return self.rng.choice((text, text, text.lower(), text.capitalize()))
+
+    def write(self, expression: Expression, level: int) -> str:
+        """`level`: 0 inside OR or nothing, 1 inside AND, 2 inside NOT."""
+        match expression:
+            case Constant(value):
+                return self.word("TRUE" if value else "FALSE")
+            case Or(children):
+                text = f" {self.word('OR')} ".join(self.write(c, 0 if isinstance(c, And) else 2) for c in children)
+                return f"({text})" if level > 0 or self.rng.random() < 0.1 else text
+            case And(children):
+                text = f" {self.word('AND')} ".join(self.write(c, 1) for c in children)
+                return f"({text})" if level > 1 or self.rng.random() < 0.1 else text
+            case Not(child):
+                return f"{self.word('NOT')} {self.write(child, 2)}"
+            case leaf:
+                weight = (
+                    "" if leaf.weight == 1 else f"{self.rng.choice((' ', ''))}^{number_text(leaf.weight, self.rng)}"
+                )
+                text = self.condition(leaf) + weight
+                return f"({text})" if self.rng.random() < 0.1 else text
+
+    def condition(self, leaf: Any) -> str:
+        name = self.name(leaf.attribute)
+        negation = f"{self.word('NOT')} " if getattr(leaf, "negated", False) else ""
+        match leaf:
+            case Compare(operator=operator, value=value):
+                if self.rng.random() < 0.2:
+                    return f"{self.value(value)} {self.operator(MIRRORED[operator])} {name}"
+                return f"{name} {self.operator(operator)} {self.value(value)}"
+            case Between(lo=lo, hi=hi):
+                between, and_word = self.word("BETWEEN"), self.word("AND")
+                return f"{name} {negation}{between} {self.value(lo)} {and_word} {self.value(hi)}"
+            case In(values=values):
+                return f"{name} {negation}{self.word('IN')} ({', '.join(map(self.value, values))})"
+            case IsNull():
+                return f"{name} {self.word('IS')} {negation}{self.word('NULL')}"
+            case Circle(lon=lon, lat=lat, radius=radius) | Square(lon=lon, lat=lat, radius=radius):
+                unit = self.rng.choice(["", *(u for u, size in UNITS.items() if radius % size == 0)])
+                amount = f"{radius / UNITS[unit or 'm']!r} {unit}".strip()
+                shape = ", SQUARE" if isinstance(leaf, Square) else self.rng.choice(("", ", CIRCLE"))
+                return f"DWITHIN({name}, POINT({lon!r} {lat!r}), {amount}{shape})"
+            case Box():
+                return f"BBOX({name}, {leaf.west!r}, {leaf.south!r}, {leaf.east!r}, {leaf.north!r})"
+        raise TypeError(leaf)
+
+    def operator(self, operator: str) -> str:
+        return self.rng.choice({"=": ("=", "=="), "!=": ("!=", "<>")}.get(operator, (operator,)))
+
+    def name(self, name: str) -> str:
+        plain = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII) and name.upper() not in WORDS
+        return name if plain and self.rng.random() < 0.9 else '"' + name.replace('"', '""') + '"'
+
+    def value(self, value: Any) -> str:
+        if isinstance(value, bool):
+            return self.word("TRUE" if value else "FALSE")
+        if isinstance(value, str):
+            return "'" + value.replace("'", "''") + "'"
+        if isinstance(value, datetime):
+            if value == datetime(value.year, value.month, value.day, tzinfo=UTC) and self.rng.random() < 0.5:
+                return f"DATE('{value.date().isoformat()}')"
+            return f"TIMESTAMP('{instant_text(value, self.rng)}')"
+        return number_text(value, self.rng)
+
+
+def number_text(value: float, rng: Random) -> str:
+    if isinstance(value, float) and math.isinf(value):
+        return "INF" if value > 0 else "-INF"
+    if rng.random() < 0.1 and value > 0:
+        return f"+{value!r}"
+    return repr(value)
+
+
+def instant_text(value: datetime, rng: Random) -> str:
+    """ISO 8601 with Z, with an offset, or without a zone, which means UTC."""
+    way = rng.randrange(3)
+    if way == 0:
+        return value.astimezone(timezone(timedelta(hours=rng.choice((-5, 2))))).isoformat()
+    return value.replace(tzinfo=None).isoformat() + ("Z" if way == 1 else "")
+
+
+# Python
+
+
+def built(expression: Expression, rng: Random) -> Any:
+    """The expression made by `attr`, `&`, `|` and `~`. TRUE and FALSE have no builder, so they are parsed."""
+    match expression:
+        case Constant(value):
+            return parse("TRUE" if value else "FALSE")
+        case And(children):
+            return reduce(and_, (built(c, rng) for c in children))
+        case Or(children):
+            return reduce(or_, (built(c, rng) for c in children))
+        case Not(child):
+            return ~built(child, rng)
+        case leaf:
+            if rng.random() < 0.5:
+                return _predicate(attr(leaf.attribute, weight=leaf.weight), leaf)
+            return _predicate(attr(leaf.attribute), leaf) ^ leaf.weight
+
+
+def _predicate(name: Any, leaf: Any) -> Any:
+    match leaf:
+        case Compare(operator=operator, value=value):
+            return {
+                "=": lambda: name == value,
+                "!=": lambda: name != value,
+                "<": lambda: name < value,
+                "<=": lambda: name <= value,
+                ">": lambda: name > value,
+                ">=": lambda: name >= value,
+            }[operator]()
+        case Between(lo=lo, hi=hi, negated=negated):
+            return name.not_between(lo, hi) if negated else name.between(lo, hi)
+        case In(values=values, negated=negated):
+            return name.not_in(list(values)) if negated else name.is_in(list(values))
+        case IsNull(negated=negated):
+            return name.is_not_null() if negated else name.is_null()
+        case Circle(lon=lon, lat=lat, radius=radius):
+            return name.within((lon, lat), radius)
+        case Square(lon=lon, lat=lat, radius=radius):
+            return name.within(Point(lon, lat), (radius, "m"), shape="square")
+        case Box():
+            return name.in_box(leaf.west, leaf.south, leaf.east, leaf.north)
+    raise TypeError(leaf)
+
+
+# JSON
+
+
+def json_of(expression: Expression, rng: Random) -> Any:
+    """The expression as CQL2 JSON."""
+    match expression:
+        case Constant(value):
+            return value
+        case And(children) | Or(children):
+            op = "and" if isinstance(expression, And) else "or"
+            return {"op": op, "args": [json_of(c, rng) for c in children]}
+        case Not(child):
+            return {"op": "not", "args": [json_of(child, rng)]}
+        case leaf:
+            found = _json_condition(leaf, rng)
+            if leaf.weight != 1 or rng.random() < 0.1:
+                found["weight"] = leaf.weight
+            return {"op": "not", "args": [found]} if getattr(leaf, "negated", False) else found
+
+
+def _json_condition(leaf: Any, rng: Random) -> dict[str, Any]:
+    subject = {"property": leaf.attribute}
+    match leaf:
+        case Compare(operator=operator, value=value):
+            op = rng.choice(("<>", "!=")) if operator == "!=" else operator
+            return {"op": op, "args": [subject, json_value(value)]}
+        case Between(lo=lo, hi=hi):
+            return {"op": "between", "args": [subject, json_value(lo), json_value(hi)]}
+        case In(values=values):
+            return {"op": "in", "args": [subject, [json_value(v) for v in values]]}
+        case IsNull():
+            return {"op": "isNull", "args": [subject]}
+        case Circle(lon=lon, lat=lat, radius=radius) | Square(lon=lon, lat=lat, radius=radius):
+            found = {"op": "s_dwithin", "args": [subject, {"type": "Point", "coordinates": [lon, lat]}, radius]}
+            return found | ({"shape": "square"} if isinstance(leaf, Square) else {})
+        case Box():
+            box = [leaf.west, leaf.south, leaf.east, leaf.north]
+            return {"op": "s_intersects", "args": [subject, {"bbox": box}]}
+    raise TypeError(leaf)
+
+
+def json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return {"timestamp": value.replace(tzinfo=None).isoformat() + "Z"}
+    if isinstance(value, float) and math.isinf(value):
+        return {"number": "inf" if value > 0 else "-inf"}
+    return value
+
+
+# Tables of subscriptions
+
+
+@dataclass(frozen=True)
+class Record:
+    """A subscription of a table: a conjunction, or any expression in the text forms, and what stands beside it."""
+
+    id: int
+    expression: Expression
+    priority: float | None = None
+    until: datetime | None = None
+    circle: tuple[float, float, float] | None = None  # lon, lat, radius
+
+    def whole(self) -> Expression:
+        """With the circle, as `AND DWITHIN(place, ...)`."""
+        if self.circle is None:
+            return self.expression
+        circle = Circle("place", *self.circle)
+        parts = self.expression.children if isinstance(self.expression, And) else (self.expression,)
+        return And((*parts, circle))
+
+
+def _beside(records: Sequence[Record]) -> dict[str, Any]:
+    columns: dict[str, Any] = {"id": pa.array([r.id for r in records], pa.int64())}
+    if any(r.priority is not None for r in records):
+        columns["priority"] = pa.array([r.priority for r in records], pa.float64())
+    if any(r.until is not None for r in records):
+        columns["until"] = pa.array([r.until for r in records], pa.timestamp("us", "UTC"))
+    if any(r.circle is not None for r in records):
+        for i, name in enumerate(("lon", "lat", "radius")):
+            columns[name] = pa.array([r.circle and r.circle[i] for r in records], pa.float64())
+    return columns
+
+
+def text_table(records: Sequence[Record], rng: Random) -> pa.Table:
+    texts = [
+        json.dumps(json_of(r.expression, rng)) if rng.random() < 0.3 else text_of(r.expression, rng) for r in records
+    ]
+    return pa.table(_beside(records) | {"expression": pa.array(texts, pa.string())})
+
+
+def json_lines(records: Sequence[Record], rng: Random) -> list[str]:
+    lines = []
+    for record in records:
+        said = json_of(record.expression, rng) if rng.random() < 0.5 else text_of(record.expression, rng)
+        line: dict[str, Any] = {"id": record.id, "expression": said}
+        if record.priority is not None:
+            line["priority"] = record.priority
+        if record.until is not None:
+            line["until"] = record.until.isoformat()
+        if record.circle is not None:
+            line |= {"place": list(record.circle[:2]), "radius": record.circle[2]}
+        lines.append(json.dumps(line))
+    return lines
+
+
+def conditions_of(expression: Expression) -> tuple[Any, ...]:
+    """The predicates of a plain conjunction."""
+    match expression:
+        case And(children):
+            return children
+        case Constant():
+            return ()
+        case leaf:
+            return (leaf,)
+
+
+LIST_FORM = pa.list_(
+    pa.struct(
+        [
+            ("attribute", pa.string()),
+            ("lo", pa.float64()),
+            ("hi", pa.float64()),
+            ("lo_time", pa.timestamp("us", "UTC")),
+            ("hi_time", pa.timestamp("us", "UTC")),
+            ("value", pa.float64()),
+            ("text", pa.string()),
+            ("values", pa.list_(pa.string())),
+            ("weight", pa.float64()),
+        ]
+    )
+)
+
+
+def list_table(records: Sequence[Record]) -> pa.Table:
+    """`predicates`: a list of structs. Booleans are written as numbers, so the schema must declare them."""
+    column = [[_struct(leaf) for leaf in conditions_of(r.expression)] for r in records]
+    return pa.table(_beside(records) | {"predicates": pa.array(column, LIST_FORM)})
+
+
+def _struct(leaf: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"attribute": leaf.attribute, "weight": None if leaf.weight == 1 else leaf.weight}
+    match leaf:
+        case IsNull(negated=True):
+            return found
+        case Compare(operator="=", value=str(value)):
+            return found | {"text": value}
+        case In(values=values) if isinstance(values[0], str):
+            return found | {"values": list(values)}
+        case Compare(operator="=", value=value) if not isinstance(value, datetime):
+            return found | {"value": float(value)}
+    lo, hi = ends_of(leaf)
+    time = "_time" if isinstance(lo if lo is not None else hi, datetime) else ""
+    return found | {f"lo{time}": _float(lo), f"hi{time}": _float(hi)}
+
+
+def ends_of(leaf: Any) -> tuple[Any, Any]:
+    match leaf:
+        case Between(lo=lo, hi=hi, negated=False):
+            return lo, hi
+        case Compare(operator="=", value=value):
+            return value, value
+        case Compare(operator=">=", value=value):
+            return value, None
+        case Compare(operator="<=", value=value):
+            return None, value
+    raise TypeError(leaf)
+
+
+ARROW = {
+    "number": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "point": pa.struct([("lon", pa.float64()), ("lat", pa.float64())]),
+}
+
+
+def wide_table(records: Sequence[Record], types: dict[str, str]) -> pa.Table:
+    """Columns `age_lo` and `age_hi`, or `age`, and `age_weight`. A record names an attribute once, in the order of `types`."""
+    columns = _beside(records)
+    for name, type_ in types.items():
+        said = [next((x for x in conditions_of(r.expression) if x.attribute == name), None) for r in records]
+        weights = [None if x is None or x.weight == 1 else x.weight for x in said]
+        if type_ in ("number", "timestamp"):
+            ends = [(None, None) if x is None else ends_of(x) for x in said]
+            columns[f"{name}_lo"] = pa.array([_float(lo) for lo, _ in ends], ARROW[type_])
+            columns[f"{name}_hi"] = pa.array([_float(hi) for _, hi in ends], ARROW[type_])
+        elif any(isinstance(x, In) for x in said):
+            lists = [None if x is None else list(x.values if isinstance(x, In) else (x.value,)) for x in said]
+            columns[name] = pa.array(lists, pa.list_(ARROW[type_]))
+        else:
+            columns[name] = pa.array([None if x is None else x.value for x in said], ARROW[type_])
+        if any(w is not None for w in weights):
+            columns[f"{name}_weight"] = pa.array(weights, pa.float64())
+    return pa.table(columns)
+
+
+# Events
+
+
+def event_of(
+    event: Happening, rng: Random, *, id: Any = None, until: datetime | None = None, pairs: bool = False
+) -> Any:
+    """As a dict where that is enough, else as an `Event`; a value in one of the shapes that the documents allow.
+
+    `pairs`: the schema knows which attributes are points. Where it does not, a bare pair is a list of two numbers.
+    """
+    values = {name: _python_value(value, rng, pairs) for name, value in event.values.items()}
+    if not event.weights and id is None and until is None and rng.random() < 0.6:
+        return values
+    place = None
+    if isinstance(event.values.get("place"), tuple) and rng.random() < 0.5:
+        place = event.values["place"]
+        del values["place"]
+    return Event(values, weights=dict(event.weights), id=id, place=place, until=until)
+
+
+def _python_value(value: Any, rng: Random, pairs: bool) -> Any:
+    if isinstance(value, list):
+        return [_python_value(v, rng, pairs) for v in value]
+    if isinstance(value, Span):
+        return Range(value.lo, value.hi)
+    if isinstance(value, tuple):
+        lon, lat = value
+        geo = {"type": "Point", "coordinates": [lon, lat]}
+        return rng.choice(
+            (Point(lon, lat), {"lon": lon, "lat": lat}, geo, *(((lon, lat), [lon, lat]) if pairs else ()))
+        )
+    if isinstance(value, datetime) and rng.random() < 0.2:
+        return value.astimezone(timezone(timedelta(hours=3)))
+    if isinstance(value, datetime) and value.hour == value.minute == value.second == value.microsecond == 0:
+        return rng.choice((value, date(value.year, value.month, value.day)))
+    return value
+
+
+def event_lines(events: Sequence[Happening], types: dict[str, str]) -> list[str]:
+    """JSON lines. JSON has no infinity, which stands as an end of a range that is missing, or nowhere."""
+    lines = []
+    for event in events:
+        line: dict[str, Any] = {"values": {n: _json_event_value(v) for n, v in event.values.items()}}
+        if event.weights:
+            line["weights"] = event.weights
+        lines.append(json.dumps(line, allow_nan=False))
+    return lines
+
+
+def _json_event_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json_event_value(v) for v in value]
+    if isinstance(value, Span):
+        ends = {"min": value.lo, "max": value.hi}
+        return {k: _json_event_value(v) for k, v in ends.items() if v is not None}
+    if isinstance(value, tuple):
+        return {"lon": value[0], "lat": value[1]}
+    if isinstance(value, datetime):
+        return {"timestamp": value.isoformat()}
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def event_table(events: Sequence[Happening], types: dict[str, str]) -> pa.Table:
+    """The wide form: each column of the plainest type that holds all its values."""
+    columns: dict[str, Any] = {}
+    for name, type_ in types.items():
+        values = [event.values.get(name) for event in events]
+        columns[name] = _event_column(values, ARROW[type_])
+    if any(event.weights for event in events):
+        columns["weights"] = pa.array([list(e.weights.items()) for e in events], pa.map_(pa.string(), pa.float64()))
+    return pa.table(columns) if columns else pa.table({"id": pa.array(range(len(events)), pa.int64())})
+
+
+def _float(value: Any) -> Any:
+    """Arrow makes no float of a large integer by itself."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _event_column(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if any(isinstance(v, tuple) for v in values):
+        return pa.array([None if v is None else {"lon": v[0], "lat": v[1]} for v in values], type_)
+    lists = any(isinstance(v, list) for v in values)
+    ranged = any(isinstance(x, Span) for v in values for x in (v if isinstance(v, list) else [v]))
+    if ranged:
+        type_ = pa.struct([("lo", type_), ("hi", type_)])
+
+    def one(value: Any) -> Any:
+        if value is None or not ranged:
+            return _float(value)
+        span = value if isinstance(value, Span) else Span(value, value)
+        return {"lo": _float(span.lo), "hi": _float(span.hi)}
+
+    if not lists:
+        return pa.array([one(v) for v in values], type_)
+    parts = [None if v is None else [one(x) for x in (v if isinstance(v, list) else [v])] for v in values]
+    return pa.array(parts, pa.list_(type_))
+
+
+def event_list_table(events: Sequence[Happening]) -> pa.Table:
+    """The list form: `values`, a list of structs; the place in a column of its own. Booleans are written as numbers."""
+    column = [
+        [
+            {"attribute": name, "weight": event.weights.get(name)} | _value_struct(part)
+            for name, value in event.values.items()
+            if name != "place"
+            for part in (value if isinstance(value, list) else [value])
+        ]
+        for event in events
+    ]
+    places = [event.values.get("place") for event in events]
+    table = {"values": pa.array(column, LIST_FORM)}
+    if any(p is not None for p in places):
+        table["place"] = _event_column(places, ARROW["point"])
+    return pa.table(table)
+
+
+def _value_struct(part: Any) -> dict[str, Any]:
+    if isinstance(part, Span):
+        time = "_time" if isinstance(part.lo, datetime) or isinstance(part.hi, datetime) else ""
+        return {f"lo{time}": _float(part.lo), f"hi{time}": _float(part.hi)}
+    if isinstance(part, datetime):
+        return {"lo_time": part, "hi_time": part}
+    if isinstance(part, str):
+        return {"text": part}
+    return {} if part is None else {"value": float(part)}
