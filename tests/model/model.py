@@ -524,8 +524,7 @@ class Model:
 
     def match(self, event: Happening, *, k: int | None = None, mode: str = "all") -> Ranked:
         self._expire()
-        if k is not None and k < 1:
-            raise RefusedError("QueryError", "k")
+        _check(k)
         found = ((id, s.score(event, mode, self.combine)) for id, s in self.subscriptions.items())
         return _best(found, k)
 
@@ -541,7 +540,8 @@ class Model:
         k: int | None = None,
         mode: str = "all",
     ) -> Ranked:
-        matches = self.match(event, k=k, mode=mode)
+        self._expire()
+        _check(k)
         if until is not None and until > self.now:
             if id is None and self.next_event > LAST_ID:
                 raise RefusedError("EventError", "no id is left")
@@ -550,7 +550,7 @@ class Model:
                 raise RefusedError("EventError", "the id is taken")
             self.live_events[number] = (event, until)
             self.next_event = max(self.next_event, number + 1)
-        return matches
+        return self.match(event, k=k, mode=mode)
 
     def retract(self, event_id: int) -> None:
         self._expire()
@@ -560,8 +560,7 @@ class Model:
 
     def live(self, id: int, *, k: int | None = None, mode: str = "all") -> Ranked:
         subscription = self.known(id)
-        if k is not None and k < 1:
-            raise RefusedError("QueryError", "k")
+        _check(k)
         return _best(
             ((n, subscription.score(event, mode, self.combine)) for n, (event, _) in self.live_events.items()), k
         )
@@ -583,6 +582,11 @@ class Model:
             del self.subscriptions[id]
         for id in [id for id, (_, until) in self.live_events.items() if until <= self.now]:
             del self.live_events[id]
+
+
+def _check(k: int | None) -> None:
+    if k is not None and k < 1:
+        raise RefusedError("QueryError", f"k = {k}")
 
 
 def _best(found: Iterable[tuple[int, float | None]], k: int | None) -> Ranked:

@@ -239,18 +239,23 @@ class Run:
         self.said[id] = f"{source!s} {keywords} (or what it was before)"
 
     def move(self) -> None:
-        id, place = self.some_id(movable=True), self.world.place()
-        try:
-            if id in self.model.subscriptions and self.model.movable(id) is None:
+        """A subscriber moves up to three times; then something happens near its place."""
+        id = self.some_id(movable=True)
+        for _ in range(self.rng.choice((1, 1, 2, 3))):
+            place = self.world.place()
+            try:
+                if id in self.model.subscriptions and self.model.movable(id) is None:
+                    return
+                self.both(
+                    f"move({id}, {place}) of {self.said.get(id)}",
+                    lambda place=place: self.engine.move(id, place),
+                    lambda place=place: self.model.move(id, place),
+                )
+            except BorderlineError:
                 return
-            self.both(
-                f"move({id}, {place}) of {self.said.get(id)}",
-                lambda: self.engine.move(id, place),
-                lambda: self.model.move(id, place),
-            )
             self.said[id] = f"{self.said.get(id)}, moved to {place}"
-        except BorderlineError:
-            return
+        for _ in range(2):
+            self.match(self.world.event_near(place))
 
     def unsubscribe(self) -> None:
         ids = list(dict.fromkeys(self.some_id() for _ in range(self.rng.choice((1, 1, 3)))))
@@ -327,8 +332,8 @@ class Run:
             found["mode"] = "any"
         return found
 
-    def match(self) -> None:
-        event, how = self.world.event(), self.how()
+    def match(self, event: Happening | None = None) -> None:
+        event, how = event or self.world.event(), self.how()
         told = self.event_of(event)
         method = self.engine.top_k if "k" in how else self.engine.match
         self.ranked(

@@ -267,11 +267,21 @@ class World:
         return (lon + 180) % 360 - 180 if abs(lon) > 180 else lon, min(max(lat, -90.0), 90.0)
 
     def place(self) -> tuple[float, float]:
-        """Where a subscriber may move."""
-        lon, lat = self.rng.choice(POINTS)
+        """Where a subscriber may move: to a pole, to where others are, anywhere."""
+        lon, lat = self.rng.choice((*self.pools.get("place", ()), *POINTS))
         if self.rng.random() < 0.5:
             return lon, lat
         return self.rng.uniform(-180, 180), self.rng.uniform(-90, 90)
+
+    def event_near(self, place: tuple[float, float]) -> Happening:
+        """An event at most so far from the place that a shape around it may hold or not."""
+        event = self.event()
+        if "place" not in self.types:
+            return event
+        far = self.rng.choice((0.0, 1e-3, 0.4, 1.0, 8.0, 15.0, 60.0))
+        lon, lat = (x + self.rng.uniform(-far, far) for x in place)
+        point = (lon + 180) % 360 - 180 if abs(lon) > 180 else lon, min(max(lat, -90.0), 90.0)
+        return Happening(event.values | {"place": point}, event.weights)
 
     # Records of tables
 
