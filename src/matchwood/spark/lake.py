@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 from pyspark.sql import functions as fn
 
-from matchwood.errors import StorageError
+from matchwood.errors import QueryError, StorageError
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.paths import local_path, read_by_spark, written_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,10 +54,13 @@ class Manifest:
 
 
 class Lake:
-    """Versioned tables under one folder. Any number of readers; writers of one name get different versions."""
+    """Versioned tables under one folder. Any number of readers; writers of one name get different versions.
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).absolute()
+    `root` is a path or a `file:` URI of a folder that every machine sees.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = local_path(root, "lake")
 
     def versions(self, name: str) -> list[int]:
         """The whole versions of a table, ascending."""
@@ -71,7 +75,7 @@ class Lake:
 
     def folder(self, name: str, version: int) -> Path:
         """Where a version lies."""
-        return self.root / name / f"v{version:06}"
+        return self._table(name) / f"v{version:06}"
 
     def manifest(self, name: str, version: int | None = None) -> Manifest:
         """The manifest of a version, by default the newest."""
@@ -96,7 +100,7 @@ class Lake:
     def read(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table of a version, by default the newest."""
         chosen = self.manifest(name, version).version
-        return spark.read.parquet(str(self.folder(name, chosen) / "data"))
+        return spark.read.parquet(read_by_spark(self.folder(name, chosen) / "data"))
 
     def write(
         self,
@@ -195,12 +199,15 @@ class Lake:
                 removed.append(version)
         return removed
 
+    def _table(self, name: str) -> Path:
+        return self.root / checked_name(name, "table")
+
     def _folders(self, name: str) -> list[tuple[int, Path]]:
-        found = (self.root / name).glob("v[0-9]*")
+        found = self._table(name).glob("v[0-9]*")
         return sorted((int(folder.name[1:]), folder) for folder in found if folder.name[1:].isdigit())
 
     def _claim(self, name: str) -> tuple[int, Path]:
-        (self.root / name).mkdir(parents=True, exist_ok=True)
+        self._table(name).mkdir(parents=True, exist_ok=True)
         version = max((number for number, _ in self._folders(name)), default=0) + 1
         while True:
             folder = self.folder(name, version)
@@ -212,10 +219,18 @@ class Lake:
                 return version, folder
 
 
+def checked_name(name: str, what: str) -> str:
+    """A name that is one folder inside a lake."""
+    if not name or name in (".", "..") or "/" in name:
+        raise QueryError(f"expected the name of a {what}, without '/', got {name!r}")
+    return name
+
+
 def write_counted(table: DataFrame, path: Path) -> int:
     """Write a table as Parquet and return how many records it has, in one job."""
     counted = Observation()
-    table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd").parquet(str(path))
+    writer = table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd")
+    writer.parquet(written_by_spark(path))
     return int(counted.get["records"])
 
 

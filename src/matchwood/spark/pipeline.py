@@ -20,6 +20,7 @@ from matchwood.spark.ingest_worker import Kind
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.match import match
 from matchwood.spark.match_subscriptions import match_subscriptions
+from matchwood.spark.paths import read_by_spark
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
 
@@ -50,7 +51,7 @@ def ingest_table(
     with lake.new_version(kind) as (version, folder):
         staged = folder / "_staged"
         read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-        good, rejects = ingest.split(codebook.mark(spark.read.parquet(str(staged))), kind, source)
+        good, rejects = ingest.split(codebook.mark(spark.read.parquet(read_by_spark(staged))), kind, source)
         kept = write_counted(codebook.mark(good), folder / "data")
         upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
