@@ -4,10 +4,12 @@
     ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`index.storage`)
     ROOT/NAME/v000003/_manifest.json               written last, by a rename: without it the version is not there
     ROOT/NAME/v000003/_leases/...                  who still reads it
+    ROOT/codebook/v000002.json                     a version of the codebook
 
 A version is never changed once it is whole, so readers need no lock: what they have opened stays as it was. A writer that dies
 leaves a folder without a manifest, which nobody reads and `vacuum` removes. Version numbers are claimed by creating the folder,
-so two writers never share one.
+manifests and codebooks by linking a finished file to its name. Either works for one of several writers only, so none overwrites
+what another wrote.
 """
 
 from __future__ import annotations
@@ -128,10 +130,13 @@ class Lake:
             raise
 
     def publish(self, manifest: Manifest) -> Manifest:
-        """Make a version visible."""
-        folder = self.folder(manifest.name, manifest.version)
+        """Make a version visible, once."""
+        path = self.folder(manifest.name, manifest.version) / MANIFEST
         content = {"format": FORMAT, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **vars(manifest)}
-        write_atomically(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False))
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent}: the folder of this version is gone; was it vacuumed? Make it again")
+        if not create_whole(path, json.dumps(content, indent=1, ensure_ascii=False)):
+            raise StorageError(f"{path}: this version is published already; claim a new one with `new_version`")
         return manifest
 
     # the codebook
@@ -139,25 +144,39 @@ class Lake:
     def codebook(self) -> Codebook | None:
         """The newest codebook, None if there is none yet."""
         version = self.codebook_version()
-        if version is None:
-            return None
-        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
+        return None if version is None else self._read_codebook(version)
 
     def codebook_version(self) -> int | None:
         """The number of the newest codebook, None if there is none yet."""
         return max((int(path.stem[1:]) for path in (self.root / "codebook").glob("v*.json")), default=None)
 
     def keep_codebook(self, codebook: Codebook) -> Path:
-        """Store a codebook; each version once."""
+        """Store a codebook; each version once. Raises `StorageError` if another one of that version is stored."""
         path = self.codebook_path(codebook.version)
-        if path.exists():
-            known = Codebook.from_json(json.loads(path.read_text(encoding="utf-8")))
-            if known != codebook:
-                raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
-            return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        if not self._claim_codebook(codebook):
+            raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
         return path
+
+    def merge_codebook(self, codebook: Codebook) -> Codebook:
+        """Store a codebook that extends the newest one, and return what is stored: encode with that one.
+
+        If another writer has stored its version meanwhile, what this codebook knows is appended to the newest one instead.
+        """
+        while not self._claim_codebook(codebook):
+            newest = self.codebook()
+            assert newest is not None
+            codebook = newest.merged(codebook)
+        return codebook
+
+    def _claim_codebook(self, codebook: Codebook) -> bool:
+        """Store a codebook; False if another one has its version."""
+        path = self.codebook_path(codebook.version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stored = create_whole(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        return stored or self._read_codebook(codebook.version) == codebook
+
+    def _read_codebook(self, version: int) -> Codebook:
+        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
 
     def codebook_path(self, version: int) -> Path:
         """Where a version of the codebook lies."""
@@ -182,15 +201,22 @@ class Lake:
             path.unlink(missing_ok=True)
 
     def vacuum(self, name: str, *, keep: int = 2, unfinished_s: float = UNFINISHED_S) -> list[int]:
-        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left."""
+        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left.
+
+        A folder of the highest number always stays, so that no number is claimed twice: a writer may still be at work under it.
+        """
         whole = self.versions(name)
         kept = set(whole[-keep:]) if keep else set()
         removed = []
-        for version, folder in self._folders(name):
+        folders = self._folders(name)
+        for version, folder in folders:
+            is_highest = version == folders[-1][0]
             if version in whole:
                 doomed = version not in kept and not _leased(folder)
             else:
-                doomed = time.time() - folder.stat().st_mtime > unfinished_s
+                doomed = not is_highest and time.time() - folder.stat().st_mtime > unfinished_s
+            if doomed and is_highest:
+                self._claim(name)
             if doomed:
                 (folder / MANIFEST).unlink(
                     missing_ok=True
@@ -235,13 +261,34 @@ def write_counted(table: DataFrame, path: Path) -> int:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
+    """Write a file whole or not at all, over what is there."""
+    _draft(path, text).rename(path)
+
+
+def create_whole(path: Path, text: str) -> bool:
+    """Write a new file, whole or not at all; False if it is there already. Of several writers one gets True."""
+    draft = _draft(path, text)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return os.path.samefile(draft, path)  # a network file system may do it, lose the answer and be asked again
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be claimed: {error}; a lake needs a file system with hard links, by which two writers are kept apart"
+        ) from None
+    finally:
+        draft.unlink()
+    return True
+
+
+def _draft(path: Path, text: str) -> Path:
+    """The text in a file beside `path`, on disk."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with draft.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    temporary.rename(path)
+    return draft
 
 
 def _leased(folder: Path) -> bool:

@@ -41,12 +41,13 @@ def ingest_table(
 ) -> Manifest:
     """Raw records to a version of `subscriptions` or `events`, and one of `rejects`; learns what the codebook lacks.
 
-    `schema` declares attributes where the lake has no codebook yet. Raises `StorageError` if records went missing: what was
-    read is what was written and what was rejected, or nothing is published.
+    `schema` declares attributes that the codebook lacks. Several ingests may run at once: the codebook gets what each has learnt.
+    Raises `StorageError` if records went missing: what was read is what was written and what was rejected, or nothing is
+    published.
     """
-    codebook = lake.codebook() or Codebook.declare(schema)
-    codebook = ingest.learn(raw, codebook, kind, form=form)
-    lake.keep_codebook(codebook)
+    known = lake.codebook()
+    codebook = Codebook.declare(schema) if known is None else known.declaring(schema)
+    codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
     spark = raw.sparkSession
     with lake.new_version(kind) as (version, folder):
         staged = folder / "_staged"

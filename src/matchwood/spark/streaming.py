@@ -207,8 +207,7 @@ class MatchStream:
     def _store(self, changes: DataFrame, folder: Path, number: int) -> None:
         book = known_codebook(self.lake)
         upserts = changes.filter(fn.col("op").isin("subscribe", "update")).select(*_TEXT_COLUMNS)
-        book = ingest.learn(upserts, book, "subscriptions", form="text")
-        self.lake.keep_codebook(book)
+        book = self.lake.merge_codebook(ingest.learn(upserts, book, "subscriptions", form="text"))
         encoded = ingest.encode(upserts, book, "subscriptions", form="text").persist()
         try:
             good, rejects = ingest.split(encoded, "subscriptions", "changes")
