@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError(
             "the demo runs on Spark, which is not installed: pip install 'matchwood[spark]', or use matchwood demo --local"
         )
+    from matchwood.index.places import local_path
     from matchwood.spark.lake import Lake
-    from matchwood.spark.paths import local_path
     from matchwood.spark.session import local_session
 
     out = local_path(options.out, "--out")

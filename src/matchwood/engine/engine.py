@@ -30,6 +30,7 @@ from matchwood.errors import (
     SubscriptionError,
 )
 from matchwood.index import Index, Stats, load_index, make_index
+from matchwood.index.places import local_path
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
@@ -418,7 +419,7 @@ class Engine:
         """Write everything to a new folder, whole or not at all. O(bytes)."""
         with self._lock:
             self._expire()
-            folder = Path(path)
+            folder = local_path(path, "saved engine")
             ids, until = self._expiry.arrays()
             arrays = {"expiring_ids": ids, "expiring_until": until, **self._live.arrays()}
             about: dict[str, Any] = {"schema": self.schema.to_json(), "next_id": self._next_id}
@@ -440,7 +441,7 @@ class Engine:
 
         Scoring and clock are not saved: give them again.
         """
-        folder = Path(path)
+        folder = local_path(path, "saved engine")
         about, arrays = read_folder(folder, "engine", verify=verify)
         try:
             engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)

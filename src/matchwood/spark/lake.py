@@ -29,8 +29,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, StorageError
+from matchwood.index.places import local_path
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.paths import local_path, read_by_spark, written_by_spark
+from matchwood.spark.paths import read_by_spark, written_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,41 +10,11 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from urllib.parse import unquote
 
 from matchwood.errors import UnsupportedError
+from matchwood.index.places import URI, local_path
 
-_URI = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)  # one slash: `pathlib` drops the second
-_FILE = re.compile(r"file:(?://([^/]*))?(/.*)", re.IGNORECASE | re.DOTALL)
 _PATTERN = re.compile(r"[\\\[\]{}*?]")
-
-
-def local_path(place: str | os.PathLike[str], what: str) -> Path:
-    """The folder or file that a path or a `file:` URI names, absolute; any other URI is refused.
-
-    >>> local_path("file:///data/lake%201", "lake").as_posix()
-    '/data/lake 1'
-    >>> local_path("s3a://bucket/lake", "lake")
-    Traceback (most recent call last):
-    ...
-    matchwood.errors.UnsupportedError: lake: expected a path or a file: URI, got the scheme 's3a' of 's3a://bucket/lake'; \
-use a folder that every machine sees, such as a mounted file system
-    """
-    text = os.fspath(place)
-    scheme = _URI.match(text)
-    if scheme is None:
-        return Path(text).absolute()
-    remedy = "use a folder that every machine sees, such as a mounted file system"
-    if scheme[1].lower() != "file":
-        raise UnsupportedError(
-            f"{what}: expected a path or a file: URI, got the scheme {scheme[1]!r} of {text!r}; {remedy}"
-        )
-    found = _FILE.match(text)
-    assert found is not None
-    host, path = found.groups()
-    if host and host.lower() != "localhost":
-        raise UnsupportedError(f"{what}: expected a file of this machine, got the host {host!r} of {text!r}; {remedy}")
-    return Path(unquote(path))
 
 
 def written_by_spark(path: Path) -> str:
@@ -64,7 +34,7 @@ def read_by_spark(path: Path) -> str:
 def raw_input(place: str | os.PathLike[str]) -> str:
     """Raw data for Spark's readers: what has exactly this name, or else what Spark makes of it, a pattern or any URI."""
     text = os.fspath(place)
-    scheme = _URI.match(text)
+    scheme = URI.match(text)
     if scheme is not None and scheme[1].lower() == "file":
         path = local_path(text, "input")
         return read_by_spark(path) if path.exists() else text

@@ -33,6 +33,7 @@ from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, SchemaError
 from matchwood.index import Capability
+from matchwood.index.places import local_path
 from matchwood.schema import instant_key
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
@@ -40,7 +41,7 @@ from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.lake import Lake, write_atomically
 from matchwood.spark.live_store import LiveStore
-from matchwood.spark.paths import local_path, read_by_spark, written_by_spark
+from matchwood.spark.paths import read_by_spark, written_by_spark
 from matchwood.spark.pipeline import known_codebook
 from matchwood.spark.sharding import Sharding
 from matchwood.spark.stream_plan import StreamPlan, folded_changes, stream_folder
