@@ -16,11 +16,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from matchwood.errors import InexactValueError, SchemaError, UnknownAttributeError, ValueTypeError
@@ -74,8 +74,9 @@ class Symbols:
         """The code of `text`, a new one if it has none. O(1)."""
         code = self.codes.get(text)
         if code is None:
-            code = self.codes[text] = len(self.texts)
+            del self.texts[len(self.codes) :]  # an exception may have come between the two lines below
             self.texts.append(text)
+            code = self.codes[text] = len(self.codes)
         return code
 
     def __len__(self) -> int:
@@ -90,6 +91,15 @@ class Attribute:
     type: Type | None
     dims: tuple[int, ...]
     symbols: Symbols | None = None
+
+
+class _Step(NamedTuple):
+    """A step of learning, noted before it is made: an attribute was added, or given its type."""
+
+    attribute: Attribute
+    added: bool
+    dimensions: int
+    """How many dimensions there were before."""
 
 
 class Schema:
@@ -111,9 +121,7 @@ class Schema:
         self.learn = learn
         self._attributes: dict[str, Attribute] = {}
         self._by_dimension: list[Attribute] = []
-        self._learnt: list[
-            tuple[Attribute, bool]
-        ] = []  # every step of learning: was the attribute added, or given its type?
+        self._learnt: list[_Step] = []
         for name, type_ in (declared or {}).items():
             self.declare(name, type_)
 
@@ -153,19 +161,23 @@ class Schema:
         """The attribute `name` if it is known, without learning it. O(1)."""
         return self._attributes.get(name)
 
-    @contextmanager
-    def tentatively(self) -> Iterator[None]:
-        """Forget the attributes and types learnt inside if it raises: what is refused must not teach. O(1).
+    def tentatively(self) -> Tentatively:
+        """A block after which the attributes and types learnt inside are forgotten if it raises: what is refused must not
+        teach. O(1).
 
         Symbols stay: an unused one costs its bytes and changes no answer.
         """
-        mark = len(self._learnt)
-        try:
-            yield
-        except BaseException:
-            while len(self._learnt) > mark:
-                self._forget(*self._learnt.pop())
-            raise
+        return Tentatively(self)
+
+    def mark(self) -> int:
+        """How many steps of learning there have been."""
+        return len(self._learnt)
+
+    def forget_since(self, mark: int) -> None:
+        """Forget the attributes and types learnt since `mark`. O(steps)."""
+        while len(self._learnt) > mark:
+            self._forget(self._learnt[-1])
+            self._learnt.pop()
 
     def of_dimension(self, dim: int) -> Attribute:
         """The attribute that owns a dimension. O(1)."""
@@ -259,33 +271,32 @@ class Schema:
         if not isinstance(name, str) or not name:
             raise SchemaError(f"expected an attribute name, got {name!r}")
         attribute = Attribute(name, None, ())
+        self._learnt.append(_Step(attribute, True, len(self._by_dimension)))
         attribute.dims = (self._new_dimension(attribute),)
         self._attributes[name] = attribute
-        self._learnt.append((attribute, True))
         return attribute
 
     def _give_type(self, attribute: Attribute, type_: Type) -> Attribute:
         if attribute.type is None:
+            self._learnt.append(_Step(attribute, False, len(self._by_dimension)))
             if type_ is Type.POINT:
                 attribute.dims = (*attribute.dims, self._new_dimension(attribute))
             if type_ is Type.STRING:
                 attribute.symbols = Symbols()
             attribute.type = type_
-            self._learnt.append((attribute, False))
         if attribute.type is not type_:
             raise ValueTypeError(f"attribute {attribute.name!r} is of type {attribute.type}, but is used as {type_}")
         return attribute
 
-    def _forget(self, attribute: Attribute, added: bool) -> None:
-        """Undo the last step of learning."""
-        if added:
-            del self._attributes[attribute.name]
-            self._by_dimension.pop()
-            return
-        if attribute.type is Type.POINT:
+    def _forget(self, step: _Step) -> None:
+        """Undo the last step of learning, however much of it was done."""
+        attribute = step.attribute
+        if not step.added:
+            attribute.type = attribute.symbols = None
             attribute.dims = attribute.dims[:1]
-            self._by_dimension.pop()
-        attribute.type = attribute.symbols = None
+        elif self._attributes.get(attribute.name) is attribute:
+            del self._attributes[attribute.name]
+        del self._by_dimension[step.dimensions :]
 
     def _new_dimension(self, attribute: Attribute) -> int:
         dim = len(self._by_dimension)
@@ -293,6 +304,25 @@ class Schema:
             raise SchemaError(f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS} dimensions")
         self._by_dimension.append(attribute)
         return dim
+
+
+class Tentatively:
+    """See `Schema.tentatively`. No generator: one that is dropped before it ends would forget what a call has used."""
+
+    __slots__ = ("_mark", "_schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._mark = schema.mark()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._schema.forget_since(self._mark)
 
 
 def type_of(value: object) -> Type:

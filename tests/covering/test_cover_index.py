@@ -21,6 +21,7 @@ from matchwood.errors import (
 from matchwood.index import load_index
 from matchwood.lang.rows import Row
 from matchwood.workloads import BEGen, City, Covering
+from tests.edges import DOMAINS, edges_of
 from tests.worlds import World, a_world, examples, seeded_dice, worlds
 
 SHAPES = {
@@ -98,6 +99,21 @@ def test_stays_right_while_subscriptions_come_and_go(shape: str, seed: int) -> N
         held = sorted(set(held) - set(gone))
         index.check()
     assert_agrees(index, world, held)
+
+
+@pytest.mark.parametrize("shape", ["buckets of 4", "buckets of 256"])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_intervals_that_share_their_ends_or_end_one_float_apart(shape: str, domain: str) -> None:
+    edges = edges_of(domain)
+    subs = subscriptions(edges.whole)
+    early = [id_ for id_ in subs if id_ not in edges.late]
+    index = CoverIndex(**SHAPES[shape])
+    index.insert(edges.whole.rows(early))
+    for id_ in edges.late:
+        if id_ in subs:
+            index.insert(edges.whole.rows([id_]))
+    index.check()
+    assert_agrees(index, edges.whole, sorted(subs))
 
 
 @pytest.mark.parametrize("order", ["random", "sorted", "one at a time, sorted"])

@@ -10,6 +10,7 @@ from matchwood.encode.arrays import make_rows
 from matchwood.errors import QueryError, UnsupportedError
 from matchwood.workloads import Covering
 from tests.covering.test_cover_index import boxes, containment, subscriptions
+from tests.edges import DOMAINS, beside
 from tests.worlds import a_world, seeded_dice
 
 
@@ -138,3 +139,19 @@ def test_the_curve_finds_every_cover_while_points_come_and_go(attributes: int) -
         assert sorted(found.of(q).tolist()) == expected
         assert len(one.of(q)) == min(1, len(expected))
         assert set(one.of(q).tolist()) <= set(expected)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_the_curve_finds_every_cover_in_domains_that_are_hard_to_divide(domain: str) -> None:
+    rng, values = np.random.default_rng(2), DOMAINS[domain]
+    least, largest = min(values), max(np.nextafter(min(values), np.inf), max(values))
+    ends = np.concatenate([rng.choice(values, (150, 2, 2)), rng.choice(beside(values), (150, 2, 2))])
+    ends.sort(axis=2)
+    columns = np.tile([0, 1], 300), np.zeros(600), ends[:, :, 0].ravel(), ends[:, :, 1].ravel(), np.ones(600)
+    rows = make_rows(range(300), np.zeros(300), range(0, 601, 2), *columns)
+    curve = ZCurve([least] * 2, [largest] * 2)
+    curve.insert(rows)
+    curve.check()
+    inside, found = containment(rows, 2), curve.covers_of(rows, k=ALL)
+    for q in range(300):
+        assert sorted(found.of(q).tolist()) == np.flatnonzero(inside[:, q]).tolist()

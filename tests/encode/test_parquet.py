@@ -54,7 +54,7 @@ def test_a_folder_is_read_in_order_and_errors_name_the_file(tmp_path: Path) -> N
     pq.write_table(pa.table({"id": [1, 2], "age": [1, 2]}), tmp_path / "part-0.parquet")
     pq.write_table(pa.table({"id": [3, 2], "age": [3, 4]}), tmp_path / "part-1.parquet")
     (tmp_path / "_SUCCESS.parquet").touch()
-    encoded = read_subscriptions(tmp_path, Schema())
+    encoded = read_subscriptions(tmp_path, Schema({"age": "number"}))
     assert encoded.ids.tolist() == [1, 2, 3]
     assert [(r.position, r.where, r.id) for r in encoded.rejects] == [(3, "part-1.parquet, row 1", 2)]
     assert read_events(tmp_path, Schema()).read == 4

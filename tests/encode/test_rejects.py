@@ -278,9 +278,24 @@ def test_an_ambiguous_column_is_named(declared: dict[str, str], names: list[str]
 
 
 def test_a_suffix_without_its_attribute_is_a_name_like_any_other() -> None:
-    schema = Schema({"lat": "number", "at_lo": "number"})
+    schema = Schema({"lat": "number", "at_lo": "number", "net_weight": "number"})
     encode_subscription_table(pa.table({"id": [1], "net_weight": [1.0], "lat": [2.0], "at_lo": [3.0]}), schema)
     assert [attribute.name for attribute in schema] == ["lat", "at_lo", "net_weight"]
+
+
+def test_a_plain_column_that_is_no_attribute_is_refused_by_name_and_teaches_nothing() -> None:
+    table = pa.table({"id": [1], "email": ["a@b.c"], "tags": [["x"]], "age_lo": [18], "net_weight": [2.0]})
+    schema = Schema()
+    for part in (table, table.slice(0, 0)):
+        with pytest.raises(SchemaError, match=r"column 'email', 'tags', 'net_weight': .*declare .* or leave"):
+            encode_subscription_table(part, schema)
+    assert not len(schema)
+    encode_event_table(pa.table({"email": ["a@b.c"], "net_weight": [2.0]}), schema)  # which makes them attributes
+    with pytest.raises(SchemaError, match="column 'tags': "):
+        encode_subscription_table(table, schema)
+    schema.declare("tags", "string")
+    assert encode_subscription_table(table, schema).ids.tolist() == [1]
+    assert [attribute.name for attribute in schema] == ["email", "net_weight", "tags", "age"]
 
 
 def test_a_closed_schema_names_the_column_it_does_not_know() -> None:
@@ -312,7 +327,7 @@ def test_errors_keep_their_kind_when_raised() -> None:
 
 
 def test_ids_are_remembered_from_batch_to_batch() -> None:
-    encoder = SubscriptionEncoder(Schema())
+    encoder = SubscriptionEncoder(Schema(TYPES))
     batches = [pa.record_batch({"id": ids, "age": ages}) for ids, ages in [([1, 2], [1, BIG]), ([3, 1, 2], [1, 2, 3])]]
     first, second = [encoder.encode(batch) for batch in batches]
     assert first.ids.tolist() == [1]
@@ -338,7 +353,7 @@ def test_events_without_an_id_are_never_doubles() -> None:
 
 def test_the_original_content_is_kept_even_where_python_has_no_value_for_it() -> None:
     table = pa.table({"id": [1], "seen": pa.array([1001], pa.timestamp("ns"))})
-    (reject,) = encode_subscription_table(table, Schema()).rejects
+    (reject,) = encode_subscription_table(table, Schema(TYPES)).rejects
     assert reject.content["id"] == 1  # type: ignore[index]
     assert "1970-01-01" in str(reject.content["seen"])  # type: ignore[index]
 
@@ -464,7 +479,7 @@ def test_bytes_that_are_no_text_are_a_schema_error() -> None:
     for column in ("expression", "plan"):
         table = pa.table({"id": [1], column: broken})
         with pytest.raises(SchemaError, match="not UTF-8"):
-            encode_subscription_table(table, Schema())
+            encode_subscription_table(table, Schema(TYPES))
 
 
 def test_the_meaning_of_wide_columns_does_not_change_from_batch_to_batch() -> None:

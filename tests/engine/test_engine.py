@@ -29,6 +29,7 @@ from matchwood.errors import (
     TooComplexError,
     UnknownAttributeError,
     UnknownSubscriptionError,
+    UnsupportedError,
     ValueTypeError,
 )
 from matchwood.index.storage import signed
@@ -673,3 +674,13 @@ def test_a_subscription_too_wide_for_covering_is_kept_and_matched_all_the_same()
         engine.reduce()
     engine.unsubscribe(wide)
     assert engine.reduce().kept.tolist() == [narrow]
+
+
+def test_an_engine_is_saved_at_a_path_or_a_file_uri_and_nowhere_else(tmp_path: Path) -> None:
+    engine = Engine()
+    id_ = engine.subscribe("age > 3")
+    engine.save((tmp_path / "a b").as_uri())
+    assert Engine.load((tmp_path / "a b").as_uri()).match({"age": 4}) == [(id_, 1.0)]
+    for call in (engine.save, Engine.load):
+        with pytest.raises(UnsupportedError, match="'s3'"):
+            call("s3://bucket/engine")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from matchwood import Engine, Event, ManualClock
-from matchwood.errors import EventError, ExpressionError, MatchwoodError, UnknownSubscriptionError
+from matchwood.errors import EventError, ExpressionError, MatchwoodError, QueryError, UnknownSubscriptionError
 from matchwood.index import INDEXES
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
@@ -93,6 +95,57 @@ def test_a_retracted_event_is_gone(clock: ManualClock) -> None:
     assert engine.subscribe("price > 0").live == []
     with pytest.raises(EventError, match="5"):
         engine.retract(5)
+
+
+def test_the_id_of_an_expired_event_is_free_before_it_is_swept(clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    for id_ in range(100):
+        engine.publish(Event({"price": id_}, id=id_), until=after(minutes=1))
+    clock.advance(minutes=1)
+    engine.publish(Event({"price": 1}, id=99), until=after(hours=1))
+    assert engine.subscribe("price >= 0").live == [(99, 1.0)]
+
+
+def test_an_expired_event_cannot_be_retracted(clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    engine.publish(Event({"price": 1}, id=5), until=after(minutes=1))
+    clock.advance(minutes=1)
+    with pytest.raises(EventError, match="event 5 is not alive"):
+        engine.retract(5)
+
+
+@pytest.mark.parametrize("wrong", [1.5, True, "5000", -1, 2**63, None])
+def test_an_event_id_that_is_no_whole_number_is_refused(wrong: Any, clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    with pytest.raises(EventError, match="expected an event id that is a whole number"):
+        engine.retract(wrong)
+    if wrong is not None:
+        for until in (None, after(hours=1)):
+            with pytest.raises(EventError, match="expected an event id that is a whole number"):
+                engine.publish(Event({"price": 1}, id=wrong), until=until)
+    assert len(engine._live) == 0
+
+
+def test_after_the_largest_event_id_there_is_no_next_one_but_others_are_free(clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    engine.publish(Event({"price": 1}, id=2**63 - 1), until=after(hours=1))
+    with pytest.raises(EventError, match="give one that is free"):
+        engine.publish({"price": 2}, until=after(hours=1))
+    engine.publish(Event({"price": 2}, id=np.int64(7)), until=after(hours=1))
+    assert engine.publish({"price": 3}) == []
+    assert [event for event, _ in engine.subscribe("price > 0").live] == [7, 2**63 - 1]
+
+
+@pytest.mark.parametrize("wrong", [{"k": 0}, {"k": True}, {"mode": "some"}, {"k": 3, "mode": "some"}])
+def test_an_event_that_is_refused_is_not_kept(wrong: Any, clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    with pytest.raises(QueryError):
+        engine.publish({"price": 1, "new": "x"}, until=after(hours=1), **wrong)
+    assert len(engine._live) == 0
+    assert "new" not in engine.schema
+    assert engine.subscribe("price > 0").live == []
+    engine.publish({"price": 1}, until=after(hours=1))
+    assert engine.live(0) == [(0, 1.0)]
 
 
 @pytest.mark.parametrize("seed", range(3))

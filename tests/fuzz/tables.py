@@ -95,7 +95,9 @@ def a_damaged_table(random: Random) -> int:
 
 
 def _encoded(table: pa.Table, holds_events: bool, form: str | None, declared: bool) -> Any:
-    schema = _declared() if declared else Schema()
+    # A plain column of wide subscriptions must be known; all else may be learnt.
+    plain = {name: TYPES[name] for name in SCALARS if name in table.column_names and not holds_events}
+    schema = _declared() if declared else Schema(plain)
     try:
         encoded: Any = (
             encode_event_table(table, schema, form=form)

@@ -126,11 +126,9 @@ def flipped_and_cut(kept: Saved, path: Path, positions: range) -> tuple[int, int
 
 def test_bytes_of_a_saved_index_and_engine_cannot_change_unnoticed() -> None:
     for kept in (saved_index("scan"), saved_engine(), saved_covers()):
-        damages = refused = 0
         for path, content in kept.files.items():
-            tried, told = flipped_and_cut(kept, path, range(0, len(content), max(1, len(content) // 12)))
-            damages, refused = damages + tried, refused + told
-        assert refused > 0.9 * damages  # the rest is padding in headers, which says nothing
+            damages, refused = flipped_and_cut(kept, path, range(0, len(content), max(1, len(content) // 12)))
+            assert refused == damages, path
 
 
 @pytest.mark.stress
@@ -140,4 +138,4 @@ def test_no_byte_at_the_head_of_a_saved_file_can_change_unnoticed(name: str) -> 
     kept = {"engine": saved_engine, "covers": saved_covers}.get(name, partial(saved_index, name))()
     for path, content in kept.files.items():
         damages, refused = flipped_and_cut(kept, path, range(min(len(content), HEAD)))
-        assert refused > 0.5 * damages, path.name  # what is not refused is padding of a header, and answers as before
+        assert refused == damages, path

@@ -19,6 +19,7 @@ from matchwood.index.scoring import scoring
 from matchwood.kernels import be_star as layout
 from matchwood.kernels.store import NONE
 from matchwood.workloads import BEGen
+from tests.edges import DOMAINS, crowd_of
 from tests.worlds import Dice, World, a_subscription, a_world, listed, ranked, seeded_dice
 
 TREES = [BEStarTree, BETree]
@@ -64,6 +65,20 @@ def test_agrees_with_scan_however_it_is_built_and_split(tree: type[BEStarTree], 
         index.check()
         assert same(index.match(events), scan.match(events))
         assert same_ranking(index, scan, events)
+
+
+@pytest.mark.parametrize("split", ["exhaustive", "approximate", "halves", "rigid"])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_every_split_ends_and_is_right_in_domains_that_are_hard_to_divide(split: str, domain: str) -> None:
+    events = (crowd := crowd_of(domain)).events()
+    options: dict[str, Any] = {"ranking": "selectivity", "capacity": 5}
+    index = BETree(**options) if split == "rigid" else BEStarTree(split=split, **options)
+    for first, last in ((0, crowd.early), (crowd.early, crowd.size)):
+        index.insert(crowd.rows(first, last))
+        expected = crowd.expected(last)
+        assert ranked(index.match(events)) == expected
+        assert listed(index.top_k(events, 5)) == [hits[:5] for hits in expected]
+    index.check()
 
 
 def test_ranking_by_selectivity_avoids_the_attribute_that_is_always_met() -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from matchwood import Engine
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.errors import SubscriptionError
 from matchwood.index import Scan
 from matchwood.index.beq_tree import BEQTree
 from matchwood.index.tama import Tama
 from matchwood.workloads.city import City
+from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import a_world, listed, ranked, seeded_dice
 
 
@@ -26,6 +28,34 @@ def test_an_approximate_tama_misses_nothing_and_may_say_too_much() -> None:
     for some, more in zip(true, said, strict=True):
         assert set(some) <= set(more)
     assert sum(map(len, said)) > sum(map(len, true))
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_an_approximate_tama_misses_nothing_in_domains_that_are_hard_to_divide(domain: str) -> None:
+    crowd = crowd_of(domain)
+    rough = Tama(exact=False, levels=3)
+    rough.insert(crowd.rows(0, crowd.early))
+    rough.insert(crowd.rows(crowd.early, crowd.size))
+    rough.check()
+    for true, said in zip(crowd.expected(crowd.size), ranked(rough.match(crowd.events())), strict=True):
+        assert set(true) <= set(said)
+
+
+def test_tama_finds_what_lies_within_a_domain_of_one_denormal() -> None:
+    engine = Engine(index="tama")
+    engine.subscribe("x != 0")
+    engine.subscribe("x >= 0")
+    assert [match.id for match in engine.match({"x": 1})] == [0, 1]
+    assert [match.id for match in engine.match({"x": 0})] == [1]
+
+
+def test_a_tama_whose_row_stands_in_other_cells_is_told() -> None:
+    rows = make_rows([1, 2], [0.0] * 2, range(3), [0] * 2, [0] * 2, [0.0, 4.0], [8.0, 5.0], [1.0] * 2)
+    tama = Tama.build(rows, levels=3)
+    tama.check()
+    tama._domain[0, 1] = 100.0
+    with pytest.raises(AssertionError, match="slot 0"):
+        tama.check()
 
 
 def test_a_beq_tree_divides_what_can_be_divided() -> None:
@@ -53,6 +83,23 @@ def test_a_beq_tree_verifies_only_where_its_square_and_its_intervals_meet() -> N
     beq.insert(city.events(10_000), np.arange(10_000), np.full(10_000, np.inf))
     found = beq.match(city.subscriptions(), 0.0)
     assert beq.candidates[0] == len(found.ids)  # of single intervals, all that are counted for each match
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_an_r_star_tree_is_right_on_the_ends_of_rows_beside_them_and_beyond(domain: str) -> None:
+    pytest.importorskip("rtree")
+    from matchwood.index.r_star_tree import RStarTree
+
+    edges, tree = edges_of(domain), RStarTree()
+    tree.insert(edges.early.rows())
+    for id_ in edges.late:
+        tree.insert(edges.whole.rows([id_]))
+    tree.check()
+    assert ranked(tree.match(edges.whole.event_arrays())) == edges.whole.expected()
+    tree.update(edges.changed.rows(edges.updated))
+    tree.delete(np.array(edges.gone))
+    tree.check()
+    assert ranked(tree.match(edges.whole.event_arrays())) == edges.changed.expected()
 
 
 def test_an_r_star_tree_agrees_with_the_oracle_through_changes() -> None:

@@ -28,6 +28,7 @@ from matchwood.index import INDEXES, Capability, Index, load_index, make_index, 
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
+from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_subscription, a_world, an_event, examples, listed, ranked, seeded_dice, worlds
 
 pytestmark = pytest.mark.parametrize("name", sorted(INDEXES))
@@ -84,6 +85,54 @@ def test_agrees_with_the_oracle_on_larger_worlds(name: str, seed: int, apart: in
     index.check()
     assert len(index) == world.rows().size
     assert_agrees(index, world)
+
+
+def assert_right_on_the_edges(name: str, domain: str, seed: int) -> None:
+    """Rows in bulk, then one by one at the ends of what the structure was laid out for and beyond, then changed and deleted."""
+    edges, index = edges_of(domain, seed), make_index(name)
+    if not can(name, Capability.UPDATES):
+        index.insert(edges.whole.rows())
+        index.check()
+        assert_agrees(index, edges.whole)
+        return
+    index.insert(edges.early.rows())
+    index.check()
+    assert_agrees(index, edges.early)
+    for id_ in edges.late:
+        index.insert(edges.whole.rows([id_]))
+    index.check()
+    assert_agrees(index, edges.whole)
+    index.update(edges.changed.rows(edges.updated))
+    index.delete(np.array(edges.gone))
+    index.check()
+    assert_agrees(index, edges.changed)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_events_on_the_ends_of_rows_beside_them_and_beyond(name: str, domain: str) -> None:
+    assert_right_on_the_edges(name, domain, 0)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("seed", range(1, 40))
+def test_many_more_events_on_the_ends_of_rows_beside_them_and_beyond(name: str, seed: int) -> None:
+    for domain in DOMAINS:
+        assert_right_on_the_edges(name, domain, seed)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_many_rows_in_domains_that_are_hard_to_divide(name: str, domain: str) -> None:
+    crowd, index = crowd_of(domain), make_index(name)
+    parts = [(0, crowd.size)]
+    if can(name, Capability.UPDATES):
+        parts = [(0, crowd.early), *((at, at + 100) for at in range(crowd.early, crowd.size, 100))]
+    for first, last in parts:
+        index.insert(crowd.rows(first, last))
+        if first == 0 or last == crowd.size:
+            expected = crowd.expected(last)
+            assert ranked(index.match(crowd.events())) == expected
+            assert listed(index.top_k(crowd.events(), 5)) == [hits[:5] for hits in expected]
+    index.check()
 
 
 @pytest.mark.parametrize("seed", range(4))

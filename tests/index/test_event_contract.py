@@ -24,6 +24,7 @@ from matchwood.lang.event import event_keys
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.schema import Range, Schema
 from matchwood.workloads.city import City
+from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_world, an_event, examples, listed, ranked, seeded_dice, worlds
 
 NEVER = -np.inf
@@ -121,6 +122,39 @@ def test_agrees_with_the_oracle_on_larger_worlds(name: str, seed: int, apart: in
         index.check()
     index.sweep(6.0, 1000)
     assert len(index) == 0
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_subscriptions_that_end_on_the_values_of_events_beside_them_and_beyond(name: str, domain: str) -> None:
+    """Early events in bulk, for which a structure is laid out; late ones, which may lie outside, one by one."""
+    whole = edges_of(domain, early=12, late=12, events=60).whole
+    world, index = fitted(World(whole.schema, whole.subscriptions, whole.events), name), MADE[name]()
+    n, events = len(world.events), world.event_arrays()
+    ids, until, half = np.arange(n), np.full(n, FOREVER), n // 2
+    index.insert(events.take(0, half), ids[:half], until[:half])
+    index.check()
+    assert_agrees(index, world, ids, np.where(ids < half, FOREVER, NEVER), 0.0, name)
+    for e in range(half, n):
+        index.insert(events.take(e, e + 1), ids[e : e + 1], until[e : e + 1])
+    assert_agrees(index, world, ids, until, 0.0, name)
+    index.check()
+    index.delete(ids[::2])
+    index.check()
+    assert_agrees(index, world, ids, np.where(ids % 2, FOREVER, NEVER), 0.0, name)
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_many_events_in_domains_that_are_hard_to_divide(name: str, domain: str) -> None:
+    crowd = crowd_of(domain, early=150, late=150, events=1500)
+    index = BEQTree(leaf_events=8) if "small leaves" in name else MADE[name]()
+    events, rows = crowd.events(), crowd.rows(0, crowd.size)
+    for first, last in ((0, crowd.early_events), (crowd.early_events, events.size)):
+        ids = np.arange(first, last)
+        index.insert(events.take(first, last), ids, np.full(len(ids), FOREVER))
+        expected = crowd.expected_events(crowd.size, last)
+        assert ranked(index.match(rows, 0.0)) == expected
+        assert listed(index.match(rows, 0.0, k=3)) == [hits[:3] for hits in expected]
+    index.check()
 
 
 @pytest.mark.parametrize(("seed", "apart"), [(0, 0), (1, 2), (2, 7)])

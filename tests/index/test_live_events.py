@@ -48,8 +48,8 @@ def test_events_come_and_go_in_bulk_by_several_threads(seed: int, threads: int) 
 def test_free_slots_are_filled_by_several_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most events fit the regions that were left, some do not: answers are those of a tree that saw no other events."""
     shared: list[int] = []
-    keep = EventStore.add_shared
-    monkeypatch.setattr(EventStore, "add_shared", lambda *given: shared.append(len(given[2])) or keep(*given))
+    keep = EventStore.put_shared
+    monkeypatch.setattr(EventStore, "put_shared", lambda *given: shared.append(len(given[2])) or keep(*given))
     city = City.preset("k6", size=2_000, source="synthetic")
     rows, events = city.subscriptions().take(0, 200), city.events(4_000)
     few = make_events(

@@ -15,6 +15,7 @@ from matchwood.index.row_store import RowStore
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.workloads.city import City
+from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
 
@@ -35,6 +36,21 @@ def test_any_number_of_layers_agrees_with_the_oracle(layers: int, seed: int) -> 
     assert tree.stats().details["layers"] == layers
     tree.check()
     assert_agrees(tree, world)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_layers_of_domains_that_are_hard_to_divide(layers: int, domain: str) -> None:
+    edges, crowd = edges_of(domain), crowd_of(domain)
+    tree = MOTree(layers=layers)
+    tree.insert(edges.early.rows())
+    tree.insert(edges.whole.rows(edges.late))
+    tree.check()
+    assert_agrees(tree, edges.whole)
+    for made in (MOTree(layers=min(layers, 2)), MOTree(plan="paper")):
+        made.insert(crowd.rows(0, crowd.early))
+        made.insert(crowd.rows(crowd.early, crowd.size))
+        assert ranked(made.match(crowd.events())) == crowd.expected(crowd.size)
 
 
 @pytest.mark.parametrize("predicates", ["k6", "k10"])

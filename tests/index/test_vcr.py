@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from matchwood import Engine
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError, UnsupportedError
 from matchwood.index import Scan, load_index
 from matchwood.index.protocol import Index
 from matchwood.index.vcr import VCR
-from matchwood.index.vcr_check import ids_of
+from matchwood.index.vcr_check import entries_of
 from matchwood.index.vcr_geometry import Constructs, Rectangle
 from matchwood.index.vcr_plan import NO_DIMENSION, choose_edges, choose_sides, expected_hits, hulls_of
 from matchwood.kernels import vcr as kernel
+from matchwood.kernels import vcr_update
 from matchwood.workloads import vcr as workloads
+from tests.edges import crowd_of
 from tests.index.test_contract import assert_agrees, fitted
-from tests.worlds import World, a_subscription, a_world, ranked, seeded_dice
+from tests.worlds import World, a_subscription, a_world, listed, ranked, seeded_dice
 
 VARIANTS: list[dict[str, Any]] = [
     {"sides": sides, "overlapped": overlapped, "directory": directory}
@@ -172,6 +175,46 @@ def test_every_variant_agrees_with_scan_at_every_cell_its_borders_and_beyond(
     assert_same(index, rows, points(np.nextafter(ends, -np.inf)))
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+@pytest.mark.parametrize("domain", ["one value", "neighbours", "whole numbers", "huge"])
+def test_every_variant_is_right_at_the_ends_of_its_grid_and_beyond(variant: dict[str, Any], domain: str) -> None:
+    crowd = crowd_of(domain, early=200, late=200)
+    index = VCR(**variant)
+    index.insert(crowd.rows(0, crowd.early))
+    for first in range(crowd.early, crowd.size, 20):
+        index.insert(crowd.rows(first, first + 20))
+    index.check()
+    expected = crowd.expected(crowd.size)
+    assert ranked(index.match(crowd.events())) == expected
+    assert listed(index.top_k(crowd.events(), 5)) == [hits[:5] for hits in expected]
+
+
+def test_a_row_below_the_grid_is_not_hit_on_its_first_edge() -> None:
+    engine = Engine(index="vcr")
+    engine.subscribe_many(["x BETWEEN 10 AND 20", "x BETWEEN 12 AND 30"])
+    engine.subscribe("x BETWEEN 1 AND 5")
+    assert [match.id for match in engine.match({"x": 10})] == [0]
+    assert [match.id for match in engine.match({"x": 5})] == [2]
+
+
+@pytest.mark.parametrize("field", ["flags", "x", "width"])
+def test_a_row_that_could_be_answered_wrongly_is_seen(field: str) -> None:
+    rows = make_rows([1, 2], [0.0] * 2, range(3), [0] * 2, [0] * 2, [10.0, 12.0], [20.0, 30.0], [1.0] * 2)
+    index = VCR.build(rows)
+    index.insert(make_rows([3], [0.0], [0, 1], [0], [0], [1.0], [5.0], [1.0]))
+    index.check()
+    position = int(index.state.positions[index.store.slots_of(np.array([3]))[0]])
+    state, pieces = index.state, np.zeros(kernel.MOST_PIECES, kernel.PIECE)
+    vcr_update.remove_positions(state, np.array([position], np.uint32), pieces)
+    taken = np.zeros(1, np.uint32)
+    vcr_update.take_positions(state, index.store.state, index.store.slots_of(np.array([3])), taken)
+    place = state.places[taken[0]]
+    place[field] = {"flags": place["flags"] & ~kernel.LEFT, "x": place["x"] + 1, "width": place["width"] + 1}[field]
+    assert vcr_update.append_rows(state, taken, 0, pieces) == 1  # its lists agree with its place
+    with pytest.raises(AssertionError, match="slot 2"):
+        index.check()
+
+
 @pytest.mark.parametrize("overlapped", [False, True])
 def test_whole_numbers_are_hit_without_one_false_candidate(overlapped: bool) -> None:
     workload = workloads.VCR(size=3000, width=60, height=40)
@@ -248,7 +291,7 @@ def test_a_row_of_too_many_pieces_drops_an_interval_and_is_verified() -> None:
     index.check()
     position = int(index.state.positions[index.store.slots_of(np.array([900]))[0]])
     assert index.state.places[position]["flags"] & kernel.VERIFY
-    assert len(ids_of(index, position)) <= kernel.MOST_PIECES
+    assert len(entries_of(index, position)) <= kernel.MOST_PIECES
     hits = index.match(points([(100, 100), (100, 299), (299, 220)]))
     assert [900 in hits.of(e)[0] for e in range(3)] == [True, False, True]
 

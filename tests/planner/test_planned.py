@@ -23,6 +23,7 @@ from matchwood.planner import RULES, Plan, Planned, planned
 from matchwood.planner.planned import Planning
 from matchwood.planner.trial import Task
 from matchwood.workloads import City
+from tests.edges import DOMAINS, NAMES, edges_of
 from tests.worlds import TYPES, World, a_world, listed, ranked, seeded_dice
 
 EAGER = replace(RULES, least_rows=30, trial=replace(RULES.trial, fewest_rows=32, events=4, rounds=1))
@@ -96,6 +97,37 @@ def test_every_answer_is_right_while_structures_come_and_go(seed: int) -> None:
             index.check()
             assert_agrees(index, world)
     assert len(set(index._planning.made)) > 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_events_on_the_ends_of_rows_while_structures_come_and_go(domain: str) -> None:
+    """Each structure in its turn is laid out for the early rows, then gets those at the ends of its layout and beyond."""
+    edges, turns = edges_of(domain), Turns(CHANGEABLE)
+    relaxed = by_mode("scan", "ranked")
+
+    def planning(task: Task, **options: Any) -> Plan:
+        return (turns if task.mode is Mode.ALL else relaxed)(task, **options)
+
+    index = Planned(threading.RLock(), rules=EAGER, planning=planning)
+    with index._lock:
+        index.insert(edges.early.rows())
+    for _ in CHANGEABLE:
+        index.replan()
+        with index._lock:  # a structure may be built meanwhile, since rows come and go
+            assert_agrees(index, edges.early)
+            index.insert(edges.whole.rows(edges.late))
+            assert_agrees(index, edges.whole)
+            index.check()
+            index.delete(np.array(edges.late))
+    assert {*CHANGEABLE} == {*turns.made}
+    with index._lock:
+        index.insert(edges.whole.rows(edges.late))
+        index.update(edges.changed.rows(edges.updated))
+        index.delete(np.array(edges.gone))
+    index.replan()
+    with index._lock:
+        assert_agrees(index, edges.changed)
+        index.check()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -281,3 +313,29 @@ def test_a_large_load_gets_a_structure_and_the_same_answers(tmp_path: Path) -> N
     again.replan()
     again.unsubscribe(7)
     assert 7 not in again
+
+
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_an_engine_that_chooses_is_right_on_the_ends_of_subscriptions(domain: str) -> None:
+    edges, engine = edges_of(domain), Engine(dict.fromkeys(NAMES, "number"), index="auto")
+
+    def subscribe(ids: list[int]) -> None:
+        for id_ in ids:
+            priority, expression, _ = edges.whole.subscriptions[id_]
+            engine.subscribe(expression, id=id_, priority=priority)
+
+    index = engine._index
+    assert isinstance(index, Planned)
+    index._rules = EAGER
+    subscribe(sorted(edges.early.subscriptions))
+    for name in ("vcr", "mo-tree", "be-star-tree"):
+        index._planning = by_mode(name, "ranked")
+        engine.replan()
+        assert engine.index == name
+        subscribe(edges.late)
+        for mode in ("all", "any"):
+            expected = edges.whole.expected(mode=mode)
+            assert listed(engine.match_many(edges.whole.events, mode=mode)) == expected
+            assert listed(engine.top_k_many(edges.whole.events, 3, mode=mode)) == [hits[:3] for hits in expected]
+        for id_ in edges.late:
+            engine.unsubscribe(id_)

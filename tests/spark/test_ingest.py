@@ -12,8 +12,10 @@ import pyarrow.compute
 import pyarrow.parquet
 import pytest
 
+from matchwood.encode.json_lines import read_json_subscriptions
+from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.engine import Engine
-from matchwood.errors import QueryError, SchemaError
+from matchwood.errors import QueryError, SchemaError, StorageError
 from matchwood.lang.event import Event
 from matchwood.schema import Schema
 from matchwood.spark import ingest
@@ -30,6 +32,8 @@ from matchwood.spark.ingest_worker import (
 )
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table, match_table
+from matchwood.spark.streaming import MatchStream
+from tests.spark.stream_world import put
 from tests.spark.tables import ranked
 
 TEXTS = [
@@ -135,6 +139,115 @@ def test_partitions_learn_apart_and_their_schemas_are_put_together() -> None:
     assert plan.texts == ["a", "b"]
     assert schema.find("x").type == "number"  # the first to say so; the other will be rejected
     assert book.extended([]) is book
+
+
+PLACES = [
+    (1.0, 2.0, 500.0),
+    (None, None, None),
+    (1.0, None, 5.0),
+    (181.0, 0.0, 5.0),
+    (1.0, 2.0, 0.0),
+    (-74.0, 40.7, 9.0),
+]
+"""(lon, lat, radius): good, none, half, off the map, no radius, good."""
+
+
+def placed_table(form: str) -> pa.Table:
+    """Subscriptions around places, and some conditions, in a form; nothing declares the place."""
+    n = len(PLACES)
+    lon, lat, radius = (pa.array(column, pa.float64()) for column in zip(*PLACES, strict=True))
+    place = {"lon": lon, "lat": lat, "radius": radius}
+    if form == "text":
+        return pa.table(
+            {"id": range(n), "expression": ["age >= 18", "TRUE", "age = 1", "TRUE", "TRUE", "plan = 'x'"], **place}
+        )
+    if form == "wide":
+        return pa.table({"id": range(n), "age_lo": pa.array([18, None, 1, None, None, None], pa.int64()), **place})
+    if form == "list":
+        predicates = [[{"attribute": "age", "lo": 18.0}], [], [], [], [], []]
+        return pa.table({"id": range(n), "predicates": predicates, **place})
+    lines = []
+    for i, (x, y, r) in enumerate(PLACES):
+        given = {"place": [x, y], "radius": r} if r is not None else {}
+        lines.append(json.dumps({"id": i, "expression": "age >= 18", **given}))
+    return pa.table({"value": lines})
+
+
+@pytest.mark.parametrize("form", ["text", "wide", "list", LINES])
+def test_places_that_nobody_declared_are_accepted_as_in_one_process(form: str) -> None:
+    table = placed_table(form)
+    if form == LINES:
+        expected = read_json_subscriptions(table["value"].to_pylist(), Schema())
+    else:
+        expected = encode_subscription_table(table, Schema())
+    assert expected.ids.tolist() == [0, 1, 5]
+    types = ["point", "number"] if form in ("text", LINES) else ["point"]  # of the others the column itself is refused
+    for book in (Codebook.declare(), *(Codebook.declare({"place": type_}) for type_ in types)):
+        (learnt,) = Learning(Encoding("subscriptions", book.content, form))(table.to_batches(max_chunksize=2))
+        schema = book.extended([Schema.from_json(json.loads(learnt.column(1)[0].as_py()))]).schema()
+        schema.learn = False
+        encoding = Encoding("subscriptions", json.dumps(schema.to_json()), form)
+        found = pa.Table.from_batches(list(encode_batches(encoding, table.to_batches(max_chunksize=2)))).to_pylist()
+        good = [record["id"] for record in found if record["reason"] is None]
+        assert good == ([1] if schema.find("place").type == "number" else [0, 1, 5])
+        assert len(found) == len(PLACES)
+
+
+def test_places_of_texts_and_of_changes_are_accepted_on_spark(spark: Any, lake: Lake, tmp_path: Path) -> None:
+    raw = spark.createDataFrame(placed_table("text").to_pandas().astype(object).where(lambda t: t.notna(), None))
+    for form in (None, "text"):
+        assert ingest_table(lake, raw.repartition(3), "subscriptions", form=form).counts["records"] == 3
+    other = Lake(tmp_path / "other")
+    ingest_table(other, spark.createDataFrame([(9, "age >= 0")], "id bigint, expression string"), "subscriptions")
+    index_table(other, spark, index="scan")
+    changes = [{"op": "subscribe", **record} for record in placed_table("text").to_pylist()]
+    put(tmp_path / "changes", "0.json", changes)
+    put(tmp_path / "in", "0.json", [{"id": 1, "values": {"age": 20}, "place": [1.0, 2.0]}])
+    stream = MatchStream(other, "placed")
+    events, changing = (spark.readStream.text(str(tmp_path / name)) for name in ("in", "changes"))
+    stream.start(events, tmp_path / "checkpoint", changes=changing, availableNow=True).awaitTermination()
+    assert sorted(row["subscription_id"] for row in stream.matches(spark).collect()) == [0, 1, 9]
+    assert stream.rejects(spark).count() == 3
+
+
+def test_a_closed_codebook_learns_strings_so_that_partitions_agree_on_them(spark: Any, lake: Lake) -> None:
+    texts = [f"s = 'A{i}'" for i in range(6)] + ["other = 1 AND s = 'B'"]
+    raw = spark.createDataFrame(list(enumerate(texts)), "id bigint, expression string").repartition(4)
+    made = ingest_table(lake, raw, "subscriptions", schema=Schema({"s": "string"}, learn=False))
+    assert made.counts == {"read": 7, "records": 6, "rejected": 1}
+    codes = lake.read(spark, "subscriptions").select("lo").collect()
+    assert len({row["lo"][0] for row in codes}) == 6
+    with pytest.raises(SchemaError, match="column 'age_lo': attribute 'age' is not in the schema"):
+        ingest_table(lake, spark.createDataFrame([(1, 2)], "id bigint, age_lo int"), "subscriptions")
+    assert lake.versions("subscriptions") == [1]
+
+
+def test_a_string_that_only_one_worker_knows_is_an_error_and_not_another_string() -> None:
+    closed = Schema({"s": "string", "n": "number"}, learn=False)
+    closed.key(closed.find("s"), "known")
+    good = [{"id": 1, "expression": "s = 'known' AND n = 7"}, {"id": 2, "expression": "s != 'known'"}]
+    assert encoded("subscriptions", good, closed)["reason"].null_count == 2
+    assert encoded("subscriptions", [{"id": 3, "expression": "s = 'new' AND n ="}], closed).num_rows == 1
+    for text in ("s = 'new'", "s != 'new'", "s IN ('known', 'new')"):
+        with pytest.raises(StorageError, match=r"attribute 's': the string 'new' is not in the codebook.*has changed"):
+            encoded("subscriptions", [*good, {"id": 3, "expression": text}], closed)
+
+
+def test_a_plain_column_must_be_an_attribute_that_is_declared_or_known(spark: Any, lake: Lake) -> None:
+    raw = spark.createDataFrame([(1, "a@b.c", "pro", 18)], "id bigint, email string, plan string, age_lo int")
+    with pytest.raises(SchemaError, match=r"column 'email', 'plan': .*declare .* or leave the column out"):
+        ingest_table(lake, raw, "subscriptions")
+    assert lake.codebook() is None
+    wanted = raw.drop("email")
+    assert ingest_table(lake, wanted, "subscriptions", schema={"plan": "string"}).counts["records"] == 1
+    with pytest.raises(SchemaError, match="column 'email': "):
+        ingest_table(lake, raw, "subscriptions")
+    again = ingest_table(
+        lake, raw, "subscriptions", schema={"email": "string"}
+    )  # declares for a lake that has a codebook
+    assert again.counts["records"] == 1
+    with pytest.raises(SchemaError, match="attribute 'plan' is of type string, but is used as number"):
+        ingest_table(lake, wanted, "subscriptions", schema={"plan": "number"})
 
 
 def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -> None:

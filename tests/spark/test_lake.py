@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from matchwood.errors import StorageError
+from matchwood.index import storage
+from matchwood.spark import index_stage
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.index_stage import build_index, open_index
+from matchwood.spark.index_stage import Building, build_index, open_index
 from matchwood.spark.lake import MANIFEST, Lake, Manifest
 from matchwood.spark.match import match
+from matchwood.spark.resident import Release
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import a_world, seeded_dice
 
@@ -66,6 +70,31 @@ def test_two_codebooks_of_one_version_are_refused(lake: Lake) -> None:
     lake.keep_codebook(Codebook.declare({"a": "number"}))
     with pytest.raises(StorageError, match="another codebook"):
         lake.keep_codebook(Codebook.declare({"b": "number"}))
+
+
+def test_shards_of_workers_of_another_release_are_not_published(
+    spark: Any, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscriptions, _, codebook = frames(spark, a_world(seeded_dice(4), 30, 10))
+
+    class Unaware(Building):
+        """What a worker does that does not compare versions."""
+
+        def __call__(self, batches: Any) -> Any:
+            here = replace(self, release=Release.here())
+            yield from Building.__call__(here, batches)
+
+    with monkeypatch.context() as patched:  # of the driver alone
+        patched.setattr(storage, "VERSION", 999)
+        with pytest.raises(
+            Exception, match=r"this worker runs .*, its driver .*format 999.*; install the same version"
+        ):
+            build_index(subscriptions, lake, codebook, index="scan")
+        patched.setattr(index_stage, "Building", Unaware)
+        with pytest.raises(StorageError, match="a worker has saved a shard that its driver cannot read"):
+            build_index(subscriptions, lake, codebook, index="scan")
+    assert lake.versions("index") == []
+    assert build_index(subscriptions, lake, codebook, index="scan").version == 1
 
 
 def test_a_build_that_dies_leaves_the_old_version_serving(spark: Any, lake: Lake) -> None:

@@ -14,12 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from matchwood.errors import StorageError
+from matchwood.index import storage
 from matchwood.spark import match_worker
+from matchwood.spark import resident as spark_resident
 from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_shard
 from matchwood.spark.index_stage import Assigning, Building
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
-from matchwood.spark.resident import resident
+from matchwood.spark.resident import Release, check_shard, resident
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from tests.spark.tables import Ranked, event_table, expected, subscription_table
 from tests.worlds import World, a_world, seeded_dice, worlds
@@ -34,7 +37,7 @@ def built(world: World, sharding: Sharding, folder: str, index: str = "scan") ->
         batches = [
             with_shard(np.arange(batch.num_rows) % sharding.shards, batch, SHARDED_SUBSCRIPTIONS) for batch in batches
         ]
-    made = [row for batch in Building(folder, index, {})(batches) for row in batch.to_pylist()]
+    made = [row for batch in Building(folder, index, {}, Release.here())(batches) for row in batch.to_pylist()]
     return {row["shard"]: str(Path(folder) / row["folder"]) for row in made}
 
 
@@ -89,6 +92,32 @@ def test_a_folder_is_mapped_once_by_a_process(tmp_path: Path) -> None:
     (folder,) = built(world, Sharding(), str(tmp_path)).values()
     assert resident(folder) is resident(folder)
     assert not resident(folder).index.store.state.rows.flags.owndata  # a view of the mapped file
+
+
+def test_a_worker_of_another_release_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(seeded_dice(7), 20, 5)
+    batches = [
+        with_shard(np.zeros(20), batch, SHARDED_SUBSCRIPTIONS) for batch in subscription_table(world).to_batches()
+    ]
+    driver = Release.here()
+    for module, name, other in ((storage, "VERSION", 999), (spark_resident, "__version__", "9.9")):
+        with monkeypatch.context() as patched:
+            patched.setattr(module, name, other)
+            with pytest.raises(StorageError, match=rf"this worker runs .*{other}.*, its driver .*; install the same"):
+                list(Building(str(tmp_path), "scan", {}, driver)(batches))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_driver_takes_no_shard_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(seeded_dice(7), 20, 5)
+    (folder,) = built(world, Sharding(), str(tmp_path)).values()
+    check_shard(Path(folder), Release.here())
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "VERSION", storage.VERSION + 1)
+        with pytest.raises(StorageError, match=r"its driver cannot read: .*expected format version"):
+            check_shard(Path(folder), Release.here())
+    with pytest.raises(StorageError, match=r"saved this shard with matchwood .*, its driver runs matchwood 9\.9"):
+        check_shard(Path(folder), Release("9.9", storage.VERSION))
 
 
 def test_cells_hold_about_equally_many_places() -> None:

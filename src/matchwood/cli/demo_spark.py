@@ -74,10 +74,11 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError(
             "the demo runs on Spark, which is not installed: pip install 'matchwood[spark]', or use matchwood demo --local"
         )
+    from matchwood.index.places import local_path
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
 
-    out = Path(options.out)
+    out = local_path(options.out, "--out")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     print(

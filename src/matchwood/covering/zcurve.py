@@ -32,12 +32,12 @@ class ZCurve:
         low, high = np.asarray(lo, np.float64), np.asarray(hi, np.float64)
         self.attributes = len(low)
         width = 2 * self.attributes
-        if not 1 <= self.attributes <= 31 or not (np.isfinite(high - low) & (high > low)).all():
+        if not 1 <= self.attributes <= 31 or not (np.isfinite(low) & np.isfinite(high) & (high > low)).all():
             raise QueryError(f"expected finite bounds lo < hi of 1 to 31 attributes, got {low} and {high}")
         bits = min(MAX_BITS, 126 // width)
         domain = np.empty(2 * width)
         domain[0::4], domain[2::4] = -high, low
-        domain[1::4] = domain[3::4] = 2.0**bits / (high - low)
+        domain[1::4] = domain[3::4] = _cells_a_unit(low, high, 2.0**bits)
         counts = np.zeros(8, np.int64)
         counts[kernel.FREE_BLOCK] = int(NONE)
         counts[kernel.WIDTH], counts[kernel.BITS] = width, bits
@@ -140,3 +140,12 @@ class ZCurve:
             raise UnsupportedError(
                 f"a Z-curve takes one interval in each of its {d} attributes; CoverIndex takes any row"
             )
+
+
+def _cells_a_unit(low: Float64s, high: Float64s, cells: float) -> Float64s:
+    """How many of the cells a key is wide, finite: a domain as wide as all float64 is measured by its half."""
+    with np.errstate(over="ignore"):
+        width, part = high - low, np.full(len(low), cells)
+        wide = np.isinf(width)
+        width[wide], part[wide] = high[wide] / 2 - low[wide] / 2, cells / 2
+        return np.minimum(part / width, np.finfo(np.float64).max)

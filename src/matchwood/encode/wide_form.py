@@ -1,7 +1,8 @@
 """The wide form: one column, or a few, an attribute. Names tell what a column is.
 
 subscriptions   age_lo, age_hi    the ends of a closed interval; null is an open end, both null no predicate
-                age               equality; a list is IN; null is no predicate
+                age               equality; a list is IN; null is no predicate. The schema must know the attribute: by its name
+                                  such a column cannot be told from one that says something else of the subscriber
                 age_weight        the weight of that predicate; null is 1
 events          age               a value, a list of values, struct<lo, hi> for a range, struct<lon, lat> for a point
                 weights           map<string, number> or struct<age: number, ...>; null is 1
@@ -203,6 +204,7 @@ def columns_by_attribute(names: list[str], schema: Schema) -> list[Columns]:
                 f"column {column!r}: {others} speaks of attribute {attribute!r} too; keep equality or lo/hi"
             )
         roles[role] = column
+    _plain_ones_known(known, schema)
     return list(known.values())
 
 
@@ -221,6 +223,16 @@ def _meaning(column: str, names: list[str], schema: Schema) -> tuple[str, str]:
     if column in schema or (suffix == "_weight" and not siblings):
         return column, "plain"
     return stem, _ROLES[suffix]
+
+
+def _plain_ones_known(columns: dict[str, Columns], schema: Schema) -> None:
+    """Refuse columns without a suffix whose attributes the schema lacks: as conditions they might hold for no event at all."""
+    unknown = [repr(name) for name, found in columns.items() if "plain" in found.by_role and name not in schema]
+    if unknown:
+        raise SchemaError(
+            f"column {', '.join(unknown)}: a condition, or other data? The schema does not know this attribute: declare it to "
+            "match by it, or leave the column out"
+        )
 
 
 def _known_or_learnable(attribute: str, column: str, schema: Schema) -> None:

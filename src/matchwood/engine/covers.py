@@ -21,7 +21,7 @@ class Reduction(NamedTuple):
 
 
 class Covers:
-    """Which of the engine's subscriptions cover which. Costs nothing until `index` is first called. One writer."""
+    """Which of the engine's subscriptions cover which. Costs nothing until covers are first asked for. One writer."""
 
     def __init__(self, store: Callable[[], RowStore]) -> None:
         self._store = store
@@ -33,21 +33,32 @@ class Covers:
         One that the index of covers cannot hold is no reason to refuse it: the index is dropped, and whoever asks about covers
         again is told.
         """
-        if self._index is not None:
+        index, self._index = (
+            self._index,
+            None,
+        )  # an exception meanwhile leaves none: it is made again when it is asked for
+        if index is not None:
             try:
-                self._index.insert(rows)
+                index.insert(rows)
             except UnsupportedError:
-                self._index = None
+                return
+        self._index = index
 
     def deleted(self, ids: Int64s) -> None:
         """Subscriptions have been removed from the engine."""
-        if self._index is not None:
-            self._index.delete(ids)
+        index, self._index = self._index, None
+        if index is not None:
+            index.delete(ids)
+        self._index = index
 
     def updated(self, ids: Int64s, rows: Rows) -> None:
         """Subscriptions have been replaced."""
         self.deleted(ids)
         self.inserted(rows)
+
+    def forget(self) -> None:
+        """Subscriptions have changed, and it is not known how."""
+        self._index = None
 
     def covering(self, rows: Rows) -> Int64s:
         """The ids of those that cover the one subscription in `rows`, ascending."""

@@ -17,8 +17,9 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.covers import Covers, Reduction
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.explanation import Explanation
-from matchwood.engine.live import Live, LiveMatch, SubscriptionId
+from matchwood.engine.live import MAX_ID, Live, LiveMatch, SubscriptionId, checked_event_id
 from matchwood.engine.reading import Reader, Source
+from matchwood.engine.undo import Change, Undo, take_back
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
@@ -27,9 +28,9 @@ from matchwood.errors import (
     SchemaError,
     StorageError,
     SubscriptionError,
-    UnknownSubscriptionError,
 )
 from matchwood.index import Index, Stats, load_index, make_index
+from matchwood.index.places import local_path
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.ordering import order_hits
@@ -38,11 +39,9 @@ from matchwood.lang.evaluate import Combine, Mode, judge
 from matchwood.lang.event import PLACE, Event, event_keys
 from matchwood.lang.expression import Expression
 from matchwood.lang.moving import moved
-from matchwood.lang.rows import MAX_ROWS, Row
+from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
-
-MAX_ID = 2**63 - 1
 
 
 class Match(NamedTuple):
@@ -103,6 +102,7 @@ class Engine:
         self._expiry = Expiry()
         self._live = Live()
         self._next_id = 0
+        self._undo: Undo | None = None  # of the change under way, or of one that was cut short
 
     # subscriptions
 
@@ -122,29 +122,33 @@ class Engine:
         the subscription is gone. The id returned is an int; its `live` lists the live events that match, best first.
         """
         with self._lock:
+            self._settle()
             id_ = self._new_id() if id is None else self._checked_id(id)
             self._check_unknown(id_)
             expiry = self._instant_of(id_, until)
-            with self.schema.tentatively():
+            with Change(self) as change:
                 rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
-                self._insert(rows)
-            self._expiry.note(id_, expiry)
-            return SubscriptionId(id_, self._live_matches(rows, None, Mode.ALL))
+                self._insert(rows, change)
+                self._expiry.note(id_, expiry)
+                live = self._live_matches(rows, None, Mode.ALL)
+            return SubscriptionId(id_, live)
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
         """Register many at once, all or none; return their ids in order. `progress` is told how many have been read."""
         if isinstance(expressions, str | Mapping | Expression):
             raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
-        with self._lock, self.schema.tentatively():
-            builder = RowsBuilder(self.schema)
-            first = self._new_id()
-            count = 0
-            for expression in expressions:
-                builder.add(first + count, 0.0, self._reader.rows(expression, f"subscription {first + count}"))
-                count += 1
-                if progress is not None and count % 1024 == 0:
-                    progress(count)
-            self._insert(builder.build())
+        with self._lock:
+            self._settle()
+            with Change(self) as change:
+                builder = RowsBuilder(self.schema)
+                first = self._new_id()
+                count = 0
+                for expression in expressions:
+                    builder.add(first + count, 0.0, self._reader.rows(expression, f"subscription {first + count}"))
+                    count += 1
+                    if progress is not None and count % 1024 == 0:
+                        progress(count)
+                self._insert(builder.build(), change)
             return np.arange(first, first + count)
 
     def subscribe_rows(self, rows: Rows) -> None:
@@ -152,7 +156,8 @@ class Engine:
         with self._lock:
             self._expire()
             check_rows(rows, self.schema.dimensions)
-            self._insert(rows)
+            with Change(self) as change:
+                self._insert(rows, change)
 
     def unsubscribe(self, id: int) -> None:
         """Remove a subscription."""
@@ -163,9 +168,8 @@ class Engine:
         with self._lock:
             self._expire()
             doomed = np.array([self._checked_id(id_) for id_ in ids], dtype=np.int64)
-            self._delete(doomed)
-            for id_ in doomed.tolist():
-                self._expiry.note(id_, None)
+            with Change(self) as change:
+                self._delete(doomed, change)
 
     def update(
         self,
@@ -181,13 +185,12 @@ class Engine:
         with self._lock:
             self._expire()
             id_ = self._checked_id(id)
-            if id_ not in self:
-                raise UnknownSubscriptionError(f"subscription {id_} is not there")
+            before = self._rows_at(id_)
             expiry = self._instant_of(id_, until)
-            with self.schema.tentatively():
+            with Change(self) as change:
                 rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
-                self._update(rows)
-            self._expiry.note(id_, expiry)
+                self._replace(before, rows, change)
+                self._expiry.note(id_, expiry)
 
     def move(self, id: int, place: Point | tuple[float, float]) -> None:
         """A subscriber has moved: put the centre of its condition on `place` there; everything else stays.
@@ -200,24 +203,26 @@ class Engine:
         with self._lock:
             self._expire()
             id_ = self._checked_id(id)
-            rows, priority = self._rows_at(id_)
+            before = self._rows_at(id_)
             try:
-                there = moved(rows, PLACE, point_of(place))
+                there = moved(decode_rows(before, self.schema), PLACE, point_of(place))
             except MatchwoodError as error:
                 raise error.about(f"subscription {id_}") from None
             builder = RowsBuilder(self.schema)
-            builder.add(id_, priority, there)
-            self._update(builder.build())
+            builder.add(id_, float(before.priority[0]), there)
+            with Change(self) as change:
+                self._replace(before, builder.build(), change)
 
     def subscription(self, id: int) -> Subscription:
         """What is registered under an id."""
         with self._lock:
             self._expire()
             id_ = self._checked_id(id)
-            rows, priority = self._rows_at(id_)
+            rows = self._rows_at(id_)
             until = self._expiry.of(id_)
             instant = None if until is None else _instant(until)
-            return Subscription(id_, describe_rows(tuple(rows), self.schema), priority, instant)
+            text = describe_rows(tuple(decode_rows(rows, self.schema)), self.schema)
+            return Subscription(id_, text, float(rows.priority[0]), instant)
 
     def ids(self) -> Int64s:
         """The ids of all subscriptions, ascending."""
@@ -254,10 +259,7 @@ class Engine:
         """The matches of a batch as arrays; without `ordered` those of an event come in no particular order, and faster."""
         with self._lock:
             self._expire()
-            matches = self._index.match(self._encoded(events), mode=mode, combine=self._scoring.compiled)
-            if ordered:
-                order_hits(matches.offsets, matches.ids, matches.scores)
-            return matches
+            return self._matched(self._encoded(events), mode, ordered=ordered)
 
     def top_k(self, event: Event | Mapping[str, object], k: int, *, mode: Mode | str = Mode.ALL) -> list[Match]:
         """The k best subscriptions for the event: best score first, then smallest id."""
@@ -269,21 +271,23 @@ class Engine:
         """The k best of each event of a batch, as arrays, best first."""
         with self._lock:
             self._expire()
-            return self._index.top_k(self._encoded(events), k, mode=mode, combine=self._scoring.compiled)
+            return self._best(self._encoded(events), k, mode)
 
     def explain(self, event: Event | Mapping[str, object], id: int, *, mode: Mode | str = Mode.ALL) -> Explanation:
         """Which predicates of a subscription hold for the event, which do not, and what each adds to the score."""
         with self._lock:
             self._expire()
             id_ = self._checked_id(id)
-            rows, priority = self._rows_at(id_)
+            rows = self._rows_at(id_)
             try:
                 with self.schema.tentatively():
                     keys = event_keys(event, self.schema)
             except MatchwoodError as error:
                 known = event.id if isinstance(event, Event) else None
                 raise error.about("the event" if known is None else f"event {known}") from None
-            verdict = judge(rows, keys, priority=priority, mode=mode, combine=self._scoring.combine)
+            priority = float(rows.priority[0])
+            decoded = decode_rows(rows, self.schema)
+            verdict = judge(decoded, keys, priority=priority, mode=mode, combine=self._scoring.combine)
             return Explanation(id_, priority, verdict, self.schema)
 
     # live events
@@ -318,13 +322,17 @@ class Engine:
             self._expire()
             now = instant_key(self._clock())
             expiry = -np.inf if ends is None else instant_key(ends)
-            with self.schema.tentatively():
-                arrays = encode_events([event], self.schema, register=expiry > now)
-            if expiry > now:
-                self._live.keep(arrays, event.id, expiry, now)
-            if k is None:
-                return _listed(self.match_many(arrays, mode=mode))
-            return _listed(self.top_k_many(arrays, k, mode=mode))
+            is_kept = expiry > now
+            id_ = self._live.new_id(event.id, now) if is_kept else event.id
+            if id_ is not None:
+                checked_event_id(id_)
+            with Change(self) as change:
+                arrays = encode_events([event], self.schema, register=is_kept)
+                matches = self._matched(arrays, mode) if k is None else self._best(arrays, k, mode)
+                if is_kept and id_ is not None:
+                    change.keeps(id_)
+                    self._live.keep(arrays, id_, expiry, now)
+            return _listed(matches)
 
     def live(self, id: int, *, k: int | None = None, mode: Mode | str = Mode.ALL) -> list[LiveMatch]:
         """The live events that a subscription matches (all, or the k best): best score first, then smallest id."""
@@ -336,7 +344,8 @@ class Engine:
     def retract(self, event_id: int) -> None:
         """Take a live event back before its time."""
         with self._lock:
-            self._live.remove(event_id)
+            self._settle()
+            self._live.remove(event_id, instant_key(self._clock()))
 
     # covering
 
@@ -347,15 +356,17 @@ class Engine:
         expressions of one alternative; of several, a cover that only all alternatives of a subscription together form is
         not seen.
         """
-        with self._lock, self.schema.tentatively():
+        with self._lock:
             self._expire()
-            return self._covers.covering(self._reader.query(expression))
+            with self.schema.tentatively():
+                return self._covers.covering(self._reader.query(expression))
 
     def covered_by(self, expression: Source) -> Int64s:
         """The subscriptions that the expression covers, ascending: whatever event matches one of them matches it."""
-        with self._lock, self.schema.tentatively():
+        with self._lock:
             self._expire()
-            return self._covers.covered_by(self._reader.query(expression))
+            with self.schema.tentatively():
+                return self._covers.covered_by(self._reader.query(expression))
 
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
         """The smallest set of subscriptions that covers all of them, and for each other one a kept one that covers it.
@@ -374,6 +385,7 @@ class Engine:
     def stats(self) -> Stats:
         """Size and work of the index."""
         with self._lock:
+            self._settle()
             return self._index.stats()
 
     # the index
@@ -412,7 +424,7 @@ class Engine:
         """Write everything to a new folder, whole or not at all. O(bytes)."""
         with self._lock:
             self._expire()
-            folder = Path(path)
+            folder = local_path(path, "saved engine")
             ids, until = self._expiry.arrays()
             arrays = {"expiring_ids": ids, "expiring_until": until, **self._live.arrays()}
             about: dict[str, Any] = {"schema": self.schema.to_json(), "next_id": self._next_id}
@@ -434,7 +446,7 @@ class Engine:
 
         Scoring and clock are not saved: give them again.
         """
-        folder = Path(path)
+        folder = local_path(path, "saved engine")
         about, arrays = read_folder(folder, "engine", verify=verify)
         try:
             engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)
@@ -471,13 +483,24 @@ class Engine:
         with self.schema.tentatively():
             return encode_events(events, self.schema)
 
-    def _insert(self, rows: Rows) -> None:
+    def _matched(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
+        matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)
+        if ordered:
+            order_hits(matches.offsets, matches.ids, matches.scores)
+        return matches
+
+    def _best(self, events: Events, k: int, mode: Mode | str) -> Matches:
+        return self._index.top_k(events, k, mode=mode, combine=self._scoring.compiled)
+
+    def _insert(self, rows: Rows, change: Change) -> None:
+        change.adds(rows.ids)
         self._index.insert(rows)
         self._covers.inserted(rows)
         if rows.size:
             self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
 
-    def _update(self, rows: Rows) -> None:
+    def _replace(self, before: Rows, rows: Rows, change: Change) -> None:
+        change.replaces(before)
         self._index.update(rows)
         self._covers.updated(rows.ids[:1], rows)
 
@@ -487,9 +510,11 @@ class Engine:
         now = instant_key(self._clock())
         return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled)
 
-    def _delete(self, ids: Int64s) -> None:
+    def _delete(self, ids: Int64s, change: Change) -> None:
+        change.removes(ids)
         self._index.delete(ids)
         self._covers.deleted(ids)
+        self._expiry.forget(ids.tolist())
 
     def _instant_of(self, id_: int, until: datetime | str | None) -> float | None:
         try:
@@ -497,10 +522,9 @@ class Engine:
         except MatchwoodError as error:
             raise error.about(f"subscription {id_}") from None
 
-    def _rows_at(self, id_: int) -> tuple[list[Row], float]:
+    def _rows_at(self, id_: int) -> Rows:
         slots = self._index.store.slots_of(np.array([id_], np.int64))
-        rows = self._index.store.extract(slots)
-        return decode_rows(rows, self.schema), float(rows.priority[0])
+        return self._index.store.extract(slots)
 
     def _new_id(self) -> int:
         if self._next_id > MAX_ID:
@@ -521,13 +545,19 @@ class Engine:
 
     def _expire(self) -> None:
         """Remove the subscriptions whose time is over, and look at a few live events. O(log n) each, O(1) if there is none."""
+        self._settle()
         if not self._expiry and not len(self._live):
             return
         now = instant_key(self._clock())
         self._live.sweep(now)
-        gone = self._expiry.take_due(now)
-        if len(gone):
-            self._delete(gone)
+        if self._expiry.is_due(now):
+            with Change(self) as change:
+                self._delete(self._expiry.due(now), change)
+
+    def _settle(self) -> None:
+        """Take back a change that an exception cut short, if it could not be taken back then."""
+        if self._undo is not None:
+            take_back(self)
 
 
 def _listed(matches: Matches) -> list[Match]:

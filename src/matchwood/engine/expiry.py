@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -27,8 +28,12 @@ class Expiry:
         self._until[id_] = until
         heapq.heappush(self._heap, (until, id_))
         if len(self._heap) > 2 * len(self._until) + 64:  # updates and removals have left more stale ones than live
-            self._heap = [(instant, known) for known, instant in self._until.items()]
-            heapq.heapify(self._heap)
+            self.reorder()
+
+    def forget(self, ids: Iterable[int]) -> None:
+        """Nothing is noted for these ids any more. O(ids)."""
+        for id_ in ids:
+            self._until.pop(id_, None)
 
     def of(self, id_: int) -> float | None:
         """The instant noted for an id."""
@@ -37,15 +42,30 @@ class Expiry:
     def __bool__(self) -> bool:
         return bool(self._until)
 
-    def take_due(self, now: float) -> Int64s:
-        """The ids whose instant has come, which are forgotten here. O(log n) each."""
-        due = []
-        while self._heap and self._heap[0][0] <= now:
-            until, id_ = heapq.heappop(self._heap)
-            if self._until.get(id_) == until:
-                del self._until[id_]
-                due.append(id_)
-        return np.array(due, np.int64)
+    def is_due(self, now: float) -> bool:
+        """Has an instant come? O(1), amortised."""
+        heap = self._heap
+        while heap and self._until.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return bool(heap) and heap[0][0] <= now
+
+    def due(self, now: float) -> Int64s:
+        """The ids whose instant has come; `forget` them when they are gone. O(their number)."""
+        heap, due, pending = self._heap, dict[int, None](), [0]
+        while pending:  # in a heap those that are due lie together, below the first
+            at = pending.pop()
+            if at < len(heap) and heap[at][0] <= now:
+                until, id_ = heap[at]
+                if self._until.get(id_) == until:
+                    due[id_] = None
+                pending += (2 * at + 1, 2 * at + 2)
+        return np.array(list(due), np.int64)
+
+    def reorder(self) -> None:
+        """Order anew what is noted: an exception may have come between a note and its place in the order. O(n)."""
+        heap = [(instant, id_) for id_, instant in self._until.items()]
+        heapq.heapify(heap)
+        self._heap = heap
 
     def arrays(self) -> tuple[Int64s, Float64s]:
         """(ids, instants), ids ascending."""

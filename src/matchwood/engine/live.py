@@ -8,8 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
+from matchwood.errors import EventError
 from matchwood.index.live_events import LiveEvents
 from matchwood.lang.evaluate import Mode
+from matchwood.schema import describe
+
+MAX_ID = 2**63 - 1
 
 SWEPT = 16
 """How many kept events each call looks at for expiry, so that memory comes back though nobody subscribes or publishes."""
@@ -38,6 +42,13 @@ class SubscriptionId(int):
         return made
 
 
+def checked_event_id(id_: object) -> int:
+    """The id as a whole number that fits; `EventError` for anything else."""
+    if isinstance(id_, bool) or not isinstance(id_, int | np.integer) or not 0 <= id_ <= MAX_ID:
+        raise EventError(f"expected an event id that is a whole number from 0 to 2^63 - 1, got {describe(id_)}")
+    return int(id_)
+
+
 class Live:
     """The live events of an engine, with ids of their own: the event's, or numbers in order of publication. One writer.
 
@@ -52,9 +63,18 @@ class Live:
     def __len__(self) -> int:
         return len(self._events)
 
-    def keep(self, event: Events, id_: int | None, until: float, now: float) -> None:
-        """Keep one event, given as a batch of one, under its id or a new one. O(values)."""
-        id_ = self.next_id if id_ is None else id_
+    def new_id(self, given: object, now: float) -> int:
+        """The id for a new event: the one given, or the next number. One that an expired event still has is free."""
+        if given is None and self.next_id > MAX_ID:
+            raise EventError(f"there is no event id above {MAX_ID}, which is taken: give one that is free")
+        id_ = self.next_id if given is None else checked_event_id(given)
+        if self._is_alive(id_, now):
+            raise EventError(f"event {id_} is alive already; retract it first, or give another id")
+        return id_
+
+    def keep(self, event: Events, id_: int, until: float, now: float) -> None:
+        """Keep one event, given as a batch of one, under an id that `new_id` gave. O(values)."""
+        self.take_back(id_)
         self._events.insert(event, np.array([id_], np.int64), np.array([until]), now=now)
         self.next_id = max(self.next_id, id_ + 1)
 
@@ -66,9 +86,22 @@ class Live:
         hits = [LiveMatch(id_, score) for id_, score in zip(found.ids.tolist(), found.scores.tolist(), strict=True)]
         return hits if k is not None else sorted(hits, key=lambda hit: (-hit.score, hit.event))
 
-    def remove(self, id_: int) -> None:
+    def remove(self, given: object, now: float) -> None:
         """Take an event back before its time."""
-        self._events.delete(np.array([id_], np.int64))
+        id_ = checked_event_id(given)
+        if not self._is_alive(id_, now):
+            raise EventError(f"event {id_} is not alive: it was never kept, has expired, or was retracted")
+        self.take_back(id_)
+
+    def take_back(self, id_: int) -> None:
+        """Remove the event of this id, if there is one, alive or expired."""
+        ids = np.array([id_], np.int64)
+        if self._events.knows(ids)[0]:
+            self._events.delete(ids)
+
+    def _is_alive(self, id_: int, now: float) -> bool:
+        until = self._events.until(np.array([id_], np.int64))[0]
+        return bool(now < until)
 
     def sweep(self, now: float, limit: int = SWEPT) -> None:
         """Look at a few events and drop those that have expired. O(limit)."""

@@ -160,7 +160,7 @@ class _Checker:
             left, right = (self.tree.buckets[child] for child in children)
             apart = left["hi"] < right["lo"] or right["hi"] < left["lo"]
             if self.tree.counts[layout.SPLITTING] == layout.RIGID:
-                apart = left["hi"] == right["lo"]
+                apart = np.nextafter(left["hi"], np.inf) == right["lo"]
             assert apart, f"the children of bucket {b} overlap"
         return children
 

@@ -98,22 +98,23 @@ class BEStarTree(Tallied):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none. A single one in one call of a kernel."""
+        self.repair()
         alone = len(rows.ids) == 1 and exact(rows, ROWS)
-        if not alone or not self._settle(INSERT_ONE.call(self._tree, self.store.state, rows, self._slot)):
+        if not alone or not self._settled(INSERT_ONE, rows):
             super().insert(rows)
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none. A single one in one call of a kernel."""
+        self.repair()
         ids = np.ascontiguousarray(ids, np.int64)
         if len(ids) != 1 or DELETE_ONE.call(self._tree, self.store.state, ids, self._slot) == single.SLOWLY:
             super().delete(ids)
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
+        self.repair()
         if len(rows.ids) == 1:
-            if not exact(rows, ROWS) or not self._settle(
-                UPDATE_ONE.call(self._tree, self.store.state, rows, self._slot)
-            ):
+            if not exact(rows, ROWS) or not self._settled(UPDATE_ONE, rows):
                 super().update(rows)
             return
         ids = np.unique(rows.ids)
@@ -128,6 +129,11 @@ class BEStarTree(Tallied):
         if not kept.all():
             moved = np.flatnonzero(~kept)
             super().update(concatenate_rows([rows.take(int(r), int(r) + 1) for r in moved]))
+
+    def _settled(self, change: Direct, rows: Rows) -> bool:
+        """Make a change of one row by a kernel, and what it leaves to do. False if the row has to go the way of many."""
+        with self._changing():
+            return self._settle(change.call(self._tree, self.store.state, rows, self._slot))
 
     def _settle(self, outcome: int) -> bool:
         """Finish what a change of one row left: a leaf that overflows. False if the row has to go the way of many."""
@@ -248,8 +254,9 @@ class BEStarTree(Tallied):
         if not len(roots):
             return 0
         slots = np.concatenate([self._slots_below(int(root)) for root in roots])
-        deleting.delete_many(self._tree, self.store.state, slots)
-        self._insert_each(slots)
+        with self._changing():
+            deleting.delete_many(self._tree, self.store.state, slots)
+            self._insert_each(slots)
         return len(roots)
 
     def _slots_below(self, b: int) -> Slots:

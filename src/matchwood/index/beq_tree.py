@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +45,13 @@ class BEQTree(EventIndex):
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
+        self.repair()
         ids = np.ascontiguousarray(ids, np.int64)
         if len(ids) != 1 or not REMOVE_ONE.call(self._tree, self.store.state, int(ids[0])):
             super().delete(ids)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"x": self._x, "y": self._y, "leaf_events": self._most}
 
     def _insert(self, slots: Slots) -> None:
         if len(slots) == len(self):

@@ -9,8 +9,8 @@ One writer, and no reader while it writes: the engine holds one lock per batch.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from abc import abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from matchwood.errors import EventError, QueryError, UnsupportedError
 from matchwood.index.collecting import Kept, collect
 from matchwood.index.event_store import EventStore, Slots
 from matchwood.index.protocol import EVERYTHING, Capability, check_k, has_ranges
+from matchwood.index.repair import Repairable
 from matchwood.index.row_store import RowStore
 from matchwood.kernels.results import Out
 from matchwood.kernels.verify import ALL, ANY
@@ -43,7 +44,7 @@ class Asked(NamedTuple):
     """How many events each may have; 0 for all."""
 
 
-class EventIndex(ABC):
+class EventIndex(Repairable):
     """Events with an id and an `until` (exclusive), matched against rows that arrive later. See the module's text."""
 
     name: ClassVar[str]
@@ -78,9 +79,13 @@ class EventIndex(ABC):
     def _nbytes(self) -> int:
         """The memory of the structure without the store."""
 
+    def _parameters(self) -> dict[str, Any]:
+        """The keyword arguments that make a structure like this one."""
+        return {}
+
     def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
         """Put events into the store and take them in."""
-        self._insert(self.store.add(events, ids, until))
+        self._insert(self.store.put(events, ids, until))
 
     def _order(self, rows: Rows, groups: Int64s, how: int) -> Int64s | None:
         """In which order the subscriptions had better be answered, if it matters."""
@@ -93,6 +98,7 @@ class EventIndex(ABC):
 
         Each that is inserted looks at a few others, which are removed if they have expired at `now`.
         """
+        self.repair()
         ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
         if not len(ids) == len(until) == events.size:
             raise QueryError(
@@ -101,27 +107,37 @@ class EventIndex(ABC):
         if Capability.RANGE_EVENTS not in self.capabilities and has_ranges(events):
             self._demand(Capability.RANGE_EVENTS)
         if len(ids):
-            self._keep(events, ids, until)
+            self.store.check_new(ids)
+            with self._changing():
+                self._keep(events, ids, until)
         if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT * len(ids))
 
     def delete(self, ids: Int64s) -> None:
         """Remove events by id, all or (if one is not kept) none."""
+        self.repair()
         ids = np.ascontiguousarray(ids, np.int64)
         slots = self.store.slots_of(ids)
         if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
             raise EventError("an event is named twice in one delete")
-        self._delete(slots)
+        with self._changing():
+            self._delete(slots)
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these events are kept? O(ids)."""
         return self.store.knows(np.ascontiguousarray(ids, np.int64))
 
+    def until(self, ids: Int64s) -> Float64s:
+        """When each of these events expires; -inf of one that is not kept. O(ids)."""
+        return self.store.until(np.ascontiguousarray(ids, np.int64))
+
     def sweep(self, now: float, limit: int = 1024) -> int:
         """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
+        self.repair()
         slots = self.store.expired(now, limit)
         if len(slots):
-            self._delete(slots)
+            with self._changing():
+                self._delete(slots)
         return len(slots)
 
     def match(
@@ -131,11 +147,14 @@ class EventIndex(ABC):
 
         Ties go to smaller event ids. An event whose `until` is `now` has expired.
         """
+        self.repair()
         how = self._how(k, mode, combine)
         if not rows.size:
             return Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
         groups = np.append(heads, rows.size).astype(np.int64)
+        if len(self._asking):  # an exception kept the last rows there
+            self._asking = RowStore()
         store = self._asking if rows.size <= SMALL_BATCH else RowStore()
         slots = store.add(rows)
         try:
@@ -165,6 +184,7 @@ class EventIndex(ABC):
 
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
+        self.repair()
         self.store.check()
         self._check()
 
@@ -175,6 +195,15 @@ class EventIndex(ABC):
     def __len__(self) -> int:
         """How many events are kept, expired ones not yet removed included."""
         return len(self.store)
+
+    def _rebuilt(self) -> Self:
+        self.store.recount()
+        index = type(self)(**self._parameters())
+        index.store = self.store
+        index.candidates = self.candidates
+        if len(self.store):
+            index._insert(self.store.live_slots())
+        return index
 
     def _how(self, k: int | None, mode: Mode | str, combine: object) -> int:
         if k is not None:

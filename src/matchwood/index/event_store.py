@@ -53,33 +53,41 @@ class EventStore:
     def add(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
         """Keep events under new ids, all or (if an id is kept already, or given twice) none; return the slot of each.
 
-        O(entries), amortised. Ids are looked up as they are entered, and what was kept is let go of again if one is known: to
-        look all of them up before took a tenth of an insert.
+        O(entries), amortised.
         """
-        _check_ids(ids)
+        self.check_new(ids)
+        return self.put(events, ids, until)
+
+    def check_new(self, ids: Int64s) -> None:
+        """Refuse ids that are kept already, given twice or negative. O(ids log ids), O(ids) if they ascend."""
+        if ids.min(initial=0) < 0:
+            raise EventError(f"expected event ids that are not negative, got {ids.min()}")
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) != len(ids):
+            raise EventError("an event id is given twice")
+        known = self.knows(ids)
+        if known.any():
+            raise EventError(f"event {ids[known][0]} is there already")
+
+    def put(self, events: Events, ids: Int64s, until: Float64s) -> Slots:
+        """As `add`, under ids that have been checked."""
         slots = np.full(len(ids), NONE, np.uint32)
-        self._add_rest(events, ids, until, slots)
+        self._put_rest(events, ids, until, slots)
         return slots
 
-    def _add_rest(self, events: Events, ids: Int64s, until: Float64s, slots: Slots) -> None:
-        """`add` those that have no slot yet."""
+    def _put_rest(self, events: Events, ids: Int64s, until: Float64s, slots: Slots) -> None:
+        """`put` those that have no slot yet."""
         done = 0
         while (done := int(kernel.keep_events(self.state, events, ids, until, done, slots))) < len(ids):
-            if self.knows(ids[done : done + 1])[0]:
-                kernel.let_all_go(self.state, slots[slots != NONE])
-                twice = int((ids == ids[done]).sum()) > 1
-                raise EventError("an event id is given twice" if twice else f"event {ids[done]} is there already")
             self.make_room(events, done)
 
-    def add_shared(
+    def put_shared(
         self, events: Events, ids: Int64s, until: Float64s, keep: Callable[[Live, slice, Slots], object], threads: int
     ) -> Slots:
-        """`add` by several threads, which call `keep` for parts of the events: with a state of their own, where to keep them,
+        """`put` by several threads, which call `keep` for parts of the events: with a state of their own, where to keep them,
         and where to say it. There are as many free slots as events (`has_free`).
 
         What does not fit the region of its slot is kept afterwards, by one thread.
         """
-        _check_ids(ids)
         state, counts, slots = self.state, self.state.counts, np.full(len(ids), NONE, np.uint32)
         first = int(counts[kernel.FREE_SLOTS]) - len(ids)
         parts = shares(len(ids), jobs_for(threads))
@@ -93,8 +101,16 @@ class EventStore:
             counts[kernel.LIVE] += live.counts[kernel.LIVE]
             counts[kernel.MOST] = max(counts[kernel.MOST], live.counts[kernel.MOST])
             counts[kernel.ROUGH] |= live.counts[kernel.ROUGH]
-        self._add_rest(events, ids, until, slots)
+        self._put_rest(events, ids, until, slots)
         return slots
+
+    def recount(self) -> None:
+        """Count events and free slots anew: an exception may have cut `put_shared` short. O(values)."""
+        live, counts = self.live_slots(), self.state.counts.copy()
+        free = np.setdiff1d(np.arange(counts[kernel.SLOTS], dtype=np.uint32), live)
+        counts[kernel.LIVE], counts[kernel.FREE_SLOTS], counts[kernel.ROUGH] = len(live), len(free), -1
+        counts[kernel.MOST] = max(int(counts[kernel.MOST]), int(self.values(live)[0].max(initial=0)))
+        self.state = self.state._replace(free=grown(free, len(self.state.events)), counts=counts)
 
     def has_free(self, many: int) -> bool:
         """Are there so many free slots, and cells of the table?"""
@@ -111,6 +127,12 @@ class EventStore:
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these events are kept? O(ids)."""
         return np.asarray(self._find(ids) != NONE)
+
+    def until(self, ids: Int64s) -> Float64s:
+        """When each of these events expires; -inf of one that is not kept. O(ids)."""
+        slots, until = self._find(ids), np.full(len(ids), -np.inf)
+        until[slots != NONE] = self.state.keys[self.starts(slots[slots != NONE]) + kernel.UNTIL]
+        return until
 
     def live_slots(self) -> Slots:
         """The slots in use, ascending. O(slots)."""
@@ -137,7 +159,7 @@ class EventStore:
     def reorder(self, order: Slots) -> None:
         """Lay all events out anew, without holes: slot i becomes what order[i] was. For a structure that lets go of every
         slot it knew. O(values)."""
-        state, counts = self.state, self.state.counts
+        state, counts = self.state, self.state.counts.copy()
         events, words = zeros(len(order), kernel.EVENT), zeros(int(counts[kernel.KEYS]) + LINE, np.dtype(np.uint64))
         used = int(kernel.lay_out(state, order, events, words))
         end = -(-used // (2 * LINE)) * 2 * LINE
@@ -145,10 +167,10 @@ class EventStore:
         counts[kernel.FREE_SLOTS], counts[kernel.REGIONS :] = 0, int(kernel.FREE)
         if used < end:
             words.view(np.int64)[used], counts[kernel.REGIONS + 1] = kernel.FREE, used
-        state.table[:] = NONE
-        free = np.zeros(len(events), np.uint32)
-        self.state = _live(events, words[: end + LINE].view(np.float64), state.table, free, counts)
-        kernel.enter_all(self.state, state.table)
+        table, free = np.full(len(state.table), NONE, np.uint32), np.zeros(len(events), np.uint32)
+        laid_out = _live(events, words[: end + LINE].view(np.float64), table, free, counts)
+        kernel.enter_all(laid_out, table)
+        self.state = laid_out
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without spare room, for saving. O(1)."""
@@ -230,11 +252,6 @@ def _with_own_free(state: Live, begin: int, end: int) -> Live:
     counts[kernel.FREE_SLOTS], counts[kernel.REGIONS :] = end - begin, int(kernel.FREE)
     counts[kernel.SLOTS], counts[kernel.KEYS] = len(state.events), len(state.keys)
     return state._replace(free=state.free[begin:end], counts=counts)
-
-
-def _check_ids(ids: Int64s) -> None:
-    if ids.min(initial=0) < 0:
-        raise EventError(f"expected event ids that are not negative, got {ids.min()}")
 
 
 def _space_needed(events: Events, done: int) -> int:

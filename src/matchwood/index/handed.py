@@ -19,7 +19,8 @@ class Handed(Generic[State]):
 
     def __set__(self, owner: Any, state: State) -> None:
         if owner.__dict__.get(self._name) is not state:
-            owner.__dict__[self._name], owner.__dict__[f"{self._name}_at"] = state, addresses(state)
+            # In one step: an exception between two would leave the addresses of arrays that are gone.
+            owner.__dict__.update({self._name: state, f"{self._name}_at": addresses(state)})
 
     if TYPE_CHECKING:  # without `__get__` Python finds what `__set__` wrote, as fast as any attribute
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -68,10 +69,13 @@ class LiveEvents(EventIndex):
 
     def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
         """As `EventIndex.insert`; a single event in one call of a kernel. O(entries) amortised."""
-        slot = KEEP_ONE.call(self.store.state_at, self._most, *events, ids, until) if len(ids) == 1 else None
+        self.repair()
+        with self._changing():
+            slot = KEEP_ONE.call(self.store.state_at, self._most, *events, ids, until) if len(ids) == 1 else None
+            if slot is not None and slot >= 0:
+                self._waiting.append(slot)
         if slot is None or slot < 0:
             return super().insert(events, ids, until, now=now)
-        self._waiting.append(slot)
         if len(self._waiting) >= MOST_WAITING:
             self._place_waiting()
         if now > -np.inf:
@@ -87,7 +91,7 @@ class LiveEvents(EventIndex):
         if self.store.has_free(len(ids)):
             slots, numbers, spans = self._keep_shared(events, ids, until, threads)
         else:
-            put = partial(self.store.add, events, ids, until)
+            put = partial(self.store.put, events, ids, until)
             slots, numbers, spans = put_and_slice(self._tree, events, put, kernel.slice_events)
         self._place_sliced(slots, numbers, events.offsets, spans, order_by(numbers, len(self._tree.directory)))
 
@@ -101,15 +105,17 @@ class LiveEvents(EventIndex):
             new = events, ids, until, part.start, part.stop
             kernel.keep_and_slice(self._tree, live, *new, slots, numbers, spans)
 
-        return self.store.add_shared(events, ids, until, keep, threads), numbers, spans
+        return self.store.put_shared(events, ids, until, keep, threads), numbers, spans
 
     def delete(self, ids: Int64s) -> None:
         """As `EventIndex.delete`; a single event in one call of a kernel."""
+        self.repair()
         if len(ids) != 1 or not REMOVE_ONE.call(self._tree_at, self.store.state_at, ids):
             super().delete(ids)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The kept events and their tree without spare room, for saving. O(1), or of those that wait."""
+        self.repair()
         self._place_waiting()
         tree = {f"tree_{name}": array for name, array in saved_tree(self._tree).items()}
         return {**self.store.arrays(), **tree, "planned_for": np.array([self._planned_for])}
@@ -125,6 +131,9 @@ class LiveEvents(EventIndex):
         live._planned_for = int(saved["planned_for"][0])
         live._most = most_for(live._planned_for)
         return live
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"like": self._like}
 
     def _insert(self, slots: Slots) -> None:
         if len(self) > self._most:
@@ -159,8 +168,9 @@ class LiveEvents(EventIndex):
         """Place the events that wait."""
         if self._waiting:
             slots = np.array(self._waiting, np.uint32)
-            del self._waiting[:]
-            self._place_kept(slots)
+            with self._changing():
+                del self._waiting[:]
+                self._place_kept(slots)
 
     def _reorder(self, slots: Slots) -> Slots:
         """Lay the kept events out in the order of their buckets, without holes; return their new slots. O(n).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -97,8 +97,9 @@ class MOTree(Index):
     def _place_waiting(self) -> None:
         """Place the rows that wait."""
         if many := int(self._waiting[0]):
-            self._waiting[0] = 0
-            self._place_stored(self._waiting[1 : 1 + many])
+            with self._changing():
+                self._waiting[0] = 0
+                self._place_stored(self._waiting[1 : 1 + many])
 
     def _outgrown(self, more: int) -> bool:
         """Is it time to plan anew, with so many rows more?"""
@@ -107,16 +108,17 @@ class MOTree(Index):
     def replan(self) -> None:
         """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
-        self._waiting[0] = 0
-        self._tree = new_tree(self._plan(slots))
-        self._planned_for, self._most = len(slots), most_for(len(slots))
-        self._room = None
-        keys = np.empty(len(slots), np.uint64)
-        order_keys(self._tree, self.store.state, slots, keys)
-        order = np.argsort(keys)
-        self.store.reorder(slots[order])
-        self._reserve_places()
-        self._place(np.arange(len(slots), dtype=np.uint32), (keys[order] >> np.uint64(32)).astype(np.uint32))
+        with self._changing():
+            self._waiting[0] = 0
+            self._tree = new_tree(self._plan(slots))
+            self._planned_for, self._most = len(slots), most_for(len(slots))
+            self._room = None
+            keys = np.empty(len(slots), np.uint64)
+            order_keys(self._tree, self.store.state, slots, keys)
+            order = np.argsort(keys)
+            self.store.reorder(slots[order])
+            self._reserve_places()
+            self._place(np.arange(len(slots), dtype=np.uint32), (keys[order] >> np.uint64(32)).astype(np.uint32))
 
     def _axes(self) -> list[tuple[int, int, bool]]:
         """Of each axis the dimension, its slices and whether it is a layer: what the event half is made like."""
@@ -143,6 +145,7 @@ class MOTree(Index):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
+        self.repair()
         code = INSERT_ONE.call(self.store.state_at, self._waiting, self._most, *rows) if len(rows.ids) == 1 else None
         if code is None or code == FULL:
             many = len(rows.ids) > 1 and exact(rows, ROWS) and not self._outgrown(rows.size)
@@ -152,10 +155,11 @@ class MOTree(Index):
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
         self.store.check_new(rows)
-        slots, numbers, spans = put_and_slice(self._tree, rows, partial(self.store.put, rows), slice_rows)
-        self._reserve_places()
-        order = order_by(numbers, len(self._tree.directory))
-        self._place_new(rows, spans, order, *in_order(order, slots, numbers))
+        with self._changing():
+            slots, numbers, spans = put_and_slice(self._tree, rows, partial(self.store.put, rows), slice_rows)
+            self._reserve_places()
+            order = order_by(numbers, len(self._tree.directory))
+            self._place_new(rows, spans, order, *in_order(order, slots, numbers))
 
     def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
         """Place rows that have just been stored, in the order of their buckets."""
@@ -164,6 +168,7 @@ class MOTree(Index):
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
+        self.repair()
         if len(ids) == 1 and DELETE_ONE.call(self._tree_at, self.store.state_at, self._waiting, ids) == DONE:
             return None
         if len(ids) < 2 or not exact((ids,), IDS):
@@ -172,11 +177,13 @@ class MOTree(Index):
         slots = self.store.slots_once(ids)
         if slots is None:
             return super().delete(ids)
-        self._remove(slots, lambda order: self.store.remove(*in_order(order, ids)))
+        with self._changing():
+            self._remove(slots, lambda order: self.store.remove(*in_order(order, ids)))
         return None
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
+        self.repair()
         if len(rows.ids) == 1:
             code = UPDATE_ONE.call(self._tree_at, self.store.state_at, self._waiting, *rows)
             if code is None or code == FULL:
@@ -191,11 +198,12 @@ class MOTree(Index):
         slots = self.store.slots_once(rows.ids)
         if slots is None:
             return super().update(rows)
-        self.store.note_dimensions(rows)
-        spans = np.empty(len(rows.dims), SPAN)
-        left = rewrite_all(self._tree, self.store.state, rows, slots, spans)
-        order = order_by(left.numbers, len(self._tree.directory))
-        self._place_new(rows, spans, *in_order(order, left.rows, left.slots, left.numbers))
+        with self._changing():
+            self.store.note_dimensions(rows)
+            spans = np.empty(len(rows.dims), SPAN)
+            left = rewrite_all(self._tree, self.store.state, rows, slots, spans)
+            order = order_by(left.numbers, len(self._tree.directory))
+            self._place_new(rows, spans, *in_order(order, left.rows, left.slots, left.numbers))
         if len(left.odd):
             super().update(pick_rows(rows, left.odd))
         return None
@@ -243,6 +251,11 @@ class MOTree(Index):
             self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
         self._waiting[0] = 0
+
+    def _rebuilt(self) -> Self:
+        tree = super()._rebuilt()
+        tree.live = self.live
+        return tree
 
     def _parameters(self) -> dict[str, Any]:
         return self._made

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError
 from matchwood.index.counting import CountingIndex
 from matchwood.index.row_store import Slots
@@ -33,9 +33,12 @@ class OpIndex(CountingIndex):
         self._popularity = np.zeros(0, np.int64)
         self._pivots = np.zeros(0, np.uint16)
 
+    def _refuse(self, rows: Rows) -> None:
+        named = int(rows.dims.max(initial=0)) + 1
+        if named > MOST_DIMENSIONS:
+            raise SubscriptionError(f"'op-index' holds up to {MOST_DIMENSIONS} dimensions, got {named}")
+
     def _insert(self, slots: Slots) -> None:
-        if self.store.dimensions > MOST_DIMENSIONS:
-            raise SubscriptionError(f"'op-index' holds up to {MOST_DIMENSIONS} dimensions, got {self.store.dimensions}")
         if len(self._pivots) < len(self.store.state.rows):
             self._pivots = np.pad(self._pivots, (0, len(self.store.state.rows) - len(self._pivots)))
         if self.store.dimensions > self._dimensions:

@@ -10,7 +10,7 @@ One writer, and no reader while it writes: the engine holds one lock per batch.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +24,7 @@ from matchwood.encode.arrays import Events, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.index.collecting import Kept, collect
+from matchwood.index.repair import Repairable
 from matchwood.index.row_store import RowStore, Slots
 from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels.results import Out
@@ -61,7 +62,7 @@ class Stats:
         return self.candidates / self.events if self.events else 0.0
 
 
-class Index(ABC):
+class Index(Repairable):
     """A set of rows that answers events. See the module's text; `name` is what users choose it by."""
 
     name: ClassVar[str]
@@ -106,6 +107,9 @@ class Index(ABC):
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         """Take the state that `_arrays` gave; the store and the parameters are in place."""
 
+    def _refuse(self, rows: Rows) -> None:
+        """Raise `SubscriptionError` if the structure cannot hold these rows as well; nothing has changed yet."""
+
     def _parameters(self) -> dict[str, Any]:
         """The keyword arguments that make an index like this one."""
         return {}
@@ -125,31 +129,60 @@ class Index(ABC):
 
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        if len(self.store) and rows.size:
+        self.repair()
+        if not rows.size:
+            return
+        if len(self.store):
             self._demand(Capability.UPDATES)
-        if rows.size:
-            self._insert(self.store.add(rows))
+        self._refuse(rows)
+        self.store.check_new(rows)
+        with self._changing():
+            self._insert(self.store.put(rows))
 
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
+        self.repair()
         ids = np.ascontiguousarray(ids, np.int64)
         if not len(ids):
             return
         self._demand(Capability.UPDATES)
         if len(ids) > 1 and len(np.unique(ids)) != len(ids):
             raise SubscriptionError("a subscription is named twice in one delete")
-        self._delete(self.store.slots_of(ids))
-        self.store.remove(ids)
+        slots = self.store.slots_of(ids)
+        with self._changing():
+            self._delete(slots)
+            self.store.remove(ids)
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none. Structures that can, do it in place."""
+        self.repair()
         ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
         self.store.check_shapes(rows)
+        self._refuse(rows)
         self.delete(ids)
         self.insert(rows)
 
+    def restore(self, ids: Int64s, rows: Rows | None) -> None:
+        """Make these subscriptions what `rows` says, those it does not name gone, whatever a change has left that was cut short.
+
+        Without rows they stay what the store says.
+        """
+        if rows is None:
+            self.repair()
+            return
+        known = np.unique(ids[self.store.knows(ids)])
+        if self._whole and Capability.UPDATES in self.capabilities:
+            self.delete(known)
+            self.insert(rows)
+            return
+        self._whole = False
+        self.store.remove(known)
+        self.store.put(rows)
+        self.repair()
+
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event with its score, in no particular order."""
+        self.repair()
         how = self._how(events, mode, combine)
         found = self._collect(
             events,
@@ -163,6 +196,7 @@ class Index(ABC):
 
     def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """The k best subscriptions of each event: score descending, then id ascending; ties at the border go to smaller ids."""
+        self.repair()
         check_k(k)
         self._demand(Capability.TOP_K)
         how = self._how(events, mode, combine)
@@ -177,11 +211,13 @@ class Index(ABC):
 
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
+        self.repair()
         self.store.check()
         self._check()
 
     def stats(self) -> Stats:
         """Size, and work since the last `reset_counters`."""
+        self.repair()
         bytes_ = self.store.nbytes + sum(array.nbytes for array in self._arrays().values())
         return Stats(len(self.store), self._nodes(), bytes_, self._events, int(self._candidates[0]), self._details())
 
@@ -192,6 +228,7 @@ class Index(ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the index to a new folder that `load` can map. O(bytes)."""
+        self.repair()
         arrays = {f"store_{name}": array for name, array in self.store.arrays().items()}
         about = {"index": self.name, "parameters": self._parameters()}
         write_folder(Path(path), "index", about, {**arrays, **self._arrays()})
@@ -216,6 +253,13 @@ class Index(ABC):
     def __len__(self) -> int:
         """How many rows the index holds."""
         return len(self.store)
+
+    def _rebuilt(self) -> Self:
+        index = type(self)(**self._parameters())
+        index.store = self.store
+        if len(self.store):
+            index._insert(self.store.live_slots())
+        return index
 
     def _details(self) -> dict[str, float]:
         """Further figures of the structure for `stats`."""

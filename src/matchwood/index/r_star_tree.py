@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
 from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.index.row_store import Slots
@@ -62,11 +62,12 @@ class RStarTree(Index):
                     box[dim], box[size + dim] = _squashed(entry["lo"]) - MARGIN, _squashed(entry["hi"]) + MARGIN
             yield slot, box
 
+    def _refuse(self, rows: Rows) -> None:
+        named = int(rows.dims.max(initial=0)) + 1
+        if named > self._dimensions:
+            raise SubscriptionError(f"'r-star-tree' was made for {self._dimensions} dimensions, got {named}")
+
     def _insert(self, slots: Slots) -> None:
-        if self.store.dimensions > self._dimensions:
-            raise SubscriptionError(
-                f"'r-star-tree' was made for {self._dimensions} dimensions, got {self.store.dimensions}"
-            )
         if len(slots) == len(self.store):
             self._tree = self._new([(slot, tuple(box), None) for slot, box in self._boxes(slots)])
             return

@@ -100,10 +100,10 @@ class RowStore:
     def reorder(self, order: Slots) -> None:
         """Lay all rows out anew: slot i becomes what order[i] was. For an index that lets go of every slot it
         knew. O(entries)."""
-        state, counts = self.state, self.state.counts
-        rows, entries = zeros(len(order), kernel.ROW), zeros(int(counts[kernel.ENTRIES]), kernel.ENTRY)
+        state = self.state._replace(table=self.state.table.copy(), counts=self.state.counts.copy())
+        rows, entries = zeros(len(order), kernel.ROW), zeros(int(state.counts[kernel.ENTRIES]), kernel.ENTRY)
         store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
-        self.state = _store(rows, entries[: counts[kernel.ENTRIES]], state.table, counts)
+        self.state = _store(rows, entries[: state.counts[kernel.ENTRIES]], state.table, state.counts)
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""

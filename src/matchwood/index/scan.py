@@ -126,7 +126,8 @@ class Scan(Tallied):
         self._present += np.bincount(sample.dims, minlength=len(self._present))
         self._sampled += sample.size
         if self._sampled >= SAMPLE_EVENTS and self._size:
-            self._lay_out(self._columns.slots[: self._size].copy(), len(self._columns.dims))
+            with self._changing():
+                self._lay_out(self._columns.slots[: self._size].copy(), len(self._columns.dims))
 
     def _lay_out(self, slots: Slots, width: int) -> None:
         """Rank the dimensions afresh and place all rows anew. O(entries)."""

@@ -67,6 +67,28 @@ class Tama(CountingIndex):
         rest = how, combine, self._exact, k, out, ends, self._candidates
         return int(kernel.answer_many(*state, events, first, *rest))
 
+    def _check(self) -> None:
+        """As `CountingIndex`; and the cells of a row on each dimension make up its interval, rounded outward. O(entries)."""
+        super()._check()
+        leaves, lists, store = 1 << self._levels, self._lists, self.store.state
+        held: dict[tuple[int, int], list[int]] = {}
+        for at in np.flatnonzero(lists.lists["size"]).tolist():
+            dim, node = divmod(at, 2 * leaves)
+            below = leaves >> (node.bit_length() - 1) if node else 0
+            start, size = int(lists.lists[at]["start"]), int(lists.lists[at]["size"])
+            for slot in lists.slots[start : start + size].tolist():
+                held.setdefault((slot, dim), []).extend(range(node * below - leaves, (node + 1) * below - leaves))
+        for slot in self.store.live_slots().tolist():
+            start, count = int(store.rows[slot]["start"]), int(store.rows[slot]["count"])
+            for entry in store.entries[start : start + count]:
+                if entry["kind"] & (ABSENT | CIRCLE):
+                    continue
+                dim = int(entry["dim"])
+                first, last = (kernel.leaf_of(self._domain, leaves, dim, entry[end]) for end in ("lo", "hi"))
+                assert 0 <= first <= last < leaves, f"slot {slot}: leaves {first} to {last} of {leaves}"
+                expected = list(range(first, last + 1))
+                assert sorted(held.get((slot, dim), [])) == expected, f"slot {slot}: other cells than its interval's"
+
     def _arrays(self) -> dict[str, np.ndarray]:
         return {**super()._arrays(), "domain": self._domain}
 

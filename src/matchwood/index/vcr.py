@@ -99,9 +99,11 @@ class VCR(Index):
         """(R_x, R_y): how many cells each axis has, without the strips."""
         return len(self.state.x_edges), len(self.state.y_edges)
 
-    def _insert(self, slots: Slots) -> None:
-        if len(self.store) >= int(kernel.POSITION):
+    def _refuse(self, rows: Rows) -> None:
+        if len(self.store) + rows.size >= int(kernel.POSITION):
             raise SubscriptionError(f"index 'vcr' holds at most {int(kernel.POSITION) - 1} rows")
+
+    def _insert(self, slots: Slots) -> None:
         if len(self.store) > 2 * self._planned:
             self._build(self.store.live_slots())
             return
@@ -114,6 +116,7 @@ class VCR(Index):
 
         Subscriptions of several rows, before or after, are deleted and inserted.
         """
+        self.repair()
         slots = self.store.slots_of(rows.ids) if rows.size else np.zeros(0, np.uint32)
         if len(slots) != rows.size or len(np.unique(rows.ids)) != rows.size:
             super().update(rows)
@@ -122,13 +125,14 @@ class VCR(Index):
         positions = self.state.positions[slots]
         order = np.argsort(positions)  # as in `_delete`
         positions = positions[order]
-        self.store.remove(rows.ids)
-        slots = self.store.add(rows)[order]
-        self._reserve_positions(0)
-        count = int(vcr_update.replace_rows(self.state, self.store.state, slots, positions, self._pieces))
-        moved = positions[:count]
-        places = self.state.places[moved]
-        self._append(moved[np.lexsort((places["x"], places["y"] >> BAND))])
+        with self._changing():
+            self.store.remove(rows.ids)
+            slots = self.store.add(rows)[order]
+            self._reserve_positions(0)
+            count = int(vcr_update.replace_rows(self.state, self.store.state, slots, positions, self._pieces))
+            moved = positions[:count]
+            places = self.state.places[moved]
+            self._append(moved[np.lexsort((places["x"], places["y"] >> BAND))])
 
     def _delete(self, slots: Slots) -> None:
         positions = np.sort(self.state.positions[slots])  # by cell: neighbours share lists, which then are in the cache

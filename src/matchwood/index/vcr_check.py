@@ -24,16 +24,16 @@ def check_lists(index: VCR) -> None:
         p = int(state.positions[slot])
         assert state.places[p]["slot"] == slot, f"slot {slot} does not know its position {p}"
         _check_place(index, slot, p)
-        for id_ in ids_of(index, p):
-            expected.setdefault(id_, []).append(p)
+        for id_, entry in entries_of(index, p):
+            expected.setdefault(id_, []).append(entry)
     found = {}
     headers = np.flatnonzero(state.directory["id"] >= 0)
     for at in headers.tolist():
         header = state.directory[at]
         assert kernel.find_list(state, int(header["id"])) == at, f"VCR {header['id']} cannot be found"
         start, size = int(header["start"]), int(header["load"] & kernel.SIZE)
-        found[int(header["id"])] = sorted((state.entries[start : start + size] & kernel.POSITION).tolist())
-    assert found == {id_: sorted(positions) for id_, positions in expected.items()}, "lists differ from the rows'"
+        found[int(header["id"])] = sorted(state.entries[start : start + size].tolist())
+    assert found == {id_: sorted(entries) for id_, entries in expected.items()}, "lists differ from the rows'"
     assert len(found) == counts[kernel.LISTS], "lists are miscounted"
     active = [(c, int(state.active[c])) for c in np.flatnonzero(state.active).tolist()]
     bits = [c * len(state.shapes) + bit for c, word in active for bit in range(64) if word >> bit & 1]
@@ -42,18 +42,33 @@ def check_lists(index: VCR) -> None:
     _check_pools(index, headers, len(live))
 
 
-def ids_of(index: VCR, p: int) -> list[int]:
-    """The ids of the VCRs that position p should be in, by the paper's definitions, in the grid with its margin."""
+def entries_of(index: VCR, p: int) -> list[tuple[int, int]]:
+    """The VCRs that position p should be in, by the paper's definitions, in the grid with its margin: id, and entry there.
+
+    An entry has the flags of the row's sides that are sides of the VCR too.
+    """
     place, (side_x, side_y) = index.state.places[p], index.sides
     constructs = Constructs(int(index.state.counts[kernel.PITCH]), side_x, side_y)
     x, y, width, height = (int(place[name]) for name in ("x", "y", "width", "height"))
     whole = Rectangle(x + side_x - 1, y + side_y - 1, width, height)
     cut = constructs.overlapped if index.state.counts[kernel.OVERLAPPED] else constructs.simple
-    return [constructs.id(part) for part in cut(whole)]
+    entries = []
+    for part in cut(whole):
+        sides = kernel.VERIFY
+        sides |= kernel.LEFT if part.x == whole.x else np.uint32(0)
+        sides |= kernel.RIGHT if part.x + part.width == whole.x + width else np.uint32(0)
+        sides |= kernel.BOTTOM if part.y == whole.y else np.uint32(0)
+        sides |= kernel.TOP if part.y + part.height == whole.y + height else np.uint32(0)
+        entries.append((constructs.id(part), p | int(place["flags"] & sides)))
+    return entries
 
 
 def _check_place(index: VCR, slot: int, p: int) -> None:
-    """The cells hold the exact hulls, partly covered ends are flagged, and a row without VERIFY has nothing else to ask."""
+    """The cells are those of the exact hulls, and where the row may not hold a key of them, a flag says so.
+
+    Without a flag at its low end the row holds the first key of its first cell, and so that of every cell; without one at its
+    high end it reaches the last key of its last cell; without VERIFY it asks for nothing else.
+    """
     state, place = index.state, index.state.places[p]
     row = index.store.state.rows[slot]
     assert state.hits[p]["id"] == row["id"], f"slot {slot}: another id is reported"
@@ -72,9 +87,11 @@ def _check_place(index: VCR, slot: int, p: int) -> None:
         lo, hi = asked[dim]["lo"], asked[dim]["hi"]
         box = state.boxes[p]
         assert (box[f"{at}_lo"], box[f"{at}_hi"]) == (lo, hi), f"slot {slot}: another box decides"
-        assert first == 0 or edges[first] <= lo, f"slot {slot}: its cells begin too late"
-        assert last + 1 >= len(edges) or edges[last + 1] > hi, f"slot {slot}: its cells end too early"
-        assert place["flags"] & low or lo <= edges[first], f"slot {slot}: a cell it covers in part is not flagged"
+        cells = np.maximum(np.searchsorted(edges, [lo, hi], side="right") - 1, 0).tolist()
+        assert [first, last] == cells, f"slot {slot}: {at} has cells {first} to {last}, expected {cells}"
+        assert place["flags"] & low or lo <= edges[first] <= hi, (
+            f"slot {slot}: does not hold the first key of a cell, and that is not flagged"
+        )
         end = np.nextafter(edges[last + 1], -np.inf) if last + 1 < len(edges) else np.inf
         assert place["flags"] & high or hi >= end, f"slot {slot}: a cell it covers in part is not flagged"
         tested += 1

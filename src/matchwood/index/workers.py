@@ -36,8 +36,24 @@ def run(jobs: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
     """The results of the jobs: one after the other, or, with more than one thread, as many at once, begun in their order."""
     if threads == 1 or len(jobs) == 1:
         return [job() for job in jobs]
-    with ThreadPoolExecutor(threads, "matchwood") as pool:
+    pool = ThreadPoolExecutor(threads, "matchwood")
+    try:
         return [done.result() for done in [pool.submit(job) for job in jobs]]
+    finally:
+        _end(pool)
+
+
+def _end(pool: ThreadPoolExecutor) -> None:
+    """Wait for all jobs, also if an exception comes meanwhile: none may write after the call that began it has ended."""
+    interrupt: BaseException | None = None
+    while True:
+        try:
+            pool.shutdown()
+            break
+        except BaseException as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def run_shares(kernel: Callable[..., Any], state: Any, *columns: np.ndarray) -> list[Any]:

@@ -80,6 +80,7 @@ LEVELS = 32  # deeper buckets are not partitioned
 CLASSES = 32
 NO_CLASS = np.uint8(255)
 FREED, LIVE = np.uint8(0), np.uint8(1)
+HUGE = np.finfo(np.float64).max
 LARGEST = 4.0e307  # stands for infinity in lengths, so that they never become NaN
 
 # how buckets are split
@@ -124,6 +125,12 @@ def class_of(size):
 def length_of(lo, hi):
     """The length of an interval, finite and never NaN."""
     return max(0.0, min(hi, LARGEST) - max(lo, -LARGEST))
+
+
+@helper
+def middle_between(lo, hi):
+    """A float of lo..hi near their middle; infinite ends count as the largest floats. Halves first: hi - lo may overflow."""
+    return 0.5 * max(lo, -HUGE) + 0.5 * min(hi, HUGE)
 
 
 @helper

@@ -32,6 +32,7 @@ from matchwood.kernels.be_star import (
     entry_on,
     free_leaf,
     length_of,
+    middle_between,
     take_bucket,
     take_leaf,
     usable,
@@ -150,7 +151,7 @@ def middle_of(tree, b):
     """(The middle of a rigid bucket's cell, can it be halved?) A cell of 2**-48 of the domain counts as atomic."""
     bucket = tree.buckets[b]
     domain = tree.domains[np.int64(bucket.dim)]
-    middle = bucket.cell_lo + (bucket.cell_hi - bucket.cell_lo) / 2
+    middle = middle_between(bucket.cell_lo, bucket.cell_hi)
     wide = length_of(bucket.cell_lo, bucket.cell_hi) > length_of(domain.lo, domain.hi) * 2.0**-48
     return middle, wide and bucket.cell_lo <= middle < bucket.cell_hi
 
@@ -171,7 +172,7 @@ def take_side(tree, b, side):
         if side == 0:
             fresh.cell_hi = middle
         else:
-            fresh.cell_lo = middle
+            fresh.cell_lo = np.nextafter(middle, np.inf)  # above it, so that every half is smaller than the whole
     return child
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.be_star import EXHAUSTIVE, LARGEST, length_of
+from matchwood.kernels.be_star import EXHAUSTIVE, length_of, middle_between
 
 SAMPLE = 512
 SMALL = 24  # shorter runs are sorted by insertion
@@ -50,9 +50,8 @@ def sort_pairs(keys, others, size):
 
 @helper
 def halves(lo, hi):
-    """The cut through the middle of the bucket."""
-    low, high = max(lo, -LARGEST), min(hi, LARGEST)
-    middle = low + (high - low) / 2
+    """The cut through the middle of the bucket: within it, so that neither side takes all rows."""
+    middle = middle_between(lo, hi)
     return np.nextafter(middle, -np.inf), middle
 
 

@@ -351,7 +351,7 @@ def take_room(live, n, flags):
 def keep_event(live, events, e, ids, until, flags, n):
     """Keep event e, of that form; return its slot, or -1 (and nothing is done) if its id is known or a pool is full. O(entries).
 
-    Several threads may do this at the same time, each with free slots and counts of its own (`EventStore.add_shared`).
+    Several threads may do this at the same time, each with free slots and counts of its own (`EventStore.put_shared`).
     """
     counts = live.counts
     cell, distance = search(live.table, live.words, WORD_SHIFT, ids[e])
@@ -432,13 +432,6 @@ def let_go(live, slot):
 def free_slot(live, slot):
     live.free[live.counts[FREE_SLOTS]] = np.uint32(slot)
     live.counts[FREE_SLOTS] += 1
-
-
-@kernel
-def let_all_go(live, slots):
-    """`let_go` of events that no structure has taken in yet. O(slots)."""
-    for i in range(slots.size):
-        let_go(live, np.int64(slots[i]))
 
 
 @kernel

@@ -35,8 +35,9 @@ def leaf_of(domain, leaves, dim, key):
         return np.int64(0)
     if not key < high:
         return leaves - 1
-    share = (0.5 * key - 0.5 * low) / (0.5 * high - 0.5 * low)  # halves: a domain may be as wide as all float64
-    return min(np.int64(share * leaves), leaves - 1)
+    if np.isinf(high - low):  # a domain as wide as all float64: halves of its ends have a difference
+        low, high, key = 0.5 * low, 0.5 * high, 0.5 * key
+    return min(np.int64((key - low) / (high - low) * leaves), leaves - 1)
 
 
 @helper

@@ -87,9 +87,12 @@ def cell_of(edges, key):
 
 @helper
 def partly(edges, first, last, lo, hi, low, high):
-    """The flags `low` and `high` for the end cells that [lo, hi] does not cover: from its first key on, to its last."""
+    """`low` unless [lo, hi] holds the first key of its first cell, `high` unless it reaches the last key of its last cell.
+
+    An interval below the first edge stands in the first cell without holding that cell's first key.
+    """
     flags = np.uint32(0)
-    if lo > edges[first]:
+    if lo > edges[first] or hi < edges[first]:
         flags |= low
     end = np.inf
     if last + 1 < edges.size:

@@ -9,9 +9,9 @@ event are independent loads that the processor overlaps.
     VERIFY               the row store decides
     otherwise            the event is on the border of a rectangle that is all the row asks: boxes[position] decides
 
-`mask` has the sides on whose border cells the event lies. A cell that a row covers from its first key on holds an event that lies
-on that first key, whatever the row's end: so RIGHT and TOP count only for events inside their cell, and rectangles and points of
-whole numbers are never verified.
+`mask` has the sides on whose border cells the event lies. A row without LEFT holds the first key of its first cell, and any row
+that of its other cells: so RIGHT and TOP count only for events above the first key of their cell, and rectangles and points of
+whole numbers are never verified. An event below the first edge lies in no cell: all that it meets is verified.
 
 Each row is reported once without a mark being kept: of all VCRs of a row that meet the event, the one reports that holds the
 lowest, leftmost cell of their intersection, and of those that overlap there the one that was not shifted over its neighbour.
@@ -82,7 +82,7 @@ def load_axis(values, dim, edges, box, first, mask, flag):
     if value.lo != value.hi or value.parts > 1:
         box[RANGED] = 1
     if value.lo < edges[0]:
-        box[FORCE] = np.int64(VERIFY)  # outside the grid
+        box[FORCE] = np.int64(VERIFY)  # below the grid
     if value.weight != 1.0:
         box[WEIGHTED] = 1
     return True

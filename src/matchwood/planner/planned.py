@@ -80,20 +80,26 @@ class Planned:
         """As `Index.insert`; a load of far more rows than there are is planned first."""
         few = rows.size < self._rules.least_rows or rows.size <= self._rules.replan.growth * len(self.store)
         if few or self._touched is not None:
-            self._each(lambda index: index.insert(rows), lambda index: index.delete(np.unique(rows.ids)))
-            self._note(rows.ids)
+            self._change(rows.ids, lambda index: index.insert(rows))
         else:
             self._load(rows)
 
     def delete(self, ids: Int64s) -> None:
         """As `Index.delete`."""
-        self._each(lambda index: index.delete(ids))
-        self._note(np.asarray(ids, np.int64))
+        self._change(np.asarray(ids, np.int64), lambda index: index.delete(ids))
 
     def update(self, rows: Rows) -> None:
         """As `Index.update`."""
-        self._each(lambda index: index.update(rows))
-        self._note(rows.ids)
+        self._change(rows.ids, lambda index: index.update(rows))
+
+    def restore(self, ids: Int64s, rows: Rows | None) -> None:
+        """As `Index.restore`, of all structures: they become what the first is."""
+        self._touch(ids)
+        first, *others = self._structures()
+        first.restore(ids, rows)
+        there = first.store.extract(first.store.slots_of(np.unique(ids[first.store.knows(ids)])))
+        for index in others:
+            index.restore(ids, there)
 
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """As `Index.match`."""
@@ -154,18 +160,17 @@ class Planned:
     def _structures(self) -> list[Index]:
         return list({id(index): index for index in self._parts.values()}.values())
 
-    def _each(self, change: Callable[[Index], None], undo: Callable[[Index], None] | None = None) -> None:
-        """Change all structures, or none if the first refuses. They hold the same rows, so that what one takes all take."""
-        done: list[Index] = []
+    def _change(self, ids: Int64s, change: Callable[[Index], None]) -> None:
+        """Change these subscriptions in all structures. If a later one refuses, the engine restores the first (`restore`)."""
+        self._touch(ids)  # before: a change that is cut short has touched them too
         for index in self._structures():
-            try:
-                change(index)
-            except Exception:
-                if undo is not None:
-                    for changed in done:
-                        undo(changed)
-                raise
-            done.append(index)
+            change(index)
+        self._watch.changed(len(ids))
+        self._look()
+
+    def _touch(self, ids: Int64s) -> None:
+        if self._touched is not None:
+            self._touched.append(np.array(ids, np.int64))
 
     def _for(self, mode: Mode) -> Index:
         index = self._parts.get(mode)
@@ -183,12 +188,6 @@ class Planned:
     def _saw(self, use: Use, events: Events, k: int | None, combine: object) -> None:
         self._combine = combine
         self._watch.matched(use, events, k)
-        self._look()
-
-    def _note(self, ids: Int64s) -> None:
-        if self._touched is not None:
-            self._touched.append(np.array(ids, np.int64))
-        self._watch.changed(len(ids))
         self._look()
 
     def _look(self) -> None:

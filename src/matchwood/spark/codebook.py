@@ -68,6 +68,28 @@ class Codebook:
         schema = self.schema()
         for other in learnt:
             _append(schema, other)
+        return self._with(schema)
+
+    def declaring(self, schema: Schema | Mapping[str, str] | None) -> Codebook:
+        """A version that also knows these attributes; itself if it does already. Another type for a known one is an error."""
+        own, given = self.schema(), schema if isinstance(schema, Schema) else Schema(schema)
+        for attribute in given:
+            if attribute.type is not None:
+                own.declare(attribute.name, attribute.type)
+        return self._with(own)
+
+    def merged(self, other: Codebook) -> Codebook:
+        """A version that also knows the attributes and strings of another codebook; a closed one only its strings.
+
+        Numbers are not taken over, so tables must be encoded by the result. O(attributes and strings).
+
+        >>> ours, theirs = Codebook.declare({"age": "number"}), Codebook.declare({"plan": "string", "age": "bool"})
+        >>> [(attribute.name, str(attribute.type)) for attribute in ours.merged(theirs).schema()]
+        [('age', 'number'), ('plan', 'string')]
+        """
+        return self.extended([other.schema()])
+
+    def _with(self, schema: Schema) -> Codebook:
         content = json.dumps(schema.to_json())
         return self if content == self.content else replace(self, content=content, version=self.version + 1)
 
@@ -125,9 +147,13 @@ def stamp_of(table: DataFrame) -> dict[str, Any] | None:
 
 
 def _append(schema: Schema, other: Schema) -> None:
-    """Attributes and strings that `schema` lacks, in the order of `other`; of two types the one known first stays."""
-    learn, schema.learn = schema.learn, True
+    """Attributes and strings that `schema` lacks, in the order of `other`; of two types the one known first stays.
+
+    A closed schema learns strings of its attributes, and no attribute.
+    """
     for theirs in other:
+        if theirs.name not in schema and not schema.learn:
+            continue
         ours = schema.find(theirs.name)
         if ours.type is None and theirs.type is not None:
             ours = schema.attribute_for(theirs.name, theirs.type)
@@ -136,4 +162,3 @@ def _append(schema: Schema, other: Schema) -> None:
             assert theirs.symbols is not None
             for text in theirs.symbols.texts:
                 ours.symbols.code(text)
-    schema.learn = learn

@@ -2,7 +2,7 @@
 
     assign    which shard; for `space` a worker computes boxes, for `hash` Spark does it itself
     build     each shard in one task: arrays -> index -> folder of mapped arrays
-    publish   the manifest names the folders that count
+    publish   the manifest names the folders that count, once the driver has seen that it can read them
 
 An attempt of a task writes to a folder of its own, so retries and speculative tasks never meet; those that the manifest
 does not name are never read.
@@ -31,7 +31,7 @@ from matchwood.spark import columns
 from matchwood.spark.batches import CENTRES, SHARDED_SUBSCRIPTIONS, SubscriptionBatch, read_subscriptions, with_shard
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.lake import Lake, Manifest
-from matchwood.spark.resident import folder_bytes, save_shard
+from matchwood.spark.resident import Release, check_shard, folder_bytes, save_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 
 if TYPE_CHECKING:
@@ -105,9 +105,12 @@ def build_index(
         columns.check(covers, columns.COVERS, "covers")
         sharding, by = Sharding("cover", 2), "cover"
     with lake.new_version(NAME) as (version, folder):
-        building = Building(str(folder), index, dict(options or {}))
+        release = Release.here()
+        building = Building(str(folder), index, dict(options or {}), release)
         report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
         names = {int(row["shard"]): str(row["folder"]) for row in report}
+        for name in names.values():
+            check_shard(folder / name, release)
         totals = {key: float(sum(row[key] for row in report)) for key in ("subscriptions", "rows", "bytes", "seconds")}
         details = {
             "index": index,
@@ -209,13 +212,18 @@ class Assigning:
 
 @dataclass(frozen=True)
 class Building:
-    """Build the shards of a partition: their subscriptions are gathered, indexed and saved under `folder`."""
+    """Build the shards of a partition: their subscriptions are gathered, indexed and saved under `folder`.
+
+    `release` is the driver's; a worker that runs another refuses.
+    """
 
     folder: str
     index: str
     options: dict[str, Any]
+    release: Release
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        self.release.check_here()
         parts: dict[int, list[SubscriptionBatch]] = {}
         for batch in batches:
             shard = batch.column(0).to_numpy(zero_copy_only=False)

@@ -22,6 +22,7 @@ from matchwood.schema import Schema, Type
 from matchwood.spark import columns
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, Learning, encode_batches
+from matchwood.spark.paths import raw_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,9 @@ def read_raw(
     """(raw records, their form) of files. The format is told by the ending unless given: csv, jsonl (one record a line), parquet.
 
     CSV columns take the types of `schema` where it knows them, and Spark's guess otherwise; JSON lines are read by the worker.
+    `path` is a file or a folder; if nothing has exactly this name, a pattern, or a URI of any file system that Spark knows.
     """
+    place = raw_input(path)
     ending = Path(str(path)).suffix.lstrip(".")
     chosen = format or {"json": "jsonl", "ndjson": "jsonl"}.get(ending, ending)
     if chosen not in FORMATS:
@@ -50,19 +53,23 @@ def read_raw(
             f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which"
         )
     if chosen == "jsonl":
-        return spark.read.text(str(path)).filter(fn.trim("value") != ""), LINES
+        return spark.read.text(place).filter(fn.trim("value") != ""), LINES
     if chosen == "parquet":
-        return spark.read.parquet(str(path)), None
-    return _read_csv(spark, str(path), schema), None
+        return spark.read.parquet(place), None
+    return _read_csv(spark, place, schema), None
 
 
 def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = None) -> Codebook:
     """The codebook, extended by the attributes and (of subscriptions) the strings of a raw table. One pass; runs a job.
 
-    Of two types for one attribute, that of the earlier partition stays, and ingest rejects the others.
+    Of two types for one attribute, that of the earlier partition stays, and ingest rejects the others. A closed codebook learns
+    strings of its attributes, and no attribute. A column that cannot be used at all is an error now, before any job runs.
     """
-    if not codebook.schema().learn:
+    schema = codebook.schema()
+    if not schema.learn and (kind == "events" or not any(attribute.type is Type.STRING for attribute in schema)):
         return codebook
+    if form != LINES:
+        _check_columns(raw, Encoding(kind, codebook.content, form))
     wide = _declared_by_columns(raw, codebook, kind, form)
     if wide is not None:
         return wide

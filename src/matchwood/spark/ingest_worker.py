@@ -14,13 +14,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from matchwood.encode.arrays import Int64s, make_events
+from matchwood.encode import heads
+from matchwood.encode.arrays import Float64s, Int64s, Rows, make_events
 from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.heads import NO_ID, record_content
 from matchwood.encode.json_lines import stream_json_events, stream_json_subscriptions
-from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Reject
+from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Faults, Reject
 from matchwood.encode.subscription_tables import SubscriptionEncoder, read_expression
-from matchwood.errors import MatchwoodError
+from matchwood.errors import MatchwoodError, StorageError
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate
 from matchwood.lang.parser import without_numbers
@@ -37,6 +38,7 @@ MOST_CONTENT = 20_000
 """Characters of a bad record that are kept; a huge string must not blow up the table of rejects."""
 MOST_SKELETONS = 100_000
 """Kinds of text that learning remembers; of more of them each is parsed."""
+_AT_A_PLACE = f"DWITHIN({PLACE}, POINT(0 0), 1 m)"  # teaches what a record with a place does
 _PARTITION = 1 << 33  # positions of a partition begin at its number times this, as Spark's own numbering does
 
 _SCHEMAS = {
@@ -71,8 +73,10 @@ class Learning:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Learn from the batches of a partition."""
         schema = self.encoding.opened()
-        if self.encoding.kind == "subscriptions" and self.encoding.form in (LINES, "text"):
-            learn_expressions(_expressions(self.encoding.form, batches), schema)
+        if self.encoding.kind == "subscriptions" and self.encoding.form == LINES:
+            learn_expressions(_expressions_of_lines(batches), schema)
+        elif self.encoding.kind == "subscriptions" and self.encoding.form == "text":
+            learn_expressions(_expressions_of_tables(batches), schema)
         else:
             for _ in _parts(self.encoding, schema, batches):
                 pass
@@ -139,11 +143,19 @@ def constants_of(predicate: Predicate) -> tuple[Any, ...]:
     return predicate.values if isinstance(predicate, In) else ()
 
 
-def _expressions(form: str | None, batches: Iterable[Any]) -> Iterator[object]:
+def _expressions_of_tables(batches: Iterable[Any]) -> Iterator[object]:
     for batch in batches:
-        if form != LINES:
-            yield from batch.column(batch.schema.get_field_index("expression")).to_pylist()
-            continue
+        whole, _ = _torn(batch)
+        circles = heads.read_circles(whole, Faults())
+        placed = circles.record[:1].tolist() if circles is not None else []  # the others of a batch teach no more
+        for i, text in enumerate(heads.column(whole, "expression").to_pylist()):
+            yield text
+            if i in placed:
+                yield _AT_A_PLACE
+
+
+def _expressions_of_lines(batches: Iterable[Any]) -> Iterator[object]:
+    for batch in batches:
         for line in batch.column(0).to_pylist():
             try:
                 record = json.loads(line)
@@ -152,20 +164,45 @@ def _expressions(form: str | None, batches: Iterable[Any]) -> Iterator[object]:
             if isinstance(record, dict):
                 yield record.get("expression")
                 if record.get("place") is not None:
-                    yield f"DWITHIN({PLACE}, POINT(0 0), 1 m)"  # a record with a place speaks of that attribute
+                    yield _AT_A_PLACE
 
 
 def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int = 0) -> Iterator[Any]:
     """Encoded records, good ones and (with a reason) bad ones; as many as came in. O(entries)."""
     schema_out = _SCHEMAS[encoding.kind]
     first = partition * _PARTITION
-    for part, content_at in _parts(encoding, encoding.opened(), batches):
+    schema = encoding.opened()
+    symbols = _symbols(schema)
+    for part, content_at in _parts(encoding, schema, batches):
+        if isinstance(part, EncodedSubscriptions) and not schema.learn:
+            _check_codes(part.rows, symbols, schema)
         nameless = part.ids == NO_ID
         rejects = (*part.rejects, *_nameless(part.positions[nameless], content_at))
         if len(part.ids) > nameless.sum():
             yield _good(_named(part) if nameless.any() else part, schema_out, first)
         if rejects:
             yield _bad(rejects, schema_out, first)
+
+
+def _symbols(schema: Schema) -> Float64s:
+    """How many strings each dimension has codes for; infinity where there are no strings."""
+    counts = [len(schema.of_dimension(dim).symbols or ()) for dim in range(schema.dimensions)]
+    holds = [schema.of_dimension(dim).symbols is not None for dim in range(schema.dimensions)]
+    return np.where(holds, counts, np.inf)
+
+
+def _check_codes(rows: Rows, symbols: Float64s, schema: Schema) -> None:
+    """Raise if a string has a code that only this worker knows: another one would give it to another string."""
+    limit = symbols[rows.dims] - 0.5
+    for ends in (rows.lo, rows.hi):
+        unknown = np.flatnonzero((ends > limit) & np.isfinite(ends))
+        if len(unknown):
+            attribute = schema.of_dimension(int(rows.dims[unknown[0]]))
+            text = schema.shown(attribute, float(round(ends[unknown[0]])))
+            raise StorageError(
+                f"attribute {attribute.name!r}: the string {text!r} is not in the codebook: the table has changed since its "
+                "strings were collected; store it and ingest what is stored"
+            )
 
 
 def _parts(

@@ -4,10 +4,12 @@
     ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`index.storage`)
     ROOT/NAME/v000003/_manifest.json               written last, by a rename: without it the version is not there
     ROOT/NAME/v000003/_leases/...                  who still reads it
+    ROOT/codebook/v000002.json                     a version of the codebook
 
 A version is never changed once it is whole, so readers need no lock: what they have opened stays as it was. A writer that dies
 leaves a folder without a manifest, which nobody reads and `vacuum` removes. Version numbers are claimed by creating the folder,
-so two writers never share one.
+manifests and codebooks by linking a finished file to its name. Either works for one of several writers only, so none overwrites
+what another wrote.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Observation
 from pyspark.sql import functions as fn
 
-from matchwood.errors import StorageError
+from matchwood.errors import QueryError, StorageError
+from matchwood.index.places import local_path
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.paths import read_by_spark, written_by_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,10 +57,13 @@ class Manifest:
 
 
 class Lake:
-    """Versioned tables under one folder. Any number of readers; writers of one name get different versions."""
+    """Versioned tables under one folder. Any number of readers; writers of one name get different versions.
 
-    def __init__(self, root: str | Path) -> None:
-        self.root = Path(root).absolute()
+    `root` is a path or a `file:` URI of a folder that every machine sees.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = local_path(root, "lake")
 
     def versions(self, name: str) -> list[int]:
         """The whole versions of a table, ascending."""
@@ -71,7 +78,7 @@ class Lake:
 
     def folder(self, name: str, version: int) -> Path:
         """Where a version lies."""
-        return self.root / name / f"v{version:06}"
+        return self._table(name) / f"v{version:06}"
 
     def manifest(self, name: str, version: int | None = None) -> Manifest:
         """The manifest of a version, by default the newest."""
@@ -96,7 +103,7 @@ class Lake:
     def read(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table of a version, by default the newest."""
         chosen = self.manifest(name, version).version
-        return spark.read.parquet(str(self.folder(name, chosen) / "data"))
+        return spark.read.parquet(read_by_spark(self.folder(name, chosen) / "data"))
 
     def write(
         self,
@@ -124,10 +131,13 @@ class Lake:
             raise
 
     def publish(self, manifest: Manifest) -> Manifest:
-        """Make a version visible."""
-        folder = self.folder(manifest.name, manifest.version)
+        """Make a version visible, once."""
+        path = self.folder(manifest.name, manifest.version) / MANIFEST
         content = {"format": FORMAT, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **vars(manifest)}
-        write_atomically(folder / MANIFEST, json.dumps(content, indent=1, ensure_ascii=False))
+        if not path.parent.is_dir():
+            raise StorageError(f"{path.parent}: the folder of this version is gone; was it vacuumed? Make it again")
+        if not create_whole(path, json.dumps(content, indent=1, ensure_ascii=False)):
+            raise StorageError(f"{path}: this version is published already; claim a new one with `new_version`")
         return manifest
 
     # the codebook
@@ -135,25 +145,39 @@ class Lake:
     def codebook(self) -> Codebook | None:
         """The newest codebook, None if there is none yet."""
         version = self.codebook_version()
-        if version is None:
-            return None
-        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
+        return None if version is None else self._read_codebook(version)
 
     def codebook_version(self) -> int | None:
         """The number of the newest codebook, None if there is none yet."""
         return max((int(path.stem[1:]) for path in (self.root / "codebook").glob("v*.json")), default=None)
 
     def keep_codebook(self, codebook: Codebook) -> Path:
-        """Store a codebook; each version once."""
+        """Store a codebook; each version once. Raises `StorageError` if another one of that version is stored."""
         path = self.codebook_path(codebook.version)
-        if path.exists():
-            known = Codebook.from_json(json.loads(path.read_text(encoding="utf-8")))
-            if known != codebook:
-                raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
-            return path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        if not self._claim_codebook(codebook):
+            raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
         return path
+
+    def merge_codebook(self, codebook: Codebook) -> Codebook:
+        """Store a codebook that extends the newest one, and return what is stored: encode with that one.
+
+        If another writer has stored its version meanwhile, what this codebook knows is appended to the newest one instead.
+        """
+        while not self._claim_codebook(codebook):
+            newest = self.codebook()
+            assert newest is not None
+            codebook = newest.merged(codebook)
+        return codebook
+
+    def _claim_codebook(self, codebook: Codebook) -> bool:
+        """Store a codebook; False if another one has its version."""
+        path = self.codebook_path(codebook.version)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stored = create_whole(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        return stored or self._read_codebook(codebook.version) == codebook
+
+    def _read_codebook(self, version: int) -> Codebook:
+        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
 
     def codebook_path(self, version: int) -> Path:
         """Where a version of the codebook lies."""
@@ -178,15 +202,22 @@ class Lake:
             path.unlink(missing_ok=True)
 
     def vacuum(self, name: str, *, keep: int = 2, unfinished_s: float = UNFINISHED_S) -> list[int]:
-        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left."""
+        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left.
+
+        A folder of the highest number always stays, so that no number is claimed twice: a writer may still be at work under it.
+        """
         whole = self.versions(name)
         kept = set(whole[-keep:]) if keep else set()
         removed = []
-        for version, folder in self._folders(name):
+        folders = self._folders(name)
+        for version, folder in folders:
+            is_highest = version == folders[-1][0]
             if version in whole:
                 doomed = version not in kept and not _leased(folder)
             else:
-                doomed = time.time() - folder.stat().st_mtime > unfinished_s
+                doomed = not is_highest and time.time() - folder.stat().st_mtime > unfinished_s
+            if doomed and is_highest:
+                self._claim(name)
             if doomed:
                 (folder / MANIFEST).unlink(
                     missing_ok=True
@@ -195,12 +226,15 @@ class Lake:
                 removed.append(version)
         return removed
 
+    def _table(self, name: str) -> Path:
+        return self.root / checked_name(name, "table")
+
     def _folders(self, name: str) -> list[tuple[int, Path]]:
-        found = (self.root / name).glob("v[0-9]*")
+        found = self._table(name).glob("v[0-9]*")
         return sorted((int(folder.name[1:]), folder) for folder in found if folder.name[1:].isdigit())
 
     def _claim(self, name: str) -> tuple[int, Path]:
-        (self.root / name).mkdir(parents=True, exist_ok=True)
+        self._table(name).mkdir(parents=True, exist_ok=True)
         version = max((number for number, _ in self._folders(name)), default=0) + 1
         while True:
             folder = self.folder(name, version)
@@ -212,21 +246,50 @@ class Lake:
                 return version, folder
 
 
+def checked_name(name: str, what: str) -> str:
+    """A name that is one folder inside a lake."""
+    if not name or name in (".", "..") or "/" in name:
+        raise QueryError(f"expected the name of a {what}, without '/', got {name!r}")
+    return name
+
+
 def write_counted(table: DataFrame, path: Path) -> int:
     """Write a table as Parquet and return how many records it has, in one job."""
     counted = Observation()
-    table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd").parquet(str(path))
+    writer = table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd")
+    writer.parquet(written_by_spark(path))
     return int(counted.get["records"])
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
+    """Write a file whole or not at all, over what is there."""
+    _draft(path, text).rename(path)
+
+
+def create_whole(path: Path, text: str) -> bool:
+    """Write a new file, whole or not at all; False if it is there already. Of several writers one gets True."""
+    draft = _draft(path, text)
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return os.path.samefile(draft, path)  # a network file system may do it, lose the answer and be asked again
+    except OSError as error:
+        raise StorageError(
+            f"{path}: cannot be claimed: {error}; a lake needs a file system with hard links, by which two writers are kept apart"
+        ) from None
+    finally:
+        draft.unlink()
+    return True
+
+
+def _draft(path: Path, text: str) -> Path:
+    """The text in a file beside `path`, on disk."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    with draft.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    temporary.rename(path)
+    return draft
 
 
 def _leased(folder: Path) -> bool:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
 
+from matchwood.spark.paths import read_by_spark, written_by_spark
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -38,7 +40,7 @@ class LiveStore:
         folders = self.before(number)
         if not folders:
             return None
-        return spark.read.parquet(*map(str, folders)).filter(fn.col("until") > now)
+        return spark.read.parquet(*map(read_by_spark, folders)).filter(fn.col("until") > now)
 
     def fold(self, spark: SparkSession, number: int, now: float) -> None:
         """Put together what is alive of the micro-batches before this one, which is done and at which it was `now`. Runs a job.
@@ -49,7 +51,7 @@ class LiveStore:
         if alive is None or self.before(number) == [self._upto(number - 1)]:
             return
         draft = self.folder / f".{UPTO}{number - 1:09}"
-        alive.write.mode("overwrite").option("compression", "zstd").parquet(str(draft))
+        alive.write.mode("overwrite").option("compression", "zstd").parquet(written_by_spark(draft))
         draft.rename(self._upto(number - 1))
         for folded in self._folded():
             if folded < number - 1:

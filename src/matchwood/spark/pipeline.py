@@ -20,6 +20,7 @@ from matchwood.spark.ingest_worker import Kind
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.match import match
 from matchwood.spark.match_subscriptions import match_subscriptions
+from matchwood.spark.paths import read_by_spark
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
 
@@ -40,17 +41,18 @@ def ingest_table(
 ) -> Manifest:
     """Raw records to a version of `subscriptions` or `events`, and one of `rejects`; learns what the codebook lacks.
 
-    `schema` declares attributes where the lake has no codebook yet. Raises `StorageError` if records went missing: what was
-    read is what was written and what was rejected, or nothing is published.
+    `schema` declares attributes that the codebook lacks. Several ingests may run at once: the codebook gets what each has learnt.
+    Raises `StorageError` if records went missing: what was read is what was written and what was rejected, or nothing is
+    published.
     """
-    codebook = lake.codebook() or Codebook.declare(schema)
-    codebook = ingest.learn(raw, codebook, kind, form=form)
-    lake.keep_codebook(codebook)
+    known = lake.codebook()
+    codebook = Codebook.declare(schema) if known is None else known.declaring(schema)
+    codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
     spark = raw.sparkSession
     with lake.new_version(kind) as (version, folder):
         staged = folder / "_staged"
         read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-        good, rejects = ingest.split(codebook.mark(spark.read.parquet(str(staged))), kind, source)
+        good, rejects = ingest.split(codebook.mark(spark.read.parquet(read_by_spark(staged))), kind, source)
         kept = write_counted(codebook.mark(good), folder / "data")
         upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)

@@ -9,14 +9,16 @@ One worker process runs one task at a time, so nothing here is locked.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from matchwood import __version__
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import StorageError
-from matchwood.index import Index, load_index
+from matchwood.index import Index, load_index, storage
 from matchwood.index.storage import read_folder, write_folder
 
 MOST_RESIDENT = 512
@@ -25,6 +27,29 @@ MOST_RESIDENT = 512
 KIND = "shard"
 
 _residents: OrderedDict[str, Resident] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a process runs: the version of the package, and that of the format of saved folders."""
+
+    package: str
+    format: int
+
+    @classmethod
+    def here(cls) -> Release:
+        """What this process runs."""
+        return cls(__version__, storage.VERSION)
+
+    def check_here(self) -> None:
+        """Raise unless this process, a worker, runs what its driver does."""
+        if self != Release.here():
+            raise StorageError(
+                f"this worker runs {Release.here()}, its driver {self}; install the same version on every machine"
+            )
+
+    def __str__(self) -> str:
+        return f"matchwood {self.package} (format {self.format})"
 
 
 class Resident:
@@ -80,11 +105,25 @@ def resident(folder: str) -> Resident:
 
 
 def save_shard(path: Path, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> None:
-    """Write a shard: the index, and when which subscription expires. Whole or not at all. O(bytes)."""
+    """Write a shard: the index, when which subscription expires, and who wrote it. Whole or not at all. O(bytes)."""
     expiring = np.flatnonzero(np.isfinite(until))
     order = expiring[np.argsort(until[expiring], kind="stable")]
     arrays = {"expiring_ids": ids[order], "expiring_until": until[order]}
+    about = {**about, "package": __version__}
     write_folder(path, KIND, about, arrays, also=lambda inside: index.save(inside / "index"))
+
+
+def check_shard(path: Path, release: Release) -> None:
+    """Raise unless a shard was saved by this release. O(arrays of the folder): contents stay unread."""
+    try:
+        about, _ = read_folder(path, KIND, verify=False)
+    except StorageError as error:
+        raise error.about("a worker has saved a shard that its driver cannot read") from None
+    if about.get("package") != release.package:
+        raise StorageError(
+            f"{path}: a worker saved this shard with matchwood {about.get('package')}, its driver runs {release}; "
+            "install the same version on every machine"
+        )
 
 
 def folder_bytes(path: Path) -> int:

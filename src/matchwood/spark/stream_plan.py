@@ -17,7 +17,7 @@ from typing import Any
 from matchwood.errors import StorageError
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, open_index
-from matchwood.spark.lake import Lake
+from matchwood.spark.lake import Lake, checked_name
 from matchwood.spark.stream_worker import StreamMatching
 
 BATCH_ID = "streaming.sql.batchId"
@@ -38,7 +38,7 @@ class StreamPlan:
     @property
     def folder(self) -> Path:
         """Where the stream keeps what it makes."""
-        return Lake(self.lake).root / "streams" / self.name
+        return stream_folder(Lake(self.lake), self.name)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         number = _batch_number()
@@ -77,6 +77,11 @@ class StreamPlan:
         first = folded_changes(self.lake, version, self.name)
         found = sorted((self.folder / "deltas").glob("[0-9]*/_done"))
         return tuple(str(path.parent) for path in found if first < int(path.parent.name) <= number)
+
+
+def stream_folder(lake: Lake, name: str) -> Path:
+    """Where a stream of a lake keeps what it makes."""
+    return lake.root / "streams" / checked_name(name, "stream")
 
 
 @lru_cache(maxsize=4)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +33,7 @@ from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, SchemaError
 from matchwood.index import Capability
+from matchwood.index.places import local_path
 from matchwood.schema import instant_key
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
@@ -39,9 +41,10 @@ from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.lake import Lake, write_atomically
 from matchwood.spark.live_store import LiveStore
+from matchwood.spark.paths import read_by_spark, written_by_spark
 from matchwood.spark.pipeline import known_codebook
 from matchwood.spark.sharding import Sharding
-from matchwood.spark.stream_plan import StreamPlan, folded_changes
+from matchwood.spark.stream_plan import StreamPlan, folded_changes, stream_folder
 from matchwood.spark.stream_worker import StreamMatching
 
 if TYPE_CHECKING:
@@ -78,7 +81,7 @@ class MatchStream:
             raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
         self.lake = lake
         self.name = name
-        self.folder = lake.root / "streams" / name
+        self.folder = stream_folder(lake, name)
         self._sink = sink or self.write_files
         self._keep_live = keep_live
         self._clock = clock
@@ -89,12 +92,13 @@ class MatchStream:
         self._now: float | None = None
 
     def start(
-        self, events: DataFrame, checkpoint: str | Path, *, changes: DataFrame | None = None, **trigger: Any
+        self, events: DataFrame, checkpoint: str | os.PathLike[str], *, changes: DataFrame | None = None, **trigger: Any
     ) -> StreamingQuery:
         """Start the query. `events` is a stream of lines of JSON in a column `value`, or of a table, one column an attribute,
         which is read column by column and faster. `changes` is a stream of lines.
 
-        `trigger` is Spark's: `processingTime="1 second"`, `availableNow=True`.
+        `trigger` is Spark's: `processingTime="1 second"`, `availableNow=True`. So is `checkpoint`: as a string it may be a URI of
+        any file system that Spark knows.
         """
         if changes is not None:
             open_index(self.lake).demand(Capability.UPDATES)
@@ -109,7 +113,8 @@ class MatchStream:
             lines = lines.unionByName(_lines(changes, "change"), allowMissingColumns=True)
         if self._planned:
             lines = lines.select(*self._columns).mapInArrow(self._plan, columns.MATCHES)
-        writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", str(checkpoint))
+        place = checkpoint if isinstance(checkpoint, str) else written_by_spark(local_path(checkpoint, "checkpoint"))
+        writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", place)
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def process(self, batch: DataFrame, number: int) -> None:
@@ -141,19 +146,19 @@ class MatchStream:
     def write_files(self, matches: DataFrame, number: int) -> None:
         """The file sink: a folder a micro-batch, written over if it is there."""
         path = self.folder / "matches" / f"batch={number}"
-        matches.write.mode("overwrite").option("compression", "zstd").parquet(str(path))
+        matches.write.mode("overwrite").option("compression", "zstd").parquet(written_by_spark(path))
 
     def matches(self, spark: SparkSession) -> DataFrame:
         """What the file sink holds: the matches of the micro-batches that are done, with their number in `batch`."""
         done = sorted(int(path.stem) for path in (self.folder / "done").glob("*.json"))
-        paths = [str(self.folder / "matches" / f"batch={number}") for number in done]
+        paths = [read_by_spark(self.folder / "matches" / f"batch={number}") for number in done]
         if not paths:
             return spark.createDataFrame([], columns.MATCHES).withColumn("batch", fn.lit(0))
-        return spark.read.option("basePath", str(self.folder / "matches")).parquet(*paths)
+        return spark.read.option("basePath", written_by_spark(self.folder / "matches")).parquet(*paths)
 
     def rejects(self, spark: SparkSession) -> DataFrame:
         """Lines that were no events, and changes that were none."""
-        found = [str(path) for path in (self.folder / "rejects").glob("*/*.parquet")]
+        found = [read_by_spark(path) for path in (self.folder / "rejects").glob("*/*.parquet")]
         return spark.read.parquet(*found) if found else spark.createDataFrame([], "reason string, content string")
 
     # inside
@@ -203,8 +208,7 @@ class MatchStream:
     def _store(self, changes: DataFrame, folder: Path, number: int) -> None:
         book = known_codebook(self.lake)
         upserts = changes.filter(fn.col("op").isin("subscribe", "update")).select(*_TEXT_COLUMNS)
-        book = ingest.learn(upserts, book, "subscriptions", form="text")
-        self.lake.keep_codebook(book)
+        book = self.lake.merge_codebook(ingest.learn(upserts, book, "subscriptions", form="text"))
         encoded = ingest.encode(upserts, book, "subscriptions", form="text").persist()
         try:
             good, rejects = ingest.split(encoded, "subscriptions", "changes")
@@ -213,13 +217,14 @@ class MatchStream:
                 gone.select(fn.lit("unsubscribe").alias("op"), "id"), allowMissingColumns=True
             )
             shutil.rmtree(folder, ignore_errors=True)
-            delta.coalesce(1).write.parquet(str(folder / "data"))
+            delta.coalesce(1).write.parquet(written_by_spark(folder / "data"))
             wrong = changes.filter("op IS NULL OR op NOT IN ('subscribe', 'update', 'unsubscribe') OR id IS NULL")
             reason = fn.lit(f"expected an op out of {', '.join(OPS)} and an id")
             refused = rejects.select("reason", "content").unionByName(
                 wrong.select(reason.alias("reason"), fn.col("line").alias("content"))
             )
-            refused.coalesce(1).write.mode("overwrite").parquet(str(self.folder / "rejects" / f"changes-{number:09}"))
+            to = self.folder / "rejects" / f"changes-{number:09}"
+            refused.coalesce(1).write.mode("overwrite").parquet(written_by_spark(to))
         finally:
             encoded.unpersist()
         write_atomically(folder / "_done", "")
@@ -274,11 +279,11 @@ def compact(
     current = open_index(lake)
     upstream = lake.manifest(INDEX, current.version).upstream
     first = int(upstream.get(f"changes of {name}", -1))
-    found = sorted((lake.root / "streams" / name / "deltas").glob("[0-9]*/_done"))
+    found = sorted((stream_folder(lake, name) / "deltas").glob("[0-9]*/_done"))
     deltas = [path.parent for path in found if first < int(path.parent.name) <= upto]
     subscriptions = lake.read(spark, table, upstream.get(table))
     for delta in deltas:
-        change = spark.read.parquet(str(delta / "data"))
+        change = spark.read.parquet(read_by_spark(delta / "data"))
         kept = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti").select(
             *columns.SUBSCRIPTIONS.names
         )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.ranked import STRUCTURES, EndpointIntervalTree, ScoredIntervals
+from tests.edges import DOMAINS, beside
 from tests.index.ranked.naive import Intervals, columns, some_intervals, stabbed
 
 QUERIES = (-np.inf, -1.0, 0.0, 3.0, 3.5, 10.0, 19.0, 27.25, 38.0, 99.0, np.inf)
@@ -44,6 +45,29 @@ def test_the_endpoint_sorted_interval_tree_gives_the_same(seed: int) -> None:
     tree.check()
     assert_answers(tree, intervals)
     assert list(EndpointIntervalTree.build([], [], []).stab(1.0)) == []
+
+
+@pytest.mark.parametrize("name", [*sorted(STRUCTURES), "by end points"])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_stabs_on_the_ends_of_intervals_beside_them_and_beyond(name: str, domain: str) -> None:
+    rng = np.random.default_rng(3)
+    held: Intervals = {}
+    for first, values in ((0, DOMAINS[domain]), (60, beside(DOMAINS[domain]))):
+        ends = np.sort(rng.choice(values, (60, 2)), axis=1)
+        held |= {first + i: (lo, hi, float(rng.integers(0, 4))) for i, (lo, hi) in enumerate(ends.tolist())}
+    tree: ScoredIntervals | EndpointIntervalTree
+    if name == "by end points":
+        tree = EndpointIntervalTree.build(*columns(held), branching=4)
+    else:
+        tree = STRUCTURES[name].build(*columns(held, list(range(60))), branching=4)
+        for i in range(60, 120, 12):
+            tree.insert(*columns(held, list(range(i, i + 12))))
+    tree.check()
+    queries = beside(DOMAINS[domain])
+    for q in queries:
+        assert list(tree.stab(q)) == stabbed(held, q)
+        last = queries[min(queries.index(q) + int(rng.integers(1, 9)), len(queries) - 1)]
+        assert list(tree.stab(q, last)) == stabbed(held, q, last)
 
 
 interval = st.tuples(st.integers(0, 12), st.integers(0, 12), st.integers(0, 3))

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matchwood.errors import UnsupportedError
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 def stage(stages: argparse._SubParsersAction[argparse.ArgumentParser], name: str, help: str) -> argparse.ArgumentParser:
     """A parser with the options of every stage."""
     parser = stages.add_parser(name, help=help)
-    parser.add_argument("lake", type=Path, help="the folder of the lake")
+    parser.add_argument("lake", help="the folder of the lake")
     parser.add_argument("--master", default="local[*]", help="where Spark runs")
     parser.add_argument("--memory", default="2g", help="of the driver")
     return parser
@@ -34,9 +33,10 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[Lake, SparkSession]]:
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
 
+    lake = Lake(options.lake)  # first: a place that cannot be used is an error at once
     spark = local_session(master=options.master, memory=options.memory)
     try:
-        yield Lake(options.lake), spark
+        yield lake, spark
     finally:
         spark.stop()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from matchwood.cli.spark.lake import opened, stage
 
@@ -11,8 +10,8 @@ from matchwood.cli.spark.lake import opened, stage
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
     parser = stage(stages, "stream", "match files of events as they come")
-    parser.add_argument("events", type=Path, help="a folder that files of JSON lines are moved into")
-    parser.add_argument("--changes", type=Path, help="such a folder of changes of subscriptions")
+    parser.add_argument("events", help="a folder that files of JSON lines are moved into")
+    parser.add_argument("--changes", help="such a folder of changes of subscriptions")
     parser.add_argument("--name", default="matches", help="of the stream")
     parser.add_argument("-k", type=int, help="the k best of each event; all unless given")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
@@ -24,11 +23,13 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
 def run(options: argparse.Namespace) -> None:
     """Run until it is stopped, or until all is done."""
     with opened(options) as (lake, spark):
+        from matchwood.spark.paths import raw_input
         from matchwood.spark.streaming import MatchStream
 
         stream = MatchStream(lake, options.name, k=options.k, mode=options.mode)
         sources = [
-            None if path is None else spark.readStream.text(str(path)) for path in (options.events, options.changes)
+            None if path is None else spark.readStream.text(raw_input(path))
+            for path in (options.events, options.changes)
         ]
         trigger = {"availableNow": True} if options.once else {"processingTime": options.every}
         query = stream.start(sources[0], stream.folder / "checkpoint", changes=sources[1], **trigger)

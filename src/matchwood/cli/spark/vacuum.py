@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
     parser = stages.add_parser("vacuum", help="remove old versions that nobody reads")
-    parser.add_argument("lake", type=Path, help="the folder of the lake")
+    parser.add_argument("lake", help="the folder of the lake")
     parser.add_argument("name", help="of the table, or index")
     parser.add_argument("--keep", type=int, default=2, help="versions that stay, the newest")
     parser.set_defaults(run=run)

@@ -106,19 +106,21 @@ class RankedIndex(Index):
 
     def update(self, rows: Rows) -> None:
         """As every index; where only priorities and weights change, of few rows, the intervals stay in their trees."""
+        self.repair()
         ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
         few = 0 < rows.size <= max(len(self) // IN_PLACE, 1) and len(np.unique(ids)) == len(ids)
         slots = self.store.slots_of(ids) if few else np.zeros(0, np.uint32)
         if len(slots) != rows.size or not few or not row_kernel.same_intervals(self.store.state, slots, rows):
             super().update(rows)
             return
-        dims, before, _ = self._split(slots)
-        row_kernel.write_scores(self.store.state, slots, rows)
-        _, after, _ = self._split(slots)
-        for dim in np.unique(dims).tolist():
-            mine = np.flatnonzero((dims == dim) & (before.score != after.score))
-            if len(mine):
-                self._trees.rescore(*before.take(mine), after.score[mine], dim=dim)
+        with self._changing():
+            dims, before, _ = self._split(slots)
+            row_kernel.write_scores(self.store.state, slots, rows)
+            _, after, _ = self._split(slots)
+            for dim in np.unique(dims).tolist():
+                mine = np.flatnonzero((dims == dim) & (before.score != after.score))
+                if len(mine):
+                    self._trees.rescore(*before.take(mine), after.score[mine], dim=dim)
 
     def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
         scratch = self._scratch(events)

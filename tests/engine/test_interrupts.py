@@ -1,0 +1,239 @@
+"""A call that an exception cuts short, at any line, has happened or has not; and the engine goes on, whichever index it has.
+
+Every public change, on every index, with an exception at a few of the lines that it runs in `make test`, and at all of them in
+`make stress`.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from matchwood import Engine, Event
+from matchwood.encode.arrays import Rows
+from matchwood.encode.objects import RowsBuilder
+from matchwood.engine.clock import ManualClock
+from matchwood.index import INDEXES, Capability, workers
+from matchwood.lang.parser import parse
+from matchwood.lang.rows import normalise
+from tests.interrupts import places, raised_at
+from tests.worlds import an_event, seeded_dice
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+CHANGEABLE = [name for name in INDEXES if Capability.UPDATES in INDEXES[name].capabilities]
+OURS = ["auto", "scan", "mo-tree", "be-star-tree", "vcr", "ranked"]
+THEIRS = sorted({*CHANGEABLE} - {*OURS})
+Change = Callable[[Engine], object]
+
+EXPRESSIONS = [
+    "age > 3 ^0.5 AND plan = 'pro'",
+    "age BETWEEN 1 AND 7 OR plan IN ('free', 'trial') ^2",
+    "vip = TRUE AND age IS NOT NULL",
+    "DWITHIN(place, POINT(-74 40.7), 3 km) AND price < 7",
+    "price != 3 ^0.25",
+    "seen IS NULL AND age <= 2",
+]
+
+
+EVENTS = [an_event(dice) for dice in [seeded_dice(7)] for _ in range(6)]
+
+
+def an_engine(index: str) -> Engine:
+    """Sixty subscriptions, ten of them about to expire, live events, and an index of covers."""
+    clock = ManualClock(START)
+    engine = Engine(index=index, clock=clock)
+    engine.subscribe_many([EXPRESSIONS[i % 6].replace("3", str(1 + i % 9)) for i in range(40)])
+    for i in range(10):
+        engine.subscribe(EXPRESSIONS[i % 6], id=40 + i, until=START + timedelta(hours=1 + i), priority=i)
+        engine.subscribe(
+            f"price >= {i}", id=1_000 + i, place=(-74.0, 40.7 + i / 100), radius=900, until=START + timedelta(days=9)
+        )
+    for i in range(12):
+        engine.publish(Event({"age": i, "price": 7 - i, "plan": "pro"}, id=3 * i), until=START + timedelta(hours=2 + i))
+    engine.match_many(EVENTS)  # the schema knows their attributes from now on
+    if index == "auto":
+        engine.covers("age > 5")
+    return engine
+
+
+def some_rows(engine: Engine) -> Rows:
+    """Thirty subscriptions as arrays, some of two rows."""
+    builder = RowsBuilder(engine.schema)
+    for i in range(30):
+        builder.add(5_000 + i, i / 2, normalise(parse(f"age > {i} OR price < {i}"), engine.schema))
+    return builder.build()
+
+
+CHANGES: dict[str, Change] = {
+    "subscribe": lambda e: e.subscribe("age > 4 AND brand = 'new'", priority=1.5, until=START + timedelta(days=1)),
+    "subscribe by id and place": lambda e: e.subscribe("age > 4", id=77, place=(-74.0, 40.71), radius=500),
+    "subscribe many": lambda e: e.subscribe_many([f"age > {i} AND x{i} = {i} OR plan = 'p{i}'" for i in range(70)]),
+    "subscribe rows": lambda e: e.subscribe_rows(some_rows(e)),
+    "unsubscribe": lambda e: e.unsubscribe(41),
+    "unsubscribe many": lambda e: e.unsubscribe_many([3, 44, 40, 1_003, 7]),
+    "update": lambda e: e.update(40, "price > 1 AND colour = 'red'", priority=9, until=START + timedelta(days=2)),
+    "update to several rows": lambda e: e.update(42, "price > 1 OR age < 3 OR vip = FALSE"),
+    "move": lambda e: e.move(1_004, (-73.5, 41.0)),
+    "expire": lambda e: (e._clock.advance(hours=5), len(e)),  # type: ignore[attr-defined]
+    "publish": lambda e: e.publish({"age": 4, "price": 2, "size": 3}, until=START + timedelta(hours=3)),
+    "publish under an id": lambda e: e.publish(Event({"age": 5}, id=500), until=START + timedelta(hours=3), k=2),
+    "retract": lambda e: e.retract(9),
+    "match": lambda e: [e.match({"age": 4, "price": 2, "plan": "pro"}) for _ in range(3)],
+    "top-k relaxed": lambda e: e.top_k({"age": 4, "price": 2}, 3, mode="any"),
+}
+
+
+def state_of(engine: Engine) -> dict[str, Any]:
+    """Everything that a user can see of an engine."""
+    return {
+        "subscriptions": [engine.subscription(id_) for id_ in engine.ids().tolist()],
+        "matches": [engine.match(event) for event in EVENTS],
+        "best": [engine.top_k(event, 3) for event in EVENTS],
+        "until": [column.tolist() for column in engine._expiry.arrays()],
+        "live": {id_: engine.live(id_) for id_ in (2, 11, 43) if id_ in engine},
+        "events": len(engine._live),
+        "next": (engine._next_id, engine._live.next_id),
+        "schema": [(a.name, a.type, a.dims) for a in engine.schema],
+    }
+
+
+class Trial:
+    """An engine that one change after another is cut short on; a new one whenever the change has happened all the same."""
+
+    def __init__(self, index: str, change: Change) -> None:
+        self._index, self._change = index, change
+        self._make()
+        self.before = state_of(self.engine)
+        changed = an_engine(index)
+        self.places = places(lambda: change(changed))
+        self.after = state_of(changed)
+
+    def _make(self) -> None:
+        self.engine = an_engine(self._index)
+
+    def cut_short(self, point: int, error: BaseException, again: int | None = None) -> None:
+        """Raise the error at a point of the change, and, if told so, a second one where the engine recovers from it."""
+        where = raised_at(lambda: self._change(self.engine), point, error)
+        if again is not None:
+            where = f"{where}, then {raised_at(lambda: len(self.engine), again, KeyboardInterrupt())}"
+        assert is_free(self.engine._lock), f"cut short at {where}: the lock is still held"
+        state = state_of(self.engine)
+        self.engine._index.check()
+        if state == self.before:
+            return
+        wrong = [name for name in state if state[name] != self.after[name]]
+        assert not wrong, f"cut short at {where}: neither as before nor as after: {wrong}"
+        self._make()
+
+
+def is_free(lock: Any) -> bool:
+    """Can another thread take the lock?"""
+    taken = []
+
+    def take() -> None:
+        taken.append(lock.acquire(timeout=5))
+        if taken[0]:
+            lock.release()
+
+    thread = Thread(target=take)
+    thread.start()
+    thread.join()
+    return bool(taken[0])
+
+
+def cut_short_at(index: str, what: str, most: int) -> None:
+    """Cut the change short at so many places of the source, each at one of the points where it is passed."""
+    chooser = random.Random(f"{index} {what}")
+    trial = Trial(index, CHANGES[what])
+    for i, place in enumerate(chooser.sample(sorted(trial.places), min(most, len(trial.places)))):
+        error = KeyboardInterrupt() if i % 2 else MemoryError()
+        trial.cut_short(chooser.choice(trial.places[place]), error, again=i if i % 5 == 0 else None)
+
+
+def offered(index: str) -> list[str]:
+    relaxed = index == "auto" or Capability.ANY in INDEXES[index].capabilities
+    return [what for what in CHANGES if relaxed or "relaxed" not in what]
+
+
+@pytest.mark.parametrize(("index", "what"), [(index, what) for index in OURS for what in offered(index)])
+def test_a_change_that_is_cut_short_has_happened_or_has_not(index: str, what: str) -> None:
+    cut_short_at(index, what, 12)
+
+
+@pytest.mark.parametrize("index", THEIRS)
+def test_a_change_of_a_comparison_system_that_is_cut_short_has_happened_or_has_not(index: str) -> None:
+    for what in offered(index):
+        cut_short_at(index, what, 2)
+
+
+@pytest.mark.parametrize("index", ["auto", "scan", "mo-tree", "be-star-tree"])
+def test_ctrl_c_at_any_time_leaves_an_engine_that_goes_on(index: str) -> None:
+    """Real signals, at random times, while subscriptions come and go; every one that was acknowledged is there."""
+    engine, chooser = an_engine(index), random.Random(index)
+    known, uncertain = set(engine.ids().tolist()), set[int]()
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for step in range(150):
+            added, gone = [20_000 + 3 * step + i for i in range(3)], chooser.choice(sorted(known))
+            rows = some_rows(engine)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chooser.random() * 2e-3)
+                for id_ in added:
+                    engine.subscribe("age > 2 OR price < 3", id=id_)
+                    known.add(id_)
+                engine.unsubscribe(gone)
+                known.discard(gone)
+                engine.subscribe_rows(rows)
+                known |= {*range(5_000, 5_030)}
+                engine.unsubscribe_many(range(5_000, 5_030))
+                known -= {*range(5_000, 5_030)}
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                uncertain = {*added, gone, *range(5_000, 5_030)}
+            there = set(engine.ids().tolist())
+            assert known ^ there <= uncertain, (
+                "a change that was acknowledged is lost, or one that was not asked for is there"
+            )
+            assert len(there & {*range(5_000, 5_030)}) in (0, 30), "a part of a bulk change is there"
+            engine.unsubscribe_many(sorted(there & {*range(5_000, 5_030)}))
+            known, uncertain = set(engine.ids().tolist()), set()
+            if step % 10 == 0:
+                engine._index.check()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    engine._index.check()
+
+
+def test_bulk_changes_by_several_threads_end_before_the_call_that_is_interrupted(threads: int) -> None:
+    """The jobs of an interrupted change are over when the exception is out: nothing is written behind it."""
+    ended = []
+
+    def job(number: int) -> None:
+        time.sleep(0.05)
+        ended.append(number)
+
+    for point in range(0, 60, 3):
+        ended.clear()
+        try:
+            raised_at(lambda: workers.run([partial(job, i) for i in range(3)], 3), point, KeyboardInterrupt())
+        finally:
+            seen = list(ended)
+            time.sleep(0.06)
+            assert ended == seen, f"point {point}"
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("index", "what"), [(index, what) for index in (*OURS, *THEIRS) for what in offered(index)])
+def test_a_change_cut_short_at_every_line_has_happened_or_has_not(index: str, what: str) -> None:
+    cut_short_at(index, what, 1_000_000)

@@ -1,0 +1,123 @@
+"""Where a lake may lie: any folder, by path or `file:` URI, whatever characters its name has; nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import matchwood.spark.streaming
+from matchwood.cli.main import main
+from matchwood.errors import QueryError, UnsupportedError
+from matchwood.index.places import local_path
+from matchwood.spark import ingest
+from matchwood.spark.lake import Lake
+from matchwood.spark.paths import raw_input
+from matchwood.spark.pipeline import index_table, ingest_table, match_table
+from matchwood.spark.streaming import MatchStream, compact
+from tests.spark.stream_world import put
+from tests.spark.tables import ranked
+
+ODD = "[a-z] {b,c}, *d? 100% #e\\f"
+"""A folder's name of characters that mean something in a pattern or in a URI."""
+REMOTE = [
+    "s3a://bucket/lake",
+    "hdfs://host:9000/lake",
+    "hdfs:/lake",
+    "gs://b/l",
+    "dbfs:/lake",
+    "HTTPS://x/y",
+    "abfss://c@a/x",
+]
+
+
+@pytest.mark.parametrize("place", REMOTE)
+def test_a_lake_elsewhere_is_refused_by_its_scheme(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    scheme = place.partition(":")[0]
+    for given in (place, Path(place)):
+        with pytest.raises(UnsupportedError, match=f"lake: .*got the scheme '{scheme}'.*use a folder"):
+            Lake(given)
+    for arguments in (["ingest", place, "events", "x.csv"], ["vacuum", place, "index"], ["stream", place, "in"]):
+        assert main(["spark", *arguments]) == 2
+        assert f"the scheme '{scheme}' of '{place}'" in capsys.readouterr().err
+    assert main(["demo", "--out", place]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_uri_is_the_path_that_it_names(tmp_path: Path) -> None:
+    folder = tmp_path / ODD
+    for uri in (
+        folder.as_uri(),
+        folder.as_uri().replace("file:///", "file:/"),
+        f"file://localhost{tmp_path}/x/../lake",
+    ):
+        assert Lake(uri).root.name in (ODD, "lake")
+        assert "file:" not in str(Lake(uri).root)
+    assert Lake(folder.as_uri()).root == folder
+    assert Lake(Path(f"file://{tmp_path}")).root == tmp_path
+    with pytest.raises(UnsupportedError, match="the host 'elsewhere'"):
+        Lake("file://elsewhere/lake")
+    assert local_path("C:/lake", "lake").name == "lake"
+    assert Lake(tmp_path / "odd:name").root == tmp_path / "odd:name"
+
+
+def test_names_are_single_folders(lake: Lake) -> None:
+    for name in ("", "..", "a/b", "/abs", "s3a://bucket/t"):
+        with pytest.raises(QueryError, match="expected the name of a table"):
+            lake.latest(name)
+        with pytest.raises(QueryError, match="expected the name of a stream"):
+            MatchStream(lake, name)
+
+
+def test_raw_input_is_what_has_the_name_or_else_a_pattern_or_uri(tmp_path: Path) -> None:
+    (tmp_path / "f[1].csv").touch()
+    assert raw_input(tmp_path / "f[1].csv") == f"{tmp_path}/f\\[1\\].csv"
+    assert raw_input((tmp_path / "f[1].csv").as_uri()) == f"file://{tmp_path}/f\\[1\\].csv"
+    for pattern in (f"{tmp_path}/f[12].csv", f"file://{tmp_path}/*.csv", "s3a://bucket/*.csv", "plain.csv"):
+        assert raw_input(pattern) == pattern
+    with pytest.raises(UnsupportedError, match="give it as a string"):
+        raw_input(Path("s3a://bucket/x.csv"))
+
+
+def test_everything_works_in_a_folder_of_any_name(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matchwood.spark.streaming, "TIDY_EVERY", 1)  # so that live events are folded on the way
+    home = tmp_path / ODD
+    home.mkdir()
+    lake = Lake((home / "lake").as_uri())
+    (home / "s[1].csv").write_text("id,expression\n1,price < 10\n2,price < 20\n")
+    raw, form = ingest.read_raw(spark, home / "s[1].csv")
+    ingest_table(lake, raw, "subscriptions", form=form)
+    pq.write_table(pa.table({"id": [1, 2], "price": [5.0, 15.0]}), home / "e*.parquet")
+    raw, form = ingest.read_raw(spark, (home / "e*.parquet").as_uri())
+    ingest_table(lake, raw, "events", form=form)
+    index_table(lake, spark, index="scan", shards=2)
+    match_table(lake, spark)
+    assert {event: [id_ for id_, _ in hits] for event, hits in ranked(lake.read(spark, "matches")).items()} == {
+        1: [1, 2],
+        2: [2],
+    }
+
+    stream = MatchStream(lake, "s [1]")
+    arriving, changing = (
+        spark.readStream.text(raw_input(home / name)) for name in ("in", "changes") if not (home / name).mkdir()
+    )
+    for number in range(3):
+        put(
+            home / "in",
+            f"{number}.json",
+            [{"id": number, "values": {"price": 5}, "until": "2100-01-01"}, {"values": {}}],
+        )
+        put(home / "changes", f"{number}.json", [{"op": "subscribe", "id": 10 + number, "expression": "price = 5"}])
+        stream.start(arriving, home / "checkpoint", changes=changing, availableNow=True).awaitTermination()
+    found = {(row["event_id"], row["subscription_id"]) for row in stream.matches(spark).collect()}
+    assert found == {(event, id_) for event in range(3) for id_ in (1, 2, 10, 11, 12)}
+    assert stream.rejects(spark).count() == 3
+    assert compact(spark, lake, "s [1]", upto=2).counts["subscriptions"] == 5
+    assert {path.name for path in home.iterdir()} == {"lake", "s[1].csv", "e*.parquet", "in", "changes", "checkpoint"}
+    assert [path.name for path in tmp_path.iterdir()] == [ODD]
