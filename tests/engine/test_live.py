@@ -29,6 +29,14 @@ def after(**duration: float) -> datetime:
     return START + timedelta(**duration)
 
 
+def test_a_subscriber_whose_time_is_over_hears_of_nothing(clock: ManualClock) -> None:
+    engine = Engine(clock=clock)
+    engine.publish({"price": 10}, until=after(minutes=1))
+    for until in (after(minutes=-1), after(minutes=0)):
+        assert engine.subscribe("price > 0", until=until).live == []
+    assert engine.subscribe("price > 0", until=after(seconds=1)).live == [(0, 1.0)]
+
+
 def test_a_late_subscriber_hears_of_the_events_still_alive(clock: ManualClock) -> None:
     engine = Engine(clock=clock)
     engine.publish({"price": 10}, until=after(minutes=1))

@@ -130,7 +130,7 @@ class Engine:
                 rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
                 self._insert(rows, change)
                 self._expiry.note(id_, expiry)
-                live = self._live_matches(rows, None, Mode.ALL)
+                live = self._live_matches(rows, None, Mode.ALL, until=expiry)
             return SubscriptionId(id_, live)
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
@@ -195,8 +195,8 @@ class Engine:
     def move(self, id: int, place: Point | tuple[float, float]) -> None:
         """A subscriber has moved: put the centre of its condition on `place` there; everything else stays.
 
-        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. Each alternative that asks
-        for a place must ask for one circle or one box: others have no single centre, and are refused.
+        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. A move that would cut a box at
+        a pole is refused, and so is one of a condition without a single centre.
 
         Cheap where the index finds the subscription in the same bucket as before.
         """
@@ -504,10 +504,15 @@ class Engine:
         self._index.update(rows)
         self._covers.updated(rows.ids[:1], rows)
 
-    def _live_matches(self, rows: Rows, k: int | None, mode: Mode | str) -> list[LiveMatch]:
+    def _live_matches(
+        self, rows: Rows, k: int | None, mode: Mode | str, *, until: float | None = None
+    ) -> list[LiveMatch]:
+        """The live events that the one subscription in `rows` matches; none if its own time, `until`, is over."""
         if not len(self._live):
             return []
         now = instant_key(self._clock())
+        if until is not None and until <= now:
+            return []
         return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled)
 
     def _delete(self, ids: Int64s, change: Change) -> None:
