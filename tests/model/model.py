@@ -312,9 +312,15 @@ class Predicate:
         return [v for v in (lo, hi, *self.turns()) if lo <= v <= hi]
 
     def turns(self) -> list[float]:
-        """Every number at which a condition turns, and the floats beside it."""
-        constants = [microseconds(c) for leaf, _ in self.conditions for c in _constants(leaf)]
-        return [v for c in constants for v in (c, math.nextafter(c, -math.inf), math.nextafter(c, math.inf))]
+        """Every value at which a condition turns, and those beside it: floats of numbers, microseconds of instants."""
+        found: list[float] = []
+        for constant in chain.from_iterable(_constants(leaf) for leaf, _ in self.conditions):
+            c = microseconds(constant)
+            beside = (
+                (c - 1, c + 1) if isinstance(constant, date) else (math.nextafter(c, s) for s in (-math.inf, math.inf))
+            )
+            found.extend((c, *beside))
+        return found
 
     def can_hold(self) -> bool | None:
         """Is there a value that meets the conditions? None where a shape makes that hard to tell."""
@@ -517,6 +523,7 @@ class Model:
         subscription = self.known(id)
         if not self.movable(id):
             raise RefusedError("ExpressionError", "nothing to move")
+        # All or nothing: the first box that a pole would cut refuses the move.
         moved = tuple(
             tuple(_moved(p, place) if p.attribute == "place" else p for p in a) for a in subscription.alternatives
         )
@@ -608,7 +615,7 @@ def _moved(predicate: Predicate, place: tuple[float, float]) -> Predicate:
 
 @dataclass(frozen=True)
 class MovedBox(Box):
-    """A box that was moved: it remembers half its sides, of which a pole may hide a part."""
+    """A box that was moved: it keeps half its sides, so that rounding does not add up."""
 
     half: tuple[float, float] = (0.0, 0.0)
 
@@ -623,10 +630,11 @@ class MovedBox(Box):
 
     def at(self, place: tuple[float, float]) -> MovedBox:
         (lon, lat), (side, up) = place, self.half
-        return replace(
-            self,
-            west=wrapped(lon - side),
-            east=wrapped(lon + side),
-            south=max(lat - up, -90.0),
-            north=min(lat + up, 90.0),
-        )
+        moved = replace(self, west=wrapped(lon - side), east=wrapped(lon + side))
+        if up == 90:
+            return moved
+        if up and abs(abs(lat) + up - 90) < 1e-9:
+            raise BorderlineError
+        if abs(lat) + up > 90:
+            raise RefusedError("MatchwoodError", "a pole would cut the box")
+        return replace(moved, south=lat - up, north=lat + up)

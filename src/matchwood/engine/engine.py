@@ -195,8 +195,8 @@ class Engine:
     def move(self, id: int, place: Point | tuple[float, float]) -> None:
         """A subscriber has moved: put the centre of its condition on `place` there; everything else stays.
 
-        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. A move that would cut a box at
-        a pole is refused, and so is one of a condition without a single centre.
+        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. A move that would cut a box
+        at a pole is refused, and so is one of a condition without a single centre.
 
         Cheap where the index finds the subscription in the same bucket as before.
         """
