@@ -10,6 +10,7 @@ import inspect
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -213,6 +214,8 @@ class Run:
         free = [i for i in rng.sample(range(300, 5000), 40) if i not in self.model.subscriptions]
         count = rng.randint(0, 10) if size is None else size
         records = [world.record(id, form=form, now=self.model.now) for id in free[:count]]
+        if self.index in FIXED:  # what can never be removed cannot expire
+            records = [replace(record, until=None) for record in records]
         if form == "json":
             encoded = read_json_subscriptions(forms.json_lines(records, rng), schema)
         else:
