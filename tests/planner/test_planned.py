@@ -307,9 +307,11 @@ def test_a_large_load_gets_a_structure_and_the_same_answers(tmp_path: Path) -> N
     assert again.index == free.index
     assert again.plan().splitlines()[0] == free.plan().splitlines()[0]
     assert listed(again.match_many(city.events(50))) == listed(told.match_many(city.events(50)))
+    plan = again.plan()
     for batch in range(8):  # the plan that was saved had seen events: the first ones are no reason to try again
         again.match_many(city.events(100, batch=batch))
-    assert again._index._thread is None  # type: ignore[union-attr]
+    again._index.wait()  # type: ignore[union-attr]
+    assert again.plan() == plan
     again.replan()
     again.unsubscribe(7)
     assert 7 not in again

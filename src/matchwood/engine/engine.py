@@ -17,6 +17,7 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.covers import Covers, Reduction
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.explanation import Explanation
+from matchwood.engine.forking import LostLock, watch_forks
 from matchwood.engine.live import MAX_ID, Live, LiveMatch, SubscriptionId, checked_event_id
 from matchwood.engine.reading import Reader, Source
 from matchwood.engine.undo import Change, Undo, take_back
@@ -41,6 +42,7 @@ from matchwood.lang.expression import Expression
 from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
+from matchwood.planner.background import Lock
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
 
 
@@ -91,7 +93,7 @@ class Engine:
         max_rows: int = MAX_ROWS,
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        self._lock = RLock()
+        self._lock: Lock = RLock()
         self._index: Index | Planned = self._made(index, index_options or {})
         self._scoring = make_scoring(scoring)
         self._clock = clock
@@ -101,6 +103,7 @@ class Engine:
         self._live = Live()
         self._next_id = 0
         self._undo: Undo | None = None  # of the change under way, or of one that was cut short
+        watch_forks(self)
 
     # subscriptions
 
@@ -458,6 +461,13 @@ class Engine:
         return engine
 
     # inside
+
+    def _after_fork(self, *, whole: bool) -> None:
+        """In a process that was forked. Not `whole`: another thread was in the middle of a call, and the lock is lost with it."""
+        if not whole:
+            self._lock = LostLock()
+        if isinstance(self._index, Planned):
+            self._index.after_fork(self._lock)
 
     def _made(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
         if index != AUTO:
