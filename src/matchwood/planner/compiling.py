@@ -1,7 +1,7 @@
 """Compiling ahead: kernels of structures to be tried are compiled by another process, which fills the cache on disk.
 
 Compiling takes minutes on a new machine, and holds the interpreter's lock and Numba's: in the planner's thread it would slow
-down every call, and nobody could fork or exit meanwhile. So the thread starts `python -m matchwood.planner.warm NAME...` and
+down every call, and nobody could fork or exit meanwhile. So the thread starts `python -m matchwood.planner.warm NAME` and
 waits; the engine serves with what it has. When a structure is done, the process leaves a *stamp* beside the kernels, named by
 all that decides whether they can be used: sources, versions, processor. Where the stamp is there no process is started.
 
@@ -44,9 +44,10 @@ def compile_ahead(names: Iterable[str], check: Callable[[], None], *, scoring: b
     """Return when the kernels of these structures are on disk, or cannot be put there. `check` may raise: then all is stopped."""
     stamps = {name: stamp(name, scoring=scoring) for name in names} if _can_start() else {}
     missing = {n: path for n, path in stamps.items() if path and path not in _given_up and not path.exists()}
-    if missing:
-        _compile(list(missing), check, scoring=scoring)
-        _given_up.update(path for path in missing.values() if not path.exists())
+    for name, path in missing.items():  # one by one: compiling takes memory, which a process gives back when it ends
+        _compile(name, check, scoring=scoring)
+        if not path.exists():
+            _given_up.add(path)
 
 
 def stamp(name: str, *, scoring: bool = False) -> Path | None:
@@ -74,9 +75,9 @@ def _can_start() -> bool:
     return usual and os.environ.get(VARIABLE) != "0"
 
 
-def _compile(names: list[str], check: Callable[[], None], *, scoring: bool) -> None:
+def _compile(name: str, check: Callable[[], None], *, scoring: bool) -> None:
     """Run the process and wait for it; it ends with the wait."""
-    process = _started([f"--parent={os.getpid()}", *["--scoring"] * scoring, *names])
+    process = _started([f"--parent={os.getpid()}", *["--scoring"] * scoring, name])
     if process is None:
         return
     try:

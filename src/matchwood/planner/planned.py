@@ -27,7 +27,7 @@ from matchwood.planner.background import Background, Lock
 from matchwood.planner.compiling import compile_ahead
 from matchwood.planner.plan import Plan, first_plan, make_plan
 from matchwood.planner.rules import RULES, Rules
-from matchwood.planner.sample import fewer_rows, made_up, some_rows
+from matchwood.planner.sample import exercise_copying, fewer_rows, made_up, some_rows
 from matchwood.planner.trial import Task
 from matchwood.planner.uses import Use
 from matchwood.planner.watch import Reason, Watch
@@ -231,6 +231,7 @@ class Planned:
     def _work(self, reason: Reason) -> None:
         """In the background: plan each mode in use and build what is missing."""
         try:
+            exercise_copying()
             with self._held():
                 modes, generation = self._watch.uses.modes(), self._generation
                 if Mode.ANY not in modes:
