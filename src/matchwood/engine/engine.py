@@ -153,12 +153,19 @@ class Engine:
             return np.arange(first, first + count)
 
     def subscribe_rows(self, rows: Rows) -> None:
-        """Register subscriptions that are arrays already (from a table, a generator, another engine of the same schema)."""
+        """Register subscriptions that are arrays already (from a table, a generator), with their `until` if they have one.
+
+        Rows that another schema encoded are refused with a `SchemaError`, unless this engine's schema extends that one. Rows made
+        by hand bear no schema: that their dimensions and keys are those of this engine's is taken on trust.
+        """
         with self._lock:
             self._expire()
+            self._check_schema(rows, "rows")
             check_rows(rows, self.schema.dimensions)
             with Change(self) as change:
                 self._insert(rows, change)
+                if rows.until is not None:
+                    self._expiry.note_many(rows.ids, rows.until)
 
     def unsubscribe(self, id: int) -> None:
         """Remove a subscription."""
@@ -481,12 +488,21 @@ class Engine:
 
     def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
         if isinstance(events, Events):
+            self._check_schema(events, "events")
             check_events(events)
-            return events
+            return events if events.schema in (None, self.schema) else events.stamped(self.schema)
         if isinstance(events, Event | Mapping | str) or not isinstance(events, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
         with self.schema.tentatively():
             return encode_events(events, self.schema)
+
+    def _check_schema(self, arrays: Rows | Events, what: str) -> None:
+        """Refuse arrays whose dimensions or keys mean something else here. O(1) if this engine's schema encoded them."""
+        difference = None if arrays.schema is None else self.schema.difference(arrays.schema)
+        if difference is not None:
+            raise SchemaError(
+                f"the {what} were encoded under another schema: {difference}; encode them with engine.schema"
+            )
 
     def _matched(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
         matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)
