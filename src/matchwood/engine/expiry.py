@@ -44,8 +44,7 @@ class Expiry:
             for id_, instant in new.items():
                 heapq.heappush(self._heap, (instant, id_))
         elif new:
-            self._heap = [(instant, known) for known, instant in self._until.items()]
-            heapq.heapify(self._heap)
+            self.reorder()
 
     def of(self, id_: int) -> float | None:
         """The instant noted for an id."""
