@@ -2,15 +2,22 @@
 
 With `NUMBA_BOUNDSCHECK=1` (`make bounds`) every kernel is compiled a second time, to find out whether it stays within its arrays:
 the first seed of each test does, and the tests of one index stay in one process, so that its kernels are compiled once.
+
+Planners compile in their thread, and only what they need: another process would compile the same kernels as the tests beside it.
 """
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 from numba.core import config as numba_config
 
 from matchwood.index import workers
+from matchwood.planner import compiling
+
+os.environ.setdefault(compiling.VARIABLE, "0")
 
 _QUIET = [
     HealthCheck.too_slow,

@@ -428,3 +428,54 @@ def test_a_value_whose_repr_raises_is_described_all_the_same() -> None:
 
     with pytest.raises(ValueTypeError, match="whose repr raises RuntimeError"):
         type_of(Silent())
+
+
+# one schema that goes on where another ended
+
+
+def symbols(schema: Schema, *texts: str) -> Schema:
+    for text in texts:
+        schema.key(schema.attribute_for("s", Type.STRING), text)
+    return schema
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "difference"),
+    [
+        (Schema({"a": "number"}), Schema(), None),
+        (Schema({"a": "number", "b": "bool"}), Schema({"a": "number"}), None),
+        (Schema({"a": "number"}), Schema({"a": "number", "b": "bool"}), "attribute 'b' is not known here"),
+        (
+            Schema({"b": "number", "a": "number"}),
+            Schema({"a": "number"}),
+            "attribute 'a': expected dimension 1 of type number, got dimension 0 of type number",
+        ),
+        (
+            Schema({"a": "string"}),
+            Schema({"a": "number"}),
+            "attribute 'a': expected dimension 0 of type string, got dimension 0 of type number",
+        ),
+        (symbols(Schema(), "x", "y"), symbols(Schema(), "x"), None),
+        (symbols(Schema(), "x"), symbols(Schema(), "x", "y"), "attribute 's': the string 'y' is not known here"),
+        (
+            symbols(Schema(), "x", "y"),
+            symbols(Schema(), "y"),
+            "attribute 's': expected the code 0 for 'x', got it for 'y'",
+        ),
+    ],
+)
+def test_a_schema_extends_those_whose_keys_mean_the_same_in_it(
+    ours: Schema, theirs: Schema, difference: str | None
+) -> None:
+    assert ours.difference(theirs) == difference
+    assert ours.extends(theirs) is (difference is None)
+    assert ours.extends(ours)
+    assert Schema.from_json(ours.to_json()).extends(ours)
+
+
+def test_an_attribute_of_open_type_means_the_same_whatever_it_becomes() -> None:
+    open_type = Schema()
+    open_type.find("a")
+    for type_ in Type:
+        assert Schema({"a": type_}).extends(open_type)
+        assert not open_type.extends(Schema({"a": type_}))

@@ -60,7 +60,7 @@ TYPES = {
 }
 NUMBERS: list[float] = [-math.inf, -3, -1, 0, 0.5, 1, 1.0000000000000002, 2, 3, 7, 1e300, math.inf]
 WORDS = ["free", "trial", "pro", "it's", ""]
-INSTANTS = [DAY + timedelta(hours=h) for h in range(5)]
+INSTANTS = [DAY + timedelta(microseconds=us) for us in (0, 1, 2, 4, 3_600_000_000)]
 POINTS = [Point(x, y) for x in (-180.0, -74.01, -74.0, -73.99, 180.0) for y in (-90.0, 40.7, 40.71, 40.72, 90.0)]
 WEIGHTS = [0.0, 0.1, 0.25, 0.3, 1.0, 3.0]
 RADII = [500.0, 1200.0, 3000.0, 2e6, 3e7]
@@ -139,8 +139,8 @@ def a_value(dice: Dice, name: str) -> Any:
     )
 
 
-def a_predicate(dice: Dice) -> Predicate:
-    name = dice.one(list(TYPES))
+def a_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
+    name = dice.one(names or list(TYPES))
     weight = dice.one(WEIGHTS)
     if dice.chance(8):
         return IsNull(name, weight, negated=dice.chance(2))
@@ -166,11 +166,12 @@ def a_place(dice: Dice, name: str, weight: float) -> Predicate:
     return DWithin(name, weight, centre=dice.one(POINTS), radius=dice.one(RADII), shape=shape)
 
 
-def an_expression(dice: Dice, depth: int = 3) -> Expression:
+def an_expression(dice: Dice, depth: int = 3, names: Sequence[str] = ()) -> Expression:
+    """A tree of predicates on these attributes, or on any."""
     kind = dice.below(8)
     if depth == 0 or kind < 2:
-        return Constant(True) if dice.chance(40) else a_predicate(dice)
-    children = [an_expression(dice, depth - 1) for _ in range(2 + dice.below(3))]
+        return Constant(True) if dice.chance(40) else a_predicate(dice, names)
+    children = [an_expression(dice, depth - 1, names) for _ in range(2 + dice.below(3))]
     if kind < 6:
         return all_of(*children)
     return any_of(*children) if kind == 6 else Not(children[0])
@@ -183,7 +184,7 @@ def an_event(dice: Dice) -> Event:
             continue
         if TYPES[name] != "point" and dice.chance(6):
             values[name] = dice.some([a_value(dice, name) for _ in range(3)], 4)
-        elif TYPES[name] in ("number", "timestamp") and dice.chance(6):
+        elif TYPES[name] in ("number", "timestamp", "bool") and dice.chance(6):
             lo, hi = a_value(dice, name), a_value(dice, name)
             values[name] = Range(min(lo, hi), max(lo, hi))
         else:

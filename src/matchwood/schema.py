@@ -228,6 +228,33 @@ class Schema:
     def __contains__(self, name: object) -> bool:
         return name in self._attributes
 
+    def extends(self, other: Schema) -> bool:
+        """Does every dimension and key that `other` has given mean the same here? O(1) for itself, O(attributes + symbols).
+
+        >>> ours, theirs = Schema({"age": "number", "city": "string"}), Schema({"age": "number"})
+        >>> ours.extends(theirs), theirs.extends(ours)
+        (True, False)
+        """
+        return self.difference(other) is None
+
+    def difference(self, other: Schema) -> str | None:
+        """Which attribute of `other` means something else here, for a message; None if none does."""
+        if other is self:
+            return None
+        for theirs in list(other):
+            ours = self.get(theirs.name)
+            subject = f"attribute {theirs.name!r}"
+            if ours is None:
+                return f"{subject} is not known here"
+            # An attribute without a type has been asked for its presence only, which any type can tell.
+            if theirs.type not in (None, ours.type) or ours.dims[: len(theirs.dims)] != theirs.dims:
+                return f"{subject}: expected {_place(ours)}, got {_place(theirs)}"
+            if theirs.symbols is not None and ours.symbols is not None:
+                found = _first_other(ours.symbols.texts, theirs.symbols.texts)
+                if found is not None:
+                    return f"{subject}: {found}"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make the same schema again, symbols included."""
         return {
@@ -323,6 +350,20 @@ class Tentatively:
     ) -> None:
         if kind is not None:
             self._schema.forget_since(self._mark)
+
+
+def _place(attribute: Attribute) -> str:
+    return f"dimension {attribute.dims[0]} of type {attribute.type or 'not known yet'}"
+
+
+def _first_other(ours: list[str], theirs: list[str]) -> str | None:
+    """The first of their symbols that is not ours as well."""
+    if ours[: len(theirs)] == theirs:
+        return None
+    code = next((code for code, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))
+    if code == len(ours):
+        return f"the string {_text(theirs[code])} is not known here"
+    return f"expected the code {code} for {_text(ours[code])}, got it for {_text(theirs[code])}"
 
 
 def type_of(value: object) -> Type:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from matchwood import sphere
 from matchwood.encode.arrays import CIRCLE, concatenate_events, concatenate_rows
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.event_tables import encode_event_table
@@ -22,6 +24,7 @@ from matchwood.index import make_index
 from matchwood.lang.event import Event
 from matchwood.lang.expression import Constant, DWithin, Predicate, all_of
 from matchwood.lang.json_form import to_json
+from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
 from tests.encode.tables import (
@@ -296,3 +299,71 @@ def test_everything_encoded_passes_the_checks_of_arrays() -> None:
         check_rows(encode_subscription_table(table, schema).rows, schema.dimensions)
     for table in (wide_events(world.events), listed_events(world.events)):
         check_events(encode_event_table(table, Schema(TYPES)).events)
+
+
+MOMENTS = [DAY + timedelta(microseconds=us) for us in (0, 1, 2)]
+T0, T1, T2 = (f"TIMESTAMP('{moment.isoformat()}')" for moment in MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "wide", "struct"),
+    [
+        ("vip = TRUE", {"vip": [True]}, {"value": 1.0}),
+        ("vip IN (FALSE)", {"vip": [[False]]}, {"values": [0.0]}),
+        ("vip IN (TRUE, FALSE)", {"vip": [[True, False]]}, {"values": [1.0, 0.0]}),
+        ("vip <= FALSE", {"vip_hi": [False]}, {"hi": 0.0}),
+        ("vip >= FALSE", {"vip_lo": [False]}, {"lo": 0.0}),
+        ("vip BETWEEN FALSE AND TRUE", {"vip_lo": [False], "vip_hi": [True]}, {"lo": 0.0, "hi": 1.0}),
+        (f"seen IN ({T1}, {T0})", {"seen": [[MOMENTS[1], MOMENTS[0]]]}, {"values": [MOMENTS[1], MOMENTS[0]]}),
+        (f"seen IN ({T0}, {T2})", {"seen": [[MOMENTS[0], MOMENTS[2]]]}, {"values": [MOMENTS[0], MOMENTS[2]]}),
+        (f"seen <= {T1}", {"seen_hi": [MOMENTS[1]]}, {"hi": MOMENTS[1]}),
+    ],
+)
+def test_sets_of_bools_and_instants_are_the_same_in_every_form(
+    text: str, wide: dict[str, Any], struct: dict[str, Any]
+) -> None:
+    """Each form has its own way from values to interval sets; in none of them lies anything between two values."""
+    tree = parse(text)
+    assert isinstance(tree, Predicate)
+    expected, _ = of_objects([(0.0, [tree])], Schema(TYPES))
+    tables = [
+        {"expression": [text]},
+        {"expression": [json.dumps(to_json(tree))]},
+        {name: pa.array(values) for name, values in wide.items()},
+        {"predicates": [[{"attribute": tree.attribute, **struct}]]},
+    ]
+    for columns in tables:
+        assert_same(encode_subscription_table(pa.table({"id": [0], **columns}), Schema(TYPES)).rows, expected)
+
+
+DEGREES_PER_METRE = 180.0 / sphere.HALF_TURN_M
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_circle_has_the_same_rows_whichever_way_it_comes(seed: int) -> None:
+    """To the bit: at the poles, across the antimeridian, from centimetres to half the earth."""
+    chooser = random.Random(seed)
+    size = 400
+    lon = [chooser.choice([chooser.uniform(-180, 180), -180.0, 180.0, 179.9999999, 0.0]) for _ in range(size)]
+    lat = [chooser.choice([chooser.uniform(-90, 90), -90.0, 90.0, 89.99999, 0.0, 60.0]) for _ in range(size)]
+    radius = [10 ** chooser.uniform(-3, 7.31) for _ in range(size)]
+    for i in range(0, size, 5):  # the box of these touches a pole or the antimeridian, to a few roundings
+        reach = (90.0 - abs(lat[i]) + chooser.choice([-1e-14, 0.0, 1e-14, 1e-9])) / DEGREES_PER_METRE
+        radius[i] = max(reach, 1e-3)
+        lat[i + 1], lon[i + 1] = 0.0, chooser.choice([-1.0, 1.0]) * (180.0 - radius[i + 1] * DEGREES_PER_METRE % 180.0)
+    place = {"lon": lon, "lat": lat, "radius": radius}
+    ids = {"id": list(range(size))}
+    texts = [f"DWITHIN(place, POINT({x!r} {y!r}), {r!r} m)" for x, y, r in zip(lon, lat, radius, strict=True)]
+    expected = encode_subscription_table(pa.table({**ids, "expression": texts}), Schema({"place": "point"})).rows
+    assert expected.size == size
+    nothing = pa.array([[] for _ in range(size)], pa.list_(PREDICATE))
+    lines = [
+        json.dumps({"id": i, "expression": "TRUE", "place": [lon[i], lat[i]], "radius": radius[i]}) for i in range(size)
+    ]
+    tables = [{"expression": ["TRUE"] * size, **place}, {"predicates": nothing, **place}, place]
+    for found in (
+        *(encode_subscription_table(pa.table({**ids, **t}), Schema({"place": "point"})).rows for t in tables),
+        read_json_subscriptions(lines, Schema({"place": "point"})).rows,
+    ):
+        assert_same(found, expected)
+        assert found.lo.tobytes() == expected.lo.tobytes()

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
 from matchwood import Engine, Event, ManualClock, Match, Point, Range, Schema, attr, parse
 from matchwood.encode.arrays import make_events, make_rows
+from matchwood.encode.objects import encode_events
+from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
@@ -24,6 +27,7 @@ from matchwood.errors import (
     NeverMatchesError,
     ParseError,
     QueryError,
+    SchemaError,
     StorageError,
     SubscriptionError,
     TooComplexError,
@@ -32,8 +36,9 @@ from matchwood.errors import (
     UnsupportedError,
     ValueTypeError,
 )
+from matchwood.index import INDEXES, Capability
 from matchwood.index.storage import signed
-from matchwood.lang.evaluate import judge
+from matchwood.lang.evaluate import judge, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.json_form import to_json
 from matchwood.lang.rows import normalise
@@ -69,6 +74,34 @@ def test_an_engine_says_what_the_oracle_says(world: World) -> None:
         assert listed(engine.match_many(world.events, mode=mode)) == expected
         for k in (1, 3):
             assert [engine.top_k(event, k, mode=mode) for event in world.events] == [hits[:k] for hits in expected]
+
+
+@pytest.mark.parametrize("index", ["auto", *sorted(INDEXES)])
+def test_modes_weights_and_sets_of_values_mean_in_every_index_what_they_mean_to_the_oracle(index: str) -> None:
+    engine = Engine({"seen": "timestamp"}, index=index)
+    texts = [
+        *("(x > 5 AND x < 3 AND y = 1) OR z = 2", "x > 5 ^2 AND y = 1 ^4 AND x < 10 ^3", "y IS NULL ^2 AND x = 1"),
+        *(
+            "vip != TRUE",
+            "vip > FALSE ^3",
+            "vip >= FALSE",
+            "y = 1 AND NOT (vip = TRUE)",
+            "x = 1 ^2 OR x = 2 ^2 OR x = 3",
+        ),
+        "seen > TIMESTAMP('2026-01-01T00:00:00Z') AND seen <= TIMESTAMP('2026-01-01T00:00:00.000001Z')",
+        "seen NOT IN (TIMESTAMP('2026-01-01T00:00:00Z'), TIMESTAMP('2026-01-01T00:00:00.000001Z'))",
+    ]
+    engine.subscribe_many(texts)
+    instants = Range(START, START + timedelta(microseconds=1))
+    events: list[Any] = [{"x": x, "y": y} for x in (7, 20, [1, 2]) for y in (None, 1)]
+    events += [{"vip": Range(*ends)} for ends in ((False, True), (True, None), (None, False))]
+    events += [{"seen": instants}, {"seen": START}, Event({"z": 2, "x": 7}, weights={"x": 0.5, "y": 8.0})]
+    subscriptions = [(id_, 0.0, normalise(parse(text), engine.schema)) for id_, text in enumerate(texts)]
+    relaxed = index == "auto" or Capability.ANY in INDEXES[index].capabilities
+    for mode in ("all", "any") if relaxed else ("all",):
+        for event in events:
+            expected = rank(subscriptions, event_keys(event, engine.schema), mode=mode)
+            assert engine.match(event, mode=mode) == expected, (event, mode)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -339,6 +372,57 @@ def test_rows_that_are_arrays_already_are_taken_and_checked() -> None:
     assert len(engine) == 2
 
 
+def test_arrays_of_another_schema_are_refused_with_what_differs() -> None:
+    """The same attributes in another order: without the check every key would be read in the wrong column."""
+    engine, other = Engine({"a": "number", "b": "number"}), Schema({"b": "number", "a": "number"})
+    engine.subscribe("a = 1")
+    events = encode_events([{"a": 1, "b": 2}], other)
+    rows = encode_subscription_table(pa.table({"id": [7], "expression": ["a = 1"]}), other).rows
+    reason = "under another schema: attribute 'b': expected dimension 1 .* got dimension 0 .*; encode them with engine.schema"
+    for call in (engine.match_many, lambda e: engine.top_k_many(e, 1)):
+        with pytest.raises(SchemaError, match=f"the events were encoded {reason}"):
+            call(events)
+    with pytest.raises(SchemaError, match=f"the rows were encoded {reason}"):
+        engine.subscribe_rows(rows)
+    assert len(engine) == 1
+    assert listed(engine.match_many(encode_events([{"a": 1, "b": 2}], engine.schema))) == [[(0, 1.0)]]
+
+
+def test_arrays_of_symbols_in_another_order_are_refused() -> None:
+    engine, other = Engine(), Schema()
+    engine.subscribe("city = 'Oslo'")
+    rows = encode_subscription_table(pa.table({"id": [7], "expression": ["city = 'Bergen'"]}), other).rows
+    with pytest.raises(SchemaError, match="attribute 'city': expected the code 0 for 'Oslo', got it for 'Bergen'"):
+        engine.subscribe_rows(rows)
+
+
+def test_arrays_of_a_schema_that_the_engines_extends_are_taken(tmp_path: Path) -> None:
+    """An engine that was saved and loaded has a schema of its own, which goes on where the first one was."""
+    first = Engine()
+    first.subscribe("city = 'Oslo' AND age > 3")
+    events = encode_events([{"city": "Oslo", "age": 4}], first.schema)
+    first.save(tmp_path / "saved")
+    second = Engine.load(tmp_path / "saved")
+    second.subscribe("city = 'Bergen' OR level = 2")
+    assert listed(second.match_many(events)) == [[(0, 2.0)]]
+    with pytest.raises(SchemaError, match="attribute 'city': the string 'Bergen' is not known here"):
+        first.match_many(encode_events([{"city": "Oslo"}], second.schema))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_worlds_loaded_as_arrays_match_as_the_oracle_says_whatever_the_schema(seed: int) -> None:
+    """Arrays of one engine handed to another: the right answer, or a refusal."""
+    world, other = a_world(seeded_dice(seed), 30, 6), a_world(seeded_dice(seed + 50), 30, 6)
+    for schema in (world.schema, other.schema, Schema.from_json(world.schema.to_json())):
+        engine = Engine(schema)
+        if not schema.extends(world.schema):
+            with pytest.raises(SchemaError, match=r"encode them with engine\.schema"):
+                engine.subscribe_rows(world.rows())
+            continue
+        engine.subscribe_rows(world.rows())
+        assert listed(engine.match_many(world.event_arrays())) == world.expected()
+
+
 def test_events_that_are_arrays_already_are_taken_and_checked() -> None:
     engine = Engine({"a": "number"})
     engine.subscribe("a >= 4")
@@ -477,6 +561,60 @@ def test_an_expired_id_may_be_taken_again_also_by_arrays() -> None:
     clock.advance(seconds=5)
     engine.subscribe_rows(make_rows([4], [0.0], [0, 1], [0], [0], [0.0], [9.0], [0.5]))
     assert engine.match({"a": 4}) == [(4, 0.5)]
+
+
+@pytest.mark.parametrize("form", ["text", "wide", "list"])
+def test_subscriptions_loaded_in_bulk_expire(form: str) -> None:
+    clock, size = ManualClock(START), 500
+    engine = Engine(clock=clock)
+    days = np.random.default_rng(3).integers(-1, 20, size)  # 19: never
+    until = [None if day == 19 else START + timedelta(days=int(day)) for day in days]
+    said: dict[str, Any] = {
+        "text": {"expression": ["a = 1 OR b = 2"] * size},
+        "wide": {"a": [1] * size},
+        "list": {"predicates": [[{"attribute": "a", "value": 1.0}]] * size},
+    }[form]
+    table = pa.table({"id": range(size), **said, "until": pa.array(until, pa.timestamp("us", "UTC"))})
+    parts = [encode_subscription_table(table.slice(at, 200), engine.schema) for at in range(0, size, 200)]
+    for part in parts:
+        engine.subscribe_rows(part.rows)
+    for today in range(20):
+        alive = np.flatnonzero((days > today) | (days == 19))
+        assert engine.ids().tolist() == alive.tolist()
+        assert sorted(match.id for match in engine.match({"a": 1})) == alive.tolist()
+        clock.advance(days=1)
+    assert engine.subscription(int(alive[0])).until is None
+
+
+def test_bulk_and_single_subscriptions_share_one_list_of_expiries(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    engine = Engine(clock=clock)
+    for id_ in range(20):
+        engine.subscribe("a = 1", id=id_, until=START + timedelta(seconds=id_ + 1))
+    table = pa.table(
+        {"id": [30], "a": [1], "until": pa.array([START + timedelta(seconds=5)], pa.timestamp("us", "UTC"))}
+    )
+    engine.subscribe_rows(encode_subscription_table(table, engine.schema).rows)
+    assert engine.subscription(30).until == START + timedelta(seconds=5)
+    engine.save(tmp_path / "saved")
+    for served in (engine, Engine.load(tmp_path / "saved", clock=clock)):
+        assert len(served) == 21
+    clock.advance(seconds=5)
+    for served in (engine, Engine.load(tmp_path / "saved", clock=clock)):
+        assert served.ids().tolist() == list(range(5, 20))
+
+
+def test_an_expiry_that_is_none_is_refused() -> None:
+    engine = Engine({"a": "number"})
+    rows = make_rows([6, 6], [0.0, 0.0], [0, 1, 2], [0, 0], [0, 0], [0.0, 1.0], [9.0, 9.0], [0.5, 0.5])
+    for until, reason in (
+        ([1.0], "expected 2 instants"),
+        ([1.0, 2.0], "differs from the row before"),
+        ([np.nan] * 2, "NaN"),
+    ):
+        with pytest.raises(SubscriptionError, match=reason):
+            engine.subscribe_rows(rows.stamped(None, np.array(until)))
+    assert len(engine) == 0
 
 
 def test_a_new_until_counts_and_the_old_one_does_not() -> None:

@@ -15,6 +15,7 @@ from functools import partial
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 from matchwood import Engine, Event
@@ -24,6 +25,7 @@ from matchwood.engine.clock import ManualClock
 from matchwood.index import INDEXES, Capability, workers
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
+from matchwood.schema import instant_key
 from tests.interrupts import places, raised_at
 from tests.worlds import an_event, seeded_dice
 
@@ -65,11 +67,13 @@ def an_engine(index: str) -> Engine:
 
 
 def some_rows(engine: Engine) -> Rows:
-    """Thirty subscriptions as arrays, some of two rows."""
+    """Thirty subscriptions as arrays, of two rows each, some of which expire."""
     builder = RowsBuilder(engine.schema)
     for i in range(30):
         builder.add(5_000 + i, i / 2, normalise(parse(f"age > {i} OR price < {i}"), engine.schema))
-    return builder.build()
+    rows = builder.build()
+    until = np.where(rows.ids % 3 == 0, instant_key(START + timedelta(days=3)), np.inf)
+    return rows.stamped(engine.schema, until)
 
 
 CHANGES: dict[str, Change] = {

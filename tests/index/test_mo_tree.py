@@ -8,12 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, make_events, make_rows
+from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_events, make_rows
+from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import QueryError
 from matchwood.index import MOTree, Scan, mo_tree
 from matchwood.index.row_store import RowStore
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
+from matchwood.lang.parser import parse
+from matchwood.lang.rows import normalise
+from matchwood.schema import Schema
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
@@ -120,7 +124,7 @@ def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: st
     for seed in range(12):
         world = a_world(seeded_dice(seed), 300, 0)
         rows, tree = world.rows(), MOTree(layers=3, plan=plan)
-        tree.insert(world.rows(sorted(world.subscriptions)[:40]))
+        tree.insert(concatenate_rows([world.rows(sorted(world.subscriptions)[:40]), some_narrow(world.schema)]))
         before, after = np.zeros(rows.size, np.uint32), np.zeros(rows.size, np.uint32)
         slice_rows(tree._tree, rows, 0, rows.size, before, np.zeros(len(rows.dims), SPAN))
         stored = RowStore()
@@ -129,6 +133,16 @@ def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: st
         assert before.tolist() == after.tolist()
         buckets.update(after.tolist())
     assert len(buckets) > 3
+
+
+def some_narrow(schema: Schema) -> Rows:
+    """Rows for which layers pay, whatever else there is."""
+    builder = RowsBuilder(schema)
+    for n in range(400):
+        age, price = n % 10 - 3, n // 10 % 10 - 3
+        text = f"age BETWEEN {age} AND {age + 0.5} AND price BETWEEN {price} AND {price + 0.5}"
+        builder.add(100_000 + n, 0.0, normalise(parse(text), schema))
+    return builder.build()
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])

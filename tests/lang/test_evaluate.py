@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 
-from matchwood.errors import EventError, MatchwoodError, QueryError, ValueTypeError
+from matchwood.errors import EventError, MatchwoodError, NeverMatchesError, QueryError, ValueTypeError
 from matchwood.lang.evaluate import Judgement, Mode, holds, judge, rank
 from matchwood.lang.event import Event, EventKeys, event_keys
 from matchwood.lang.intervals import IntervalSet, closed, points
@@ -118,6 +119,51 @@ def test_all_asks_for_every_predicate_and_any_for_one() -> None:
 def test_a_row_without_predicates_matches_in_all_and_not_in_any() -> None:
     assert matches("TRUE", {})
     assert not matches("TRUE", {}, mode="any")
+
+
+def test_an_alternative_that_contradicts_itself_is_none_in_either_mode() -> None:
+    for text in ("x > 5 AND x < 3 AND y = 1", "x IS NULL AND x = 1 AND y = 1", "FALSE AND y = 1"):
+        for mode in Mode:
+            with pytest.raises(NeverMatchesError):
+                matches(text, {"y": 1}, mode=mode)
+            assert not matches(f"({text}) OR z = 2", {"y": 1}, mode=mode)
+            assert matches(f"({text}) OR z = 2", {"z": 2}, mode=mode)
+
+
+def test_conditions_on_one_attribute_are_one_predicate_in_any_mode_too() -> None:
+    """They meet before the event is looked at: half of them is nothing, and all of them weigh what they weigh together."""
+    text = "x > 5 ^2 AND y = 1 ^4 AND x < 10 ^3"
+    assert score(text, {"x": 7}, mode="any") == 5.0
+    assert score(text, {"x": 20}, mode="any") is None
+    assert score(text, {"x": 20, "y": 1}, mode="any") == 4.0
+    assert score(text, {"x": 7, "y": 1}) == 9.0
+
+
+def test_an_or_on_one_attribute_weighs_once() -> None:
+    assert score("x = 1 ^2 OR x = 2 ^2", {"x": [1, 2]}) == 2.0
+    assert score("x = 1 ^2 OR x = 2 ^3", {"x": [1, 2]}) == 3.0
+
+
+def test_what_asks_for_absence_holds_in_any_mode() -> None:
+    assert score("x IS NULL ^2 AND y = 1", Event({"y": 2}, weights={"x": 8.0}), mode="any") == 2.0
+
+
+def test_a_range_of_bools_or_instants_holds_what_its_values_do() -> None:
+    schema = Schema({"vip": "bool", "seen": "timestamp"})
+    before, after = datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 0, 0, 1)
+
+    def holds_for(text: str, value: object) -> bool:
+        rows = normalise(parse(text), schema)
+        return judge(rows, event_keys({text.split()[0]: value}, schema)).matched
+
+    for text, values in {"vip != TRUE": [False], "vip > FALSE": [True], "vip IS NOT NULL": [False, True]}.items():
+        for lo, hi in ((False, False), (True, True), (False, True), (None, False), (True, None), (None, None)):
+            inside = [v for v in values if (lo is None or lo <= v) and (hi is None or v <= hi)]
+            assert holds_for(text, Range(lo, hi)) is bool(inside), (text, lo, hi)
+    apart = "seen NOT IN (TIMESTAMP('2026-01-01T00:00:00Z'), TIMESTAMP('2026-01-01T00:00:00.000001Z'))"
+    assert not holds_for(apart, Range(before, after))
+    assert holds_for(apart, Range(before, datetime(2026, 1, 1, 0, 0, 0, 2)))
+    assert holds_for(apart, Range(None, after))
 
 
 def test_a_mode_that_there_is_not_is_refused() -> None:

@@ -156,3 +156,16 @@ def test_minus_zero_is_zero() -> None:
     assert -0.0 in points([0.0])
     made = [points([-0.0]), closed(-0.0, -0.0), at_most(-0.0), at_least(-0.0), ~at_most(-TINY), above(-TINY)]
     assert all(map(is_canonical, made))
+
+
+@given(sets, sets)
+def test_the_whole_numbers_of_a_set_have_one_form(a: IntervalSet, b: IntervalSet) -> None:
+    numbers = [-INF, *map(float, range(-4, 5)), -(2.0**53), 2.0**53, 2.0**53 + 2, 1e308, INF]
+    whole = a.whole()
+    assert [key in whole for key in numbers] == [key in a for key in numbers]
+    assert all(end == INF or end == -INF or end == math.floor(end) for part in whole.parts for end in part)
+    assert is_canonical(whole)
+    assert whole.whole() == whole
+    assert (whole & b.whole()) == (a & b).whole()
+    assert (whole | b.whole()).whole() == (a | b).whole()
+    assert (whole | (~a).whole()).whole() == EVERYTHING

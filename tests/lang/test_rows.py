@@ -7,7 +7,8 @@ attribute is unknown, NOT keeps unknown, and an expression matches where it is t
 from __future__ import annotations
 
 import math
-from itertools import product
+from datetime import timedelta
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ from matchwood.lang.parser import parse
 from matchwood.lang.places import LATITUDES, LONGITUDES, square
 from matchwood.lang.rows import Absent, Holds, Placed, Row, normalise
 from matchwood.schema import Point, Range, Schema
-from tests.worlds import TYPES, Dice, a_world, an_event, an_expression, seeded_dice
+from tests.worlds import INSTANTS, NUMBERS, TYPES, Dice, a_world, an_event, an_expression, seeded_dice
 
 
 def rows(text: str, types: dict[str, str] | None = None, **options: int) -> tuple[Row, ...]:
@@ -109,10 +110,24 @@ def leaf(predicate: Expression, value: Any) -> bool:
 
 
 def choices(event: Event) -> list[dict[str, Any]]:
-    """Every way to pick one value of each list."""
+    """Every way to pick one value of each list and range; of a range, those next to the worlds' constants stand for all."""
     names = list(event.values)
-    lists = [value if isinstance(value, list) else [value] for value in event.values.values()]
+    lists = [
+        [one for item in (value if isinstance(value, list) else [value]) for one in values_of(name, item)]
+        for name, value in event.values.items()
+    ]
     return [dict(zip(names, chosen, strict=True)) for chosen in product(*lists)]
+
+
+def values_of(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, Range):
+        return [value]
+    near = {
+        "bool": [False, True],
+        "number": [y for x in NUMBERS for y in (math.nextafter(x, -math.inf), x, math.nextafter(x, math.inf))],
+        "timestamp": [moment + timedelta(microseconds=us) for moment in INSTANTS for us in (-1, 0, 1)],
+    }[TYPES[name]]
+    return [one for one in dict.fromkeys(near) if value.lo <= one <= value.hi]
 
 
 @given(st.data())
@@ -129,14 +144,21 @@ def test_the_normal_form_is_true_where_three_valued_logic_is_on_many_events(seed
     assert_same_truth(an_expression(dice, depth=4), [an_event(dice) for _ in range(12)])
 
 
+@pytest.mark.parametrize("seed", range(100))
+def test_the_normal_form_is_true_where_three_valued_logic_is_on_few_values(seed: int) -> None:
+    """Bools and instants a microsecond apart, in many conditions on the same attribute, and events of ranges."""
+    dice = seeded_dice(seed)
+    events = [an_event(dice) for _ in range(8)]
+    events.append(Event({"vip": Range(False, True)}))
+    events += [Event({"seen": Range(lo, hi), "vip": False}) for lo, hi in pairwise(INSTANTS)]
+    for _ in range(5):
+        assert_same_truth(an_expression(dice, depth=2, names=("vip", "seen", "seen")), events)
+
+
 def assert_same_truth(expression: Expression, events: list[Event]) -> None:
     schema = Schema(TYPES)
     named = {p.attribute for p in leaves(expression)}
-    events = [
-        Event({name: value for name, value in event.values.items() if name in named})
-        for event in events
-        if not any(isinstance(value, Range) for value in event.values.values())
-    ]
+    events = [Event({name: value for name, value in event.values.items() if name in named}) for event in events]
     try:
         found = normalise(expression, schema)
     except NeverMatchesError:
@@ -240,11 +262,61 @@ def test_is_not_null_from_before_the_attribute_was_a_point_adds_its_weight_to_th
         ("NOT (BBOX(p, -180, -90, 180, 90))", "leaves no value"),
         ("NOT (DWITHIN(p, POINT(0 0), 30000 km))", "leaves no value"),
         ("(a = 1 AND a = 2) OR (b = 1 AND b = 2)", "the conditions on 'a' exclude one another"),
+        ("vip != TRUE AND vip != FALSE", "the conditions on 'vip' exclude one another"),
+        ("vip > FALSE AND vip < TRUE", "the conditions on 'vip' exclude one another"),
+        ("vip NOT IN (TRUE, FALSE)", "leaves no value"),
+        ("vip > TRUE", "vip > TRUE leaves no value"),
+        ("NOT (vip >= FALSE)", "leaves no value"),
+        ("vip NOT BETWEEN FALSE AND TRUE", "leaves no value"),
+        (
+            "t > TIMESTAMP('2026-03-01T00:00:00Z') AND t < TIMESTAMP('2026-03-01T00:00:00.000001Z')",
+            "the conditions on 't' exclude one another",
+        ),
     ],
 )
 def test_what_can_never_match_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(NeverMatchesError, match=f"no event can match: .*({reason})"):
         rows(text)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("b = FALSE", "b != TRUE", "b < TRUE", "b <= FALSE", "NOT (b = TRUE)", "b IN (FALSE)"),
+        (
+            "b IS NOT NULL",
+            "b >= FALSE",
+            "b <= TRUE",
+            "b IN (TRUE, FALSE)",
+            "b = TRUE OR b = FALSE",
+            "b != TRUE OR b = TRUE",
+        ),
+        ("t > TIMESTAMP('2026-03-01')", "t >= TIMESTAMP('2026-03-01T00:00:00.000001Z')"),
+        ("t IS NOT NULL", "t < TIMESTAMP('2026-03-01') OR t >= TIMESTAMP('2026-03-01')", "t <= INF"),
+        (
+            "t IN (TIMESTAMP('2026-03-01'), TIMESTAMP('2026-03-01T00:00:00.000001Z'))",
+            "t BETWEEN TIMESTAMP('2026-03-01') AND TIMESTAMP('2026-03-01T00:00:00.000001Z')",
+            "t = TIMESTAMP('2026-03-01T00:00:00.000001Z') OR t = TIMESTAMP('2026-03-01')",
+        ),
+        (
+            "t NOT IN (TIMESTAMP('2026-03-01'), TIMESTAMP('2026-03-01T00:00:00.000001Z'))",
+            "t < TIMESTAMP('2026-03-01') OR t > TIMESTAMP('2026-03-01T00:00:00.000001Z')",
+        ),
+    ],
+)
+def test_conditions_on_the_same_bools_or_instants_are_the_same_row(texts: tuple[str, ...]) -> None:
+    types = {"b": "bool", "t": "timestamp"}
+    assert {rows(text, types) for text in texts} == {rows(texts[0], types)}
+
+
+def test_conditions_on_strings_hold_for_every_string_but_those_named() -> None:
+    """Codes are whole numbers, and an event has no range of strings: what lies between two codes is never met."""
+    schema = Schema()
+    found = normalise(parse("city != 'a' AND city NOT IN ('b', 'c')"), schema)
+    for city, expected in (("a", False), ("c", False), (["a", "b"], False), ("d", True), (["b", "d"], True)):
+        assert judge(found, event_keys({"city": city}, schema, register=True)).matched is expected
+    with pytest.raises(ValueTypeError, match="strings have no order"):
+        event_keys({"city": Range("a", "c")}, schema)
 
 
 def test_impossible_alternatives_are_dropped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
 import threading
 import time
@@ -18,8 +19,10 @@ from matchwood import Engine
 from matchwood.encode.arrays import Rows
 from matchwood.errors import DuplicateSubscriptionError, QueryError, UnknownSubscriptionError
 from matchwood.index import INDEXES, Capability
+from matchwood.kernels._cache import KernelCache
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, Plan, Planned, planned
+from matchwood.planner.background import NAME
 from matchwood.planner.planned import Planning
 from matchwood.planner.trial import Task
 from matchwood.workloads import City
@@ -307,9 +310,11 @@ def test_a_large_load_gets_a_structure_and_the_same_answers(tmp_path: Path) -> N
     assert again.index == free.index
     assert again.plan().splitlines()[0] == free.plan().splitlines()[0]
     assert listed(again.match_many(city.events(50))) == listed(told.match_many(city.events(50)))
+    plan = again.plan()
     for batch in range(8):  # the plan that was saved had seen events: the first ones are no reason to try again
         again.match_many(city.events(100, batch=batch))
-    assert again._index._thread is None  # type: ignore[union-attr]
+    again._index.wait()  # type: ignore[union-attr]
+    assert again.plan() == plan
     again.replan()
     again.unsubscribe(7)
     assert 7 not in again
@@ -339,3 +344,40 @@ def test_an_engine_that_chooses_is_right_on_the_ends_of_subscriptions(domain: st
             assert listed(engine.top_k_many(edges.whole.events, 3, mode=mode)) == [hits[:3] for hits in expected]
         for id_ in edges.late:
             engine.unsubscribe(id_)
+
+
+def loaded_under_the_lock(name: str) -> list[str]:
+    """The kernels that a planner in a fresh process loads or compiles while it holds the engine's lock."""
+    loaded: list[str] = []
+    load = KernelCache.load_overload
+
+    def noting(cache: KernelCache, *arguments: Any) -> Any:
+        if threading.current_thread().name == NAME and index._lock._is_owned():  # type: ignore[attr-defined]
+            loaded.append(cache._name)
+        return load(cache, *arguments)
+
+    world = a_world(seeded_dice(13), 400, 5)
+    index = Planned(threading.RLock(), planning=by_mode(name, "scan"))  # with rules that ask for more rows
+    for id_ in world.subscriptions:
+        index.insert(world.rows([id_]))
+        index.match(world.event_arrays())
+    copied = index._rows_of
+
+    def disturbing(ids: np.ndarray) -> Rows:
+        if not index._lock._is_owned():  # type: ignore[attr-defined]
+            with index._lock:
+                index.update(world.rows([next(iter(world.subscriptions))]))
+        return copied(ids)
+
+    index.update(world.rows([next(iter(world.subscriptions))]))
+    KernelCache.load_overload = noting  # type: ignore[method-assign]
+    index._rows_of = disturbing  # type: ignore[method-assign]
+    index.replan()
+    assert index.name == name
+    return loaded
+
+
+@pytest.mark.parametrize("name", ["vcr", "be-star-tree", pytest.param("mo-tree", marks=pytest.mark.stress)])
+def test_the_planner_compiles_nothing_while_it_holds_the_lock(name: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as fresh_process:
+        assert fresh_process.apply(loaded_under_the_lock, (name,)) == []

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -31,8 +32,13 @@ from matchwood.encode.parquet import read_subscriptions, stream_events
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Reject
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.engine import Engine
+from matchwood.engine.clock import ManualClock
 from matchwood.errors import QueryError, StorageError
-from matchwood.schema import Schema, instant_key
+from matchwood.lang.expression import instant
+from matchwood.schema import Schema
+
+BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
+"""What the clock shows unless `--at` sets it: nothing has expired."""
 
 TOLD = 10
 """Rejects shown on standard error; `--rejects` keeps all."""
@@ -64,7 +70,8 @@ def run(options: argparse.Namespace) -> None:
     """Register the subscriptions, match the events batch by batch, write the matches."""
     schema = Schema(_declared(options.schema))
     chosen = {} if options.index is None else {"index": options.index}
-    engine = Engine(schema, **chosen)
+    clock = ManualClock(BEFORE_ALL if options.at is None else instant(options.at))
+    engine = Engine(schema, clock=clock, **chosen)
     with _Rejects(options.rejects) as rejects, _sink(options.out) as sink:
         subscribed = _subscribe(engine, options, rejects)
         matched = hits = 0
@@ -88,8 +95,6 @@ def _subscribe(engine: Engine, options: argparse.Namespace, rejects: _Rejects) -
     encoded = _subscriptions(options.subscriptions, engine.schema)
     rejects.add("subscription", encoded.rejects)
     engine.subscribe_rows(encoded.rows)
-    if options.at is not None:
-        engine.unsubscribe_many(encoded.ids[encoded.until <= instant_key(options.at)].tolist())
     return len(engine)
 
 

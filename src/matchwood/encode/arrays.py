@@ -20,25 +20,35 @@ Entries keep the order in which the expression names them: scores are summed in 
 row adds the same floats in the same order and gets the same bits.
 
 The rows of one subscription share its id and are adjacent.
+
+Beside its columns `Rows` may have `schema`, the one that encoded them, and `until`, when each row expires; `Events` may have
+`schema`. The encoders set them, and whatever makes arrays of arrays (`take`, `concatenate_rows`, `pick_rows`, ...) keeps them.
+A pickle keeps them as well: arrays that another process has encoded with a copy of the schema are where a check is needed most.
+They are attributes of a subclass of the tuple of columns: compiled code sees columns only. Arrays made by hand (`make_rows`,
+`make_events`) have neither; what their dimensions and keys mean is taken on trust.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from matchwood.errors import SchemaError
+
+if TYPE_CHECKING:
+    from matchwood.schema import Schema
 
 INTERVAL, MORE, JOINED, ABSENT, CIRCLE = 0, 1, 2, 3, 4
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
+Made = TypeVar("Made", bound="Rows | Events")
 
 
-class Rows(NamedTuple):
-    """Conjunctions, one a row; see the module's text for the layout."""
-
+class _RowColumns(NamedTuple):
     ids: Int64s  # subscription id of each row, not negative
     priority: Float64s
     offsets: Int64s
@@ -47,6 +57,22 @@ class Rows(NamedTuple):
     lo: Float64s
     hi: Float64s
     weight: Float64s
+
+
+class Rows(_RowColumns):
+    """Conjunctions, one a row; see the module's text for the layout."""
+
+    schema: Schema | None = None
+    """The schema that the rows were encoded under, if an encoder made them."""
+    until: Float64s | None = None
+    """The key of the instant at which each row's subscription expires, inf for never; None if none does."""
+
+    def stamped(self, schema: Schema | None, until: Float64s | None = None) -> Rows:
+        """The same columns with this schema and expiry. O(1)."""
+        return _stamped(Rows(*self), schema, until)
+
+    def _replace(self, /, **columns: Any) -> Rows:
+        return _stamped(Rows._make({**self._asdict(), **columns}.values()), self.schema, self.until)
 
     @property
     def size(self) -> int:
@@ -62,17 +88,30 @@ class Rows(NamedTuple):
         e = slice(self.offsets[start], self.offsets[stop])
         offsets = self.offsets[start : stop + 1] - self.offsets[start]
         heads = self.ids[start:stop], self.priority[start:stop], offsets
-        return Rows(*heads, self.dims[e], self.kinds[e], self.lo[e], self.hi[e], self.weight[e])
+        rows = Rows(*heads, self.dims[e], self.kinds[e], self.lo[e], self.hi[e], self.weight[e])
+        return _stamped(rows, self.schema, None if self.until is None else self.until[start:stop])
 
 
-class Events(NamedTuple):
-    """Events; a value is one entry with lo = hi, a range one with lo < hi, a list adjacent entries of one dimension."""
-
+class _EventColumns(NamedTuple):
     offsets: Int64s
     dims: NDArray[np.uint16]
     lo: Float64s
     hi: Float64s
     weight: Float64s
+
+
+class Events(_EventColumns):
+    """Events; a value is one entry with lo = hi, a range one with lo < hi, a list adjacent entries of one dimension."""
+
+    schema: Schema | None = None
+    """The schema that the events were encoded under, if an encoder made them."""
+
+    def stamped(self, schema: Schema | None) -> Events:
+        """The same columns with this schema. O(1)."""
+        return _stamped(Events(*self), schema)
+
+    def _replace(self, /, **columns: Any) -> Events:
+        return _stamped(Events._make({**self._asdict(), **columns}.values()), self.schema)
 
     @property
     def size(self) -> int:
@@ -87,7 +126,7 @@ class Events(NamedTuple):
         """Events start:stop as views (offsets are copied). O(stop - start)."""
         e = slice(self.offsets[start], self.offsets[stop])
         offsets = self.offsets[start : stop + 1] - self.offsets[start]
-        return Events(offsets, self.dims[e], self.lo[e], self.hi[e], self.weight[e])
+        return _stamped(Events(offsets, self.dims[e], self.lo[e], self.hi[e], self.weight[e]), self.schema)
 
 
 class Matches(NamedTuple):
@@ -134,7 +173,7 @@ def make_events(offsets: object, dims: object, lo: object, hi: object, weight: o
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts, one after the other."""
+    """The rows of all parts, one after the other. Raises `SchemaError` if they were encoded under schemas that disagree."""
     if not parts:
         return make_rows([], [], [0], [], [], [], [], [])
     shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
@@ -142,16 +181,42 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
     columns = [np.concatenate(column) for column in zip(*(part[3:] for part in parts), strict=True)]
     ids = np.concatenate([part.ids for part in parts])
     priority = np.concatenate([part.priority for part in parts])
-    return make_rows(ids, priority, offsets, *columns)
+    until = None
+    if any(part.until is not None for part in parts):
+        until = np.concatenate([np.full(p.size, np.inf) if p.until is None else p.until for p in parts])
+    return _stamped(make_rows(ids, priority, offsets, *columns), _common_schema(parts), until)
 
 
 def concatenate_events(parts: Sequence[Events]) -> Events:
-    """The events of all parts, one after the other."""
+    """The events of all parts, one after the other. Raises `SchemaError` if they were encoded under schemas that disagree."""
     if not parts:
         return make_events([0], [], [], [])
     shifts = np.cumsum([0, *(part.offsets[-1] for part in parts[:-1])])
     offsets = np.concatenate([[0], *(part.offsets[1:] + shift for part, shift in zip(parts, shifts, strict=True))])
-    return make_events(offsets, *(np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True)))
+    columns = [np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True)]
+    return _stamped(make_events(offsets, *columns), _common_schema(parts))
+
+
+def _stamped(made: Made, schema: Schema | None, until: Float64s | None = None) -> Made:
+    """Arrays just made, with this schema and expiry."""
+    if schema is not None:
+        made.schema = schema
+    if until is not None and isinstance(made, Rows):
+        made.until = until
+    return made
+
+
+def _common_schema(parts: Sequence[Rows] | Sequence[Events]) -> Schema | None:
+    """The schema that extends those of all parts that have one."""
+    common: Schema | None = None
+    for schema in (part.schema for part in parts if part.schema is not None):
+        if common is None or schema.extends(common):
+            common = schema
+        elif not common.extends(schema):
+            raise SchemaError(
+                f"the parts were encoded under different schemas: {common.difference(schema)}; encode them under one"
+            )
+    return common
 
 
 def _column(values: object, dtype: type) -> np.ndarray:

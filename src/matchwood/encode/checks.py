@@ -46,10 +46,24 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         if fault.any():
             row = int(owner[np.argmax(fault)])
             raise SubscriptionError(f"row {row} (subscription {rows.ids[row]}): {reason}")
+    if rows.until is not None:
+        _check_until(rows, rows.until)
     if not np.isfinite(rows.priority).all():
         row = int(np.argmin(np.isfinite(rows.priority)))
         raise SubscriptionError(
             f"row {row} (subscription {rows.ids[row]}): expected a finite priority, got {rows.priority[row]}"
+        )
+
+
+def _check_until(rows: Rows, until: np.ndarray) -> None:
+    if until.shape != rows.ids.shape or until.dtype != np.float64:
+        raise SubscriptionError(f"expected {rows.size} instants of expiry as float64, got {until.shape} {until.dtype}")
+    faults = np.isnan(until)
+    faults[1:] |= (rows.ids[1:] == rows.ids[:-1]) & (until[1:] != until[:-1])
+    if faults.any():
+        row = int(np.argmax(faults))
+        raise SubscriptionError(
+            f"row {row} (subscription {rows.ids[row]}): it expires at {until[row]}, which is NaN or differs from the row before"
         )
 
 

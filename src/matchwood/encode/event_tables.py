@@ -66,7 +66,7 @@ class EventEncoder(BatchEncoder):
         good = self._accept(ids, faults)
         positions, rejects = self._close(batch, ids, good, faults)
         offsets, kept = selected(entries, good)
-        events = make_events(offsets, kept.dims, kept.lo, kept.hi, kept.weight)
+        events = make_events(offsets, kept.dims, kept.lo, kept.hi, kept.weight).stamped(self._schema)
         return EncodedEvents(events, ids[good], positions, until[good], rejects)
 
 

@@ -59,6 +59,23 @@ def canonical(owner: Int64s, lo: Float64s, hi: Float64s) -> IntervalSets:
     return IntervalSets(owner[begins], lo[begins], reach[ends])
 
 
+def values_of(sets: IntervalSets, bools: Bools | bool, instants: Bools | bool) -> IntervalSets:
+    """The sets as `lang.rows.values_in` writes them; the masks, by part, tell which are of bools or timestamps. O(parts).
+
+    The ends in a table are values of the type, so none has to be rounded.
+    """
+    whole = np.broadcast_to(np.logical_or(bools, instants), len(sets.owner))
+    if not whole.any():
+        return sets
+    lo, hi = np.where(bools, np.maximum(sets.lo, 0.0), sets.lo), np.where(bools, np.minimum(sets.hi, 1.0), sets.hi)
+    next_whole = np.maximum(hi[:-1] + 1.0, np.nextafter(hi[:-1], np.inf))
+    begins = np.ones(len(lo), np.bool_)
+    begins[1:] = (sets.owner[1:] != sets.owner[:-1]) | ~whole[1:] | ~(lo[1:] <= next_whole)
+    lo, hi = lo[begins], hi[np.concatenate([begins[1:], [True]])]
+    both = np.broadcast_to(bools, len(begins))[begins] & (lo == 0.0) & (hi == 1.0)
+    return IntervalSets(sets.owner[begins], np.where(both, -np.inf, lo), np.where(both, np.inf, hi))
+
+
 def entries_of(
     sets: IntervalSets, record: Int64s, dims: NDArray[np.uint16], weight: Float64s, *, events: bool
 ) -> Entries:

@@ -87,8 +87,8 @@ def stream_json_subscriptions(
 
     for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):
         builder = RowsBuilder(schema)
-        for id_, (priority, rows) in zip(good.ids, good.found, strict=True):
-            builder.add(id_, priority, rows)
+        for id_, (priority, rows), until in zip(good.ids, good.found, good.until, strict=True):
+            builder.add(id_, priority, rows, until=until)
         yield EncodedSubscriptions(builder.build(), *good.heads(), rejects)
 
 
@@ -119,16 +119,16 @@ class _Good:
         self.ids: list[int] = []
         self.found: list[Any] = []
         self._positions: list[int] = []
-        self._until: list[float] = []
+        self.until: list[float] = []
 
     def add(self, id_: int, position: int, until: float, found: object) -> None:
         self.ids.append(id_)
         self.found.append(found)
         self._positions.append(position)
-        self._until.append(until)
+        self.until.append(until)
 
     def heads(self) -> tuple[Any, Any, Any]:
-        return np.array(self.ids, np.int64), np.array(self._positions, np.int64), np.array(self._until, np.float64)
+        return np.array(self.ids, np.int64), np.array(self._positions, np.int64), np.array(self.until, np.float64)
 
 
 class _Reader:

@@ -36,7 +36,7 @@ from matchwood.encode.arrow_keys import (
     texts_of,
     valid,
 )
-from matchwood.encode.flat import IntervalSets, canonical
+from matchwood.encode.flat import IntervalSets, canonical, values_of
 from matchwood.encode.rejects import Bools, Faults
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, NeverMatchesError, SchemaError, ValueTypeError
 from matchwood.schema import Attribute, Schema, Type, instant_key
@@ -99,6 +99,13 @@ def statements(
     _learn(ways, way, reading)
     weight = _weights(fields.get("weight"), reading)
     sets = _interval_sets(ways, way, reading)
+    if not for_events:
+        types = [None if attribute is None else attribute.type for attribute in reading.attributes]
+        bools, instants = (
+            np.array([*(found is type_ for found in types), False])[name[sets.owner]]
+            for type_ in (Type.BOOL, Type.TIMESTAMP)
+        )
+        sets = values_of(sets, bools, instants)
     silent = np.ones(len(record), np.bool_)
     silent[sets.owner] = False
     return Statements(record, name, reading.attributes, weight, silent, sets)

@@ -5,6 +5,7 @@ The way back (`decode_rows`) serves people: explanations, `Engine.subscription`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -38,20 +39,23 @@ class RowsBuilder:
         self._priority: list[float] = []
         self._offsets: list[int] = [0]
         self._entries: list[tuple[int, int, float, float, float]] = []
+        self._until: list[float] = []
 
-    def add(self, id_: int, priority: float, rows: Sequence[Row]) -> None:
-        """Append one subscription. O(its entries)."""
+    def add(self, id_: int, priority: float, rows: Sequence[Row], *, until: float = math.inf) -> None:
+        """Append one subscription, with the key of the instant at which it expires. O(its entries)."""
         for row in rows:
             for predicate in row.predicates:
                 self._append(predicate)
             self._ids.append(id_)
             self._priority.append(priority)
+            self._until.append(until)
             self._offsets.append(len(self._entries))
 
     def build(self) -> Rows:
         """The arrays of all that was added. O(entries)."""
         columns = zip(*self._entries, strict=True) if self._entries else ((),) * 5
-        return make_rows(self._ids, self._priority, self._offsets, *columns)
+        until = None if self._until.count(math.inf) == len(self._until) else np.array(self._until)
+        return make_rows(self._ids, self._priority, self._offsets, *columns).stamped(self._schema, until)
 
     def _append(self, predicate: RowPredicate) -> None:
         attribute = self._schema.find(predicate.attribute)
@@ -88,7 +92,7 @@ def encode_events(
         entries.extend(_event_entries(keys, schema))
         offsets.append(len(entries))
     columns: Iterable[Sequence[float]] = zip(*entries, strict=True) if entries else ((),) * 4
-    return make_events(offsets, *columns)
+    return make_events(offsets, *columns).stamped(schema)
 
 
 def decode_rows(rows: Rows, schema: Schema) -> list[Row]:

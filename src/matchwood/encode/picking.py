@@ -15,13 +15,14 @@ def pick_rows(rows: Rows, which: Int64s) -> Rows:
     [7, 8, 7]
     """
     offsets, at = pick_groups(rows.offsets, which)
-    return make_rows(rows.ids[which], rows.priority[which], offsets, *(column[at] for column in rows[3:]))
+    picked = make_rows(rows.ids[which], rows.priority[which], offsets, *(column[at] for column in rows[3:]))
+    return picked.stamped(rows.schema, None if rows.until is None else rows.until[which])
 
 
 def pick_events(events: Events, which: Int64s) -> Events:
     """These events, in this order. O(entries)."""
     offsets, at = pick_groups(events.offsets, which)
-    return make_events(offsets, *(column[at] for column in events[1:]))
+    return make_events(offsets, *(column[at] for column in events[1:])).stamped(events.schema)
 
 
 def pick_groups(offsets: Int64s, which: Int64s) -> tuple[Int64s, Int64s]:

@@ -62,17 +62,17 @@ def encode_plain(events: Sequence[PlainEvent | EventKeys], schema: Schema) -> Ev
     for stop in range(1, len(events) + 1):  # runs of one kind
         if stop == len(events) or isinstance(events[stop], PlainEvent) != isinstance(events[start], PlainEvent):
             run: Any = events[start:stop]
-            parts.append(_joined(run) if isinstance(run[0], PlainEvent) else encode_events(run, schema))
+            parts.append(_joined(run, schema) if isinstance(run[0], PlainEvent) else encode_events(run, schema))
             start = stop
-    return parts[0] if len(parts) == 1 else concatenate_events(parts)
+    return parts[0] if len(parts) == 1 else concatenate_events(parts).stamped(schema)
 
 
-def _joined(events: Sequence[PlainEvent]) -> Events:
+def _joined(events: Sequence[PlainEvent], schema: Schema) -> Events:
     offsets = np.zeros(len(events) + 1, np.int64)
     np.cumsum([len(event.dims) for event in events], out=offsets[1:])
     dims = np.fromiter(chain.from_iterable(event.dims for event in events), np.uint16, int(offsets[-1]))
     keys = np.fromiter(chain.from_iterable(event.keys for event in events), np.float64, int(offsets[-1]))
-    return make_events(offsets, dims, keys, keys)
+    return make_events(offsets, dims, keys, keys).stamped(schema)
 
 
 def _placed(place: object, schema: Schema, values: Mapping[str, Any], dims: list[int], keys: list[float]) -> bool:

@@ -94,7 +94,7 @@ class SubscriptionEncoder(BatchEncoder):
             good = self._accept(ids, faults)
             builder = RowsBuilder(self._schema)
             for i in np.flatnonzero(good).tolist():
-                builder.add(int(ids[i]), float(priority[i]), rows_by_record[i])
+                builder.add(int(ids[i]), float(priority[i]), rows_by_record[i], until=float(until[i]))
             rows = builder.build()
         else:
             entries = self._entries(batch, form, faults)
@@ -102,6 +102,8 @@ class SubscriptionEncoder(BatchEncoder):
             good = self._accept(ids, faults)
             rows = rows_of(entries, ids, priority, good)
             rows = with_rows(rows, np.flatnonzero(good), merged, self._schema)
+            expiring = np.isfinite(until[good]).any()
+            rows = rows.stamped(self._schema, until[good] if expiring else None)
         positions, rejects = self._close(batch, ids, good, faults)
         return EncodedSubscriptions(rows, ids[good], positions, until[good], rejects)
 

@@ -29,7 +29,7 @@ from matchwood.encode.arrow_keys import (
     texts_of,
     valid,
 )
-from matchwood.encode.flat import Entries, IntervalSets, canonical, entries_of
+from matchwood.encode.flat import Entries, IntervalSets, canonical, entries_of, values_of
 from matchwood.encode.rejects import Faults
 from matchwood.errors import (
     EventError,
@@ -67,6 +67,7 @@ def subscription_entries(batch: Any, columns_of: list[Columns], schema: Schema, 
         if found is None:
             continue
         attribute, sets = found
+        sets = values_of(sets, attribute.type is Type.BOOL, attribute.type is Type.TIMESTAMP)
         weight = np.ones(batch.num_rows)
         if "weight" in arrays:
             weight = heads.read_numbers(batch, columns.by_role["weight"], faults, missing=1.0, error=ExpressionError)

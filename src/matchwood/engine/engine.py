@@ -17,6 +17,7 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.covers import Covers, Reduction
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.explanation import Explanation
+from matchwood.engine.forking import LostLock, watch_forks
 from matchwood.engine.live import MAX_ID, Live, LiveMatch, SubscriptionId, checked_event_id
 from matchwood.engine.reading import Reader, Source
 from matchwood.engine.undo import Change, Undo, take_back
@@ -41,6 +42,7 @@ from matchwood.lang.expression import Expression
 from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
+from matchwood.planner.background import Lock
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
 
 
@@ -93,7 +95,7 @@ class Engine:
         max_rows: int = MAX_ROWS,
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
-        self._lock = RLock()
+        self._lock: Lock = RLock()
         self._index: Index | Planned = self._made(index, index_options or {})
         self._scoring = make_scoring(scoring)
         self._clock = clock
@@ -103,6 +105,7 @@ class Engine:
         self._live = Live()
         self._next_id = 0
         self._undo: Undo | None = None  # of the change under way, or of one that was cut short
+        watch_forks(self)
 
     # subscriptions
 
@@ -152,12 +155,19 @@ class Engine:
             return np.arange(first, first + count)
 
     def subscribe_rows(self, rows: Rows) -> None:
-        """Register subscriptions that are arrays already (from a table, a generator, another engine of the same schema)."""
+        """Register subscriptions that are arrays already (from a table, a generator), with their `until` if they have one.
+
+        Rows that another schema encoded are refused with a `SchemaError`, unless this engine's schema extends that one. Rows made
+        by hand bear no schema: that their dimensions and keys are those of this engine's is taken on trust.
+        """
         with self._lock:
             self._expire()
+            self._check_schema(rows, "rows")
             check_rows(rows, self.schema.dimensions)
             with Change(self) as change:
                 self._insert(rows, change)
+                if rows.until is not None:
+                    self._expiry.note_many(rows.ids, rows.until)
 
     def unsubscribe(self, id: int) -> None:
         """Remove a subscription."""
@@ -464,6 +474,13 @@ class Engine:
 
     # inside
 
+    def _after_fork(self, *, whole: bool) -> None:
+        """In a process that was forked. Not `whole`: another thread was in the middle of a call, and the lock is lost with it."""
+        if not whole:
+            self._lock = LostLock()
+        if isinstance(self._index, Planned):
+            self._index.after_fork(self._lock)
+
     def _made(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
         if index != AUTO:
             return make_index(index, **options)
@@ -476,12 +493,21 @@ class Engine:
 
     def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
         if isinstance(events, Events):
+            self._check_schema(events, "events")
             check_events(events)
-            return events
+            return events if events.schema in (None, self.schema) else events.stamped(self.schema)
         if isinstance(events, Event | Mapping | str) or not isinstance(events, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
         with self.schema.tentatively():
             return encode_events(events, self.schema)
+
+    def _check_schema(self, arrays: Rows | Events, what: str) -> None:
+        """Refuse arrays whose dimensions or keys mean something else here. O(1) if this engine's schema encoded them."""
+        difference = None if arrays.schema is None else self.schema.difference(arrays.schema)
+        if difference is not None:
+            raise SchemaError(
+                f"the {what} were encoded under another schema: {difference}; encode them with engine.schema"
+            )
 
     def _matched(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
         matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)

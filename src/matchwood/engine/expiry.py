@@ -35,6 +35,17 @@ class Expiry:
         for id_ in ids:
             self._until.pop(id_, None)
 
+    def note_many(self, ids: Int64s, until: Float64s) -> None:
+        """As `note` for many ids that are new, inf for those that stay. O(n), or O(log n) each if they are few."""
+        some = np.flatnonzero(until < np.inf)
+        new = dict(zip(ids[some].tolist(), until[some].tolist(), strict=True))
+        self._until |= new
+        if len(new) < len(self._until) // 8:
+            for id_, instant in new.items():
+                heapq.heappush(self._heap, (instant, id_))
+        elif new:
+            self.reorder()
+
     def of(self, id_: int) -> float | None:
         """The instant noted for an id."""
         return self._until.get(id_)

@@ -27,8 +27,8 @@ from matchwood.lang.expression import (
     any_of,
     literal,
 )
-from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed
-from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
+from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate, values_in
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
 
@@ -78,18 +78,18 @@ _UNNAMED = "a string no subscription names"
 def _keys_condition(predicate: Holds, schema: Schema) -> Expression:
     attribute, weight = predicate.attribute, predicate.weight
     known = schema.find(attribute)
-    gaps = ~predicate.keys
-    for keys, negated in ((predicate.keys, False), (gaps, True)):
+    held, gaps = predicate.keys, values_in(~predicate.keys, known.type)
+    for keys, negated in ((held, False), (gaps, True)):
         if all(lo == hi for lo, hi in keys.parts):
             values = tuple(schema.value(known, lo) for lo, _ in keys.parts)
             if len(values) > 1:
                 return In(attribute, weight, values=values, negated=negated)
             return Compare(attribute, weight, operator=Operator.NE if negated else Operator.EQ, value=values[0])
-    if len(gaps.parts) == 1 and len(predicate.keys.parts) == 2:
+    if len(gaps.parts) == 1 and len(held.parts) == 2:
         (low, below), (high, above) = _ends(known, *gaps.parts[0], schema)
         if not below and not above:
             return Between(attribute, weight, lo=low, hi=high, negated=True)
-    spans = [all_of(*_weighed(_span_conditions(known, lo, hi, schema), weight)) for lo, hi in predicate.keys.parts]
+    spans = [all_of(*_weighed(_span_conditions(known, lo, hi, schema), weight)) for lo, hi in held.parts]
     return any_of(*spans)
 
 
@@ -118,7 +118,8 @@ def _end(known: Attribute, key: float, outward: float, schema: Schema) -> tuple[
     if math.isinf(key):
         return key, False
     closed = _value_of(known, key, schema)
-    opened = _value_of(known, math.nextafter(key, outward), schema)
+    beyond = next_whole(key, outward) if known.type is Type.TIMESTAMP else math.nextafter(key, outward)
+    opened = _value_of(known, beyond, schema)
     if closed is None or (opened is not None and len(literal(opened)) < len(literal(closed))):
         assert opened is not None
         return opened, True
@@ -126,7 +127,7 @@ def _end(known: Attribute, key: float, outward: float, schema: Schema) -> tuple[
 
 
 def _value_of(known: Attribute, key: float, schema: Schema) -> Scalar | None:
-    """The value whose key this is; None if there is none (half a microsecond, the float after TRUE)."""
+    """The value whose key this is; None if there is none (years that `datetime` lacks, the float after TRUE)."""
     try:
         value = schema.value(known, key)
         return value if schema.key(known, value) == key else None

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 INF = math.inf
+_ALL_WHOLE = 2.0**52
+"""From here on every float is a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,25 @@ class IntervalSet:
         """Does this set hold every key of the other? O(n + m)."""
         return (self & other) == other
 
+    def whole(self) -> IntervalSet:
+        """The whole numbers of this set, and the infinities in it. O(n).
+
+        Ends are whole, and neighbours between which no whole number lies are joined: two results are equal iff they hold the
+        same whole numbers. Meeting and covering sets of the same form stay exact.
+
+        >>> (above(1.0) & below(3.0)).whole(), (above(1.0) & below(2.0)).whole()
+        (IntervalSet(parts=((2.0, 2.0),)), IntervalSet(parts=()))
+        """
+        joined: list[tuple[float, float]] = []
+        for lo, hi in ((_ceiling(lo), _floor(hi)) for lo, hi in self.parts):
+            if lo > hi:
+                continue
+            if joined and lo <= next_whole(joined[-1][1]):
+                joined[-1] = (joined[-1][0], hi)
+            else:
+                joined.append((lo, hi))
+        return IntervalSet(tuple(joined))
+
     @property
     def hull(self) -> tuple[float, float]:
         """The smallest interval around the set, the papers' bounding box. Of the empty set there is none."""
@@ -126,6 +147,19 @@ def below(key: float) -> IntervalSet:
 def above(key: float) -> IntervalSet:
     """Every float after `key`."""
     return NOTHING if key == INF else IntervalSet(((_after(key), INF),))
+
+
+def next_whole(key: float, towards: float = INF) -> float:
+    """The next whole number in a direction, or the next float where these are further apart."""
+    return max(key + 1.0, math.nextafter(key, INF)) if towards > key else min(key - 1.0, math.nextafter(key, -INF))
+
+
+def _floor(key: float) -> float:
+    return key if abs(key) >= _ALL_WHOLE else float(math.floor(key))
+
+
+def _ceiling(key: float) -> float:
+    return key if abs(key) >= _ALL_WHOLE else float(math.ceil(key))
 
 
 def _before(key: float) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,12 +12,16 @@ from matchwood.lang.places import Circle
 from matchwood.lang.rows import Placed, Row
 from matchwood.schema import Point
 
+_ROUNDING = 1e-9
+"""Degrees by which a box may reach past a pole because of rounding; it is then pushed back, not cut."""
+
 
 def moved(rows: Sequence[Row], attribute: str, place: Point) -> tuple[Row, ...]:
     """The rows with every condition on that place moved so that its centre is `place`; the others stay.
 
     A circle keeps its radius, a box its extent in degrees. Rows without such a condition are an error: there is nothing to
-    move. So are conditions that have no single centre (several circles, the outside of a circle, IS NOT NULL).
+    move. So are conditions that have no single centre (several circles, the outside of a circle, IS NOT NULL), and a place so
+    near to a pole that the box would be cut there: what was cut off would be missing wherever it moved next.
     """
     if not any(isinstance(p, Placed) and p.attribute == attribute for row in rows for p in row.predicates):
         raise ExpressionError(f"it has no condition on {attribute!r} that could move")
@@ -36,16 +39,32 @@ def _moved(predicate: Placed, place: Point) -> Placed:
         if (predicate.lon, predicate.lat) == places.box_around_circle(circle.centre, circle.radius):
             lon, lat = places.box_around_circle(place, circle.radius)
             return replace(predicate, lon=lon, lat=lat, circles=(Circle(place, circle.radius),))
-    elif not predicate.circles and len(predicate.lat.parts) == 1 and predicate.lon != EVERYTHING:
-        return _moved_box(predicate, place)
+    elif not predicate.circles and len(predicate.lat.parts) == 1 and _in_one_piece(predicate.lon):
+        width = sum(hi - lo for lo, hi in predicate.lon.parts)
+        lon = places.longitudes(place.lon - width / 2, place.lon + width / 2)
+        return replace(predicate, lon=lon, lat=_moved_latitudes(predicate, place))
     raise ExpressionError(f"the condition on {predicate.attribute!r} has no single centre that could move")
 
 
-def _moved_box(predicate: Placed, place: Point) -> Placed:
-    width = sum(hi - lo for lo, hi in predicate.lon.parts)
+def _in_one_piece(lon: IntervalSet) -> bool:
+    """One interval of longitudes but not all of them, or two that the antimeridian parts."""
+    return lon != EVERYTHING and (len(lon.parts) == 1 or (len(lon.parts) == 2 and lon.hull == (-180.0, 180.0)))
+
+
+def _moved_latitudes(predicate: Placed, place: Point) -> IntervalSet:
+    """Latitudes of the same extent around the place; all of them stay all of them."""
     south, north = predicate.lat.hull
-    half = (north - south) / 2
-    lat = IntervalSet(((max(place.lat - half, -90.0), min(place.lat + half, 90.0)),))
-    if not math.isfinite(width) or not lat:
-        raise ExpressionError(f"the condition on {predicate.attribute!r} has no single centre that could move")
-    return replace(predicate, lon=places.longitudes(place.lon - width / 2, place.lon + width / 2), lat=lat)
+    if south <= -90.0 and north >= 90.0:
+        return predicate.lat
+    height = north - south
+    low, high = place.lat - height / 2, place.lat + height / 2
+    if min(low + 90.0, 90.0 - high) < -_ROUNDING:
+        raise ExpressionError(
+            f"the box on {predicate.attribute!r}, {height:g} degrees high, would be cut at a pole with its centre at "
+            f"latitude {place.lat:g}; keep it within {90.0 - height / 2:g} degrees of the equator, or replace it by update"
+        )
+    if low < -90.0:
+        low, high = -90.0, height - 90.0
+    elif high > 90.0:
+        low, high = 90.0 - height, 90.0
+    return IntervalSet(((low, high),))

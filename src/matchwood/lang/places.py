@@ -1,12 +1,16 @@
 """Circles and squares on the earth as boxes of longitude and latitude, wrapped at the antimeridian.
 
-A box around a circle only filters, so it is rounded outward; the circle itself is judged by `sphere.is_within`.
+A box around a circle only filters, so it is rounded outward; the circle itself is judged by `sphere.is_within`. The box is made
+by plain arithmetic, as everything in `sphere`: whichever way a circle comes in, on whichever machine, its box is the same to the
+bit, which is how `moving` tells a circle from a circle that something else cuts.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from matchwood import sphere
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed
@@ -14,8 +18,11 @@ from matchwood.schema import Point
 
 _SLACK = 1e-11
 """Outward rounding of a circle's box, in radians: 0.06 millimetres, far above the error of the arithmetic."""
-_ROUNDED_UP = 1.0 + 1e-15
-"""For a sine that is about to go into `asin`: near 1 that magnifies an error of 1e-16 to 1e-8, several centimetres."""
+_ROUNDED_UP = 1.0 + 2e-15
+"""For a sine whose arc is about to be taken: near 1 that magnifies an error of 1e-16 to 1e-8, several centimetres."""
+_DEGREES_PER_RADIAN = 57.29577951308232
+_ARC_SERIES = [(2 * n - 1) ** 2 / (2 * n * (2 * n + 1)) for n in range(12, 0, -1)]
+"""What each coefficient of asin's series is to the one before, last first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +48,40 @@ LONGITUDES, LATITUDES = closed(-180.0, 180.0), closed(-90.0, 90.0)
 
 def box_around_circle(centre: Point, radius: float) -> Box:
     """The smallest box around the circle, rounded outward."""
-    angle = radius / sphere.EARTH_RADIUS_M + _SLACK
-    reach = math.degrees(angle)
+    reach = reach_of(radius)
     south, north = centre.lat - reach, centre.lat + reach
     if south <= -90.0 or north >= 90.0:
         return EVERYTHING, closed(max(south, -90.0), min(north, 90.0))
-    sine = math.sin(angle) / math.cos(math.radians(centre.lat)) * _ROUNDED_UP
-    widest = math.degrees(math.asin(min(1.0, sine)) + _SLACK)
+    widest = widest_of(centre.lat, radius, math.sqrt)
     return longitudes(centre.lon - widest, centre.lon + widest), closed(south, north)
+
+
+def reach_of(radius: Any) -> Any:
+    """How many degrees to the north and south a circle reaches. A float, or an array of them."""
+    return (radius / sphere.EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
+
+
+def widest_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
+    """How many degrees to the east and west a circle that holds no pole reaches: asin(sin(angle) / cos(lat)).
+
+    Floats with `math.sqrt`, or arrays with NumPy's, to the same bits: IEEE 754 fixes the square root as it fixes + - * /.
+    """
+    angle = radius / sphere.EARTH_RADIUS_M + _SLACK
+    cosine = sphere.sine((90.0 - abs(lat)) * sphere.RADIANS_PER_DEGREE)
+    return (_arc_of(sphere.sine(angle) / cosine * _ROUNDED_UP, sqrt) + _SLACK) * _DEGREES_PER_RADIAN
+
+
+def _arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
+    """asin of a sine from 0 to a few roundings past 1: the angle is halved three times, then its Taylor series converges fast."""
+    part = sine
+    for _ in range(3):
+        rest = (1.0 - part) * (1.0 + part)
+        cosine = sqrt((rest + abs(rest)) / 2.0)  # of the rest, or of 0 where that is below
+        part = part / sqrt(2.0 + 2.0 * cosine)
+    series = 1.0
+    for ratio in _ARC_SERIES:
+        series = 1.0 + part * part * ratio * series
+    return 8.0 * part * series
 
 
 def square(centre: Point, half_side: float) -> Box:

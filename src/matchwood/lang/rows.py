@@ -5,7 +5,8 @@
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
 A row names its attributes in the order in which its own conjuncts first do. Rows that can never hold are
-dropped; if none is left, the expression is refused with the reason.
+dropped, whatever the mode of matching (docs/decisions/contradictions.md); if none is left, the expression is refused with the
+reason. Interval sets hold the values of their attribute's type and nothing between them (`values_in`).
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ class _Normaliser:
                     continue
             rows.append(draft)
         for (attribute, weight), (row, intervals) in alike.items():
-            rows[row] = {attribute: Holds(attribute, weight, IntervalSet.of(intervals))}
+            keys = values_in(IntervalSet.of(intervals), self.schema.find(attribute).type)
+            rows[row] = {attribute: Holds(attribute, weight, keys)}
         rows = _distinct(rows)
         self._check_size(len(rows))
         return rows
@@ -204,7 +206,29 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
     keys = _keys(predicate, schema)
     if negated is not getattr(predicate, "negated", False):
         keys = ~keys
-    return [Holds(name, weight, keys)]
+    return [Holds(name, weight, values_in(keys, schema.find(name).type))]
+
+
+def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
+    """The values of a type that a set of keys holds, in the one way to write them.
+
+    A bool has the keys 0 and 1 (both of them are every value), a timestamp whole microseconds. What lies between them is no
+    value, but a range of an event would meet it. Strings have whole numbers as well; their sets stay as they are, since an event
+    cannot have a range of strings.
+
+    >>> values_in(~points([0.0]) & ~points([1.0]), Type.BOOL)
+    IntervalSet(parts=())
+    """
+    if type_ is Type.TIMESTAMP:
+        return keys.whole()
+    if type_ is Type.BOOL:
+        held = (keys & _BOTH).whole()
+        return EVERYTHING if held == _BOTH else held
+    return keys
+
+
+_BOTH = closed(0.0, 1.0)
+"""False, true and, as no key lies between them, nothing else."""
 
 
 def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:

@@ -2,29 +2,32 @@
 
 It stands where an `Index` would and answers the same calls. Inside, one structure for each mode of matching in use, often the
 same for both.
-A plan is made when many rows come at once, and again, in a thread of its own, when `watch` sees a reason. A new structure is
+A plan is made when many rows come at once, and again, in the background, when `watch` sees a reason. A new structure is
 built beside the old one from chunks of rows; what changes meanwhile is noted by id and brought over; the exchange happens under
 the engine's lock. So every answer comes from a structure that holds exactly the rows of that moment.
+The background compiles nothing while it holds the lock: what is called under it was called on the new structure before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
 from matchwood.index import Capability, Index, Stats, make_index
 from matchwood.index.row_store import RowStore
 from matchwood.lang.evaluate import Mode, mode_of
+from matchwood.planner.background import Background, Lock
+from matchwood.planner.compiling import compile_ahead
 from matchwood.planner.plan import Plan, first_plan, make_plan
 from matchwood.planner.rules import RULES, Rules
-from matchwood.planner.sample import fewer_rows, made_up, some_rows
+from matchwood.planner.sample import exercise_copying, fewer_rows, made_up, some_rows
 from matchwood.planner.trial import Task
 from matchwood.planner.uses import Use
 from matchwood.planner.watch import Reason, Watch
@@ -34,6 +37,8 @@ CHUNK = 1 << 16
 LAST = 4096
 """So many changed subscriptions are brought over under the lock, in the moment of the exchange."""
 ROUNDS = 8
+FEW = 256
+"""So many subscriptions are more than a structure takes in one by one."""
 
 Planning = Callable[..., Plan]
 
@@ -43,7 +48,7 @@ class Planned:
 
     def __init__(
         self,
-        lock: AbstractContextManager[Any],
+        lock: Lock,
         *,
         index: Index | None = None,
         plan: Plan | None = None,
@@ -62,7 +67,7 @@ class Planned:
         self._combine: object = None
         self._touched: list[Int64s] | None = None  # ids changed since a new structure was begun
         self._generation = 0
-        self._thread: Thread | None = None
+        self._background = Background()
         self._problem: Exception | None = None
 
     # as an index
@@ -151,9 +156,12 @@ class Planned:
 
     def wait(self) -> None:
         """Return when no plan is being made. The lock must not be held."""
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._background.wait()
+
+    def after_fork(self, lock: Lock) -> None:
+        """In a process that was forked: go on without the thread, which is not here, and what it was building; with this lock."""
+        self._lock = lock
+        self._background, self._touched, self._problem = Background(), None, None
 
     # inside
 
@@ -191,7 +199,7 @@ class Planned:
         self._look()
 
     def _look(self) -> None:
-        if self._thread is not None and self._thread.is_alive():
+        if self._background.running:
             return
         stats = self._parts[Mode.ALL].stats() if self._watch.due() else None
         reason = self._watch.reason(len(self.store), stats)
@@ -199,10 +207,11 @@ class Planned:
             self._start(reason)
 
     def _start(self, reason: Reason) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            thread = Thread(target=self._work, args=(reason,), name="matchwood-planner", daemon=True)
-            thread.start()
-            self._thread = thread  # not before: `wait` joins it without the lock
+        if not self._background.running:
+            try:
+                self._background.start(partial(self._work, reason))
+            except RuntimeError as error:  # no thread can be started: what stands serves on
+                self._problem = error
 
     def _load(self, rows: Rows) -> None:
         """Plan for the rows that come, and build the structure from them."""
@@ -220,9 +229,10 @@ class Planned:
         self._watch.planned(len(index), from_real_events=self._watch.events() is not None)
 
     def _work(self, reason: Reason) -> None:
-        """The thread: plan each mode in use and build what is missing."""
+        """In the background: plan each mode in use and build what is missing."""
         try:
-            with self._lock:
+            exercise_copying()
+            with self._held():
                 modes, generation = self._watch.uses.modes(), self._generation
                 if Mode.ANY not in modes:
                     self._parts.pop(Mode.ANY, None)
@@ -233,20 +243,21 @@ class Planned:
         except Exception as error:
             self._problem = error
         finally:
-            with self._lock:
+            with self._held():
                 self._touched = None
                 self._watch.planned(len(self.store), from_real_events=self._watch.events() is not None)
 
     def _plan_mode(self, mode: Mode, reason: Reason, generation: int) -> None:
-        with self._lock:
+        with self._held():
             total = len(self.store)
             sample = some_rows(self.store, self._rules.trial.sample_of(total) if total >= self._rules.least_rows else 0)
             standing = self._parts.get(mode, self._parts[Mode.ALL]).name
-        plan = self._planned(mode, sample, total, standing).because(f"looked at because: {reason.text}")
+        steps: dict[str, Callable[..., None]] = {"prepare": self._compile_ahead, "check": self._background.check}
+        plan = self._planned(mode, sample, total, standing, **steps).because(f"looked at because: {reason.text}")
         shared = mode is Mode.ANY and plan.index == self._parts[Mode.ALL].name
         stands = plan.index == standing and not reason.stale and (mode is Mode.ALL or mode in self._parts)
-        built = None if shared or stands else self._rebuilt(plan.index, generation)
-        with self._lock:
+        built = None if shared or stands else self._rebuilt(plan.index, generation, mode)
+        with self._held():
             if built is None and not shared and not stands:
                 return  # another load has overtaken this plan
             if built is not None:
@@ -257,19 +268,29 @@ class Planned:
                 self._parts.pop(mode, None)
             self._plans[mode] = plan
 
-    def _planned(self, mode: Mode, sample: Rows, total: int, standing: str | None) -> Plan:
-        with self._lock:
+    def _planned(
+        self, mode: Mode, sample: Rows, total: int, standing: str | None, **steps: Callable[..., None]
+    ) -> Plan:
+        with self._held():
             uses, events = self._watch.uses, self._watch.events()
             uses = replace(uses, events=dict(uses.events))
         seen = events is not None
         if events is None:
             events = made_up(sample, self._rules.trial.events)
-        task = Task(sample, events, total, mode, uses, self._combine)
+        task = Task(sample, events, total, mode, uses, self._combine, **steps)
         return self._planning(task, seen=seen, standing=standing, rules=self._rules, named=self._named)
 
-    def _rebuilt(self, name: str, generation: int) -> Index | None:
+    def _compile_ahead(self, names: Iterable[str]) -> None:
+        compile_ahead(names, self._background.check, scoring=self._combine is not None)
+
+    def _held(self) -> AbstractContextManager[object]:
+        """The lock; in the background it is waited for no longer than the background is to work."""
+        return self._background.holding(self._lock)
+
+    def _rebuilt(self, name: str, generation: int, mode: Mode) -> Index | None:
         """A new structure with the rows of some moment since it was begun; those touched later are in `_touched`."""
-        with self._lock:
+        self._compile_ahead([name])
+        with self._held():
             if self._generation != generation:
                 return None
             self._touched = []
@@ -277,8 +298,10 @@ class Planned:
         parts = [self._rows_of(ids[start : start + CHUNK]) for start in range(0, len(ids), CHUNK)]
         index = make_index(name)
         index.insert(concatenate_rows(parts))
+        self._exercise(index, ids, mode)
         for _ in range(ROUNDS):
-            with self._lock:
+            self._background.check()
+            with self._held():
                 if sum(map(len, self._touched or ())) <= LAST:
                     break
                 touched = self._take_touched()
@@ -291,8 +314,17 @@ class Planned:
         return np.unique(np.concatenate([np.zeros(0, np.int64), *touched]))
 
     def _rows_of(self, ids: Int64s) -> Rows:
-        with self._lock:
+        with self._held():
             return self.store.extract(self.store.slots_of(ids[self.store.knows(ids)]))
+
+    def _exercise(self, index: Index, ids: Int64s, mode: Mode) -> None:
+        """Change a few subscriptions of a new structure, and match, so that the kernels for it are loaded before the exchange."""
+        no_event = make_events([0, 0], [], [], [])
+        for count in (1, 2, FEW):
+            self._background.check()
+            self._bring_over(index, ids[:count])
+            index.match(no_event, mode=mode, combine=self._combine)
+        index.reset_counters()
 
     def _bring_over(self, index: Index, ids: Int64s) -> None:
         """Make these subscriptions in a new structure what they are in the standing one."""

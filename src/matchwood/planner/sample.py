@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows, make_events
+from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows, make_events, make_rows
 from matchwood.encode.picking import pick_groups, pick_rows
 from matchwood.index.row_store import RowStore
 
@@ -18,6 +18,15 @@ def some_rows(store: RowStore, wanted: int) -> Rows:
         rng = np.random.default_rng(SEED)
         slots = slots[np.sort(rng.choice(len(slots), wanted, replace=False))]
     return store.extract(store.slots_of(np.unique(store.state.rows["id"][slots])))
+
+
+def exercise_copying() -> None:
+    """Copy rows out of a small store, so that the kernels for it are loaded before rows are copied under a lock."""
+    store = RowStore()
+    store.add(make_rows([0], [0.0], [0, 1], [0], [INTERVAL], [0.0], [1.0], [1.0]))
+    some_rows(store, 1)
+    ids = store.ids()
+    store.extract(store.slots_of(ids[store.knows(ids)]))
 
 
 def fewer_rows(rows: Rows, wanted: int) -> Rows:

@@ -8,7 +8,7 @@ and the work for them, grow with the rows.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -39,6 +39,14 @@ class Estimate:
         return self.event + changes_per_event * self.change
 
 
+def _at_once(names: Iterable[str]) -> None:
+    """Kernels are compiled when they are called."""
+
+
+def _go_on() -> None:
+    """Nobody stops a trial."""
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """What is asked of the contenders: sampled rows and events, uses of one mode, and how many rows there are in all."""
@@ -49,6 +57,10 @@ class Task:
     mode: Mode
     uses: Uses
     combine: object = None
+    prepare: Callable[[Iterable[str]], None] = _at_once
+    """Told the contenders before they are tried."""
+    check: Callable[[], None] = _go_on
+    """Called between the steps of the trial; may raise, to end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,7 @@ def try_all(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[s
     """The estimates of those that can do it, the hopeless ones on a quarter of the sample only."""
     growth = {contender.index: contender.growth for contender in contenders if capable(contender.index, task)}
     changes = task.uses.changes_per_event()
+    task.prepare(growth)
     small = fewer_rows(task.rows, max(task.rows.size // 4, 1))
     first = {name: _run(name, small, task, rules) for name in growth}
     least = min((run.event + changes * run.change for run in first.values()), default=0.0)
@@ -84,6 +97,7 @@ def try_all(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[s
 
 
 def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
+    task.check()
     index = make_index(name)
     index.insert(rows)
     seconds = hits = 0.0
@@ -105,6 +119,7 @@ def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, f
     edges = np.linspace(0, task.events.size, parts + 1).astype(int).tolist()
     hits, least, spent = 0.0, np.inf, 0.0
     for round_, (begin, end) in enumerate(pairwise(edges)):
+        task.check()
         events = task.events.take(begin, end)
         start = time.thread_time()
         if use.best:

@@ -1,0 +1,140 @@
+"""Forking: a process that is forked while other threads work has only the thread that forked, and memory as it was.
+
+So the fork waits for a moment in which no other thread is inside a call of an engine, starts a process or is inside the
+compiler: it takes their locks before, and lets go of them after in both processes. In the new one engines forget their
+planner's thread, which is not there.
+
+A call may last, or wait for the very thread that forks (expressions that come from a pool of processes). Hence the wait for
+engines is limited. An engine that is inside a call even then is of no use in the new process: it may be half changed, and its
+lock has no owner who could let go of it; a `LostLock` takes its place, and says so. The first process notices nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from threading import RLock
+from typing import NoReturn, Protocol
+from weakref import WeakSet
+
+from numba.core.compiler_lock import global_compiler_lock
+
+from matchwood.errors import MatchwoodError
+from matchwood.planner.background import Lock
+from matchwood.planner.compiling import SPAWNING
+
+PATIENCE = 5.0
+"""Seconds that a fork waits for calls of engines in other threads."""
+
+
+class Forked(Protocol):
+    """What is told of forks."""
+
+    _lock: Lock
+
+    def _after_fork(self, *, whole: bool) -> None: ...
+
+
+class LostLock:
+    """The lock of an engine that cannot be used in this process."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        self._refuse()
+
+    def release(self) -> None:
+        self._refuse()
+
+    def __enter__(self) -> bool:
+        self._refuse()
+
+    def __exit__(self, *error: object) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise MatchwoodError(
+            "this process was forked while another thread was inside a call of this engine, which may be half changed here; "
+            "fork when no thread is, or load a saved engine in the new process"
+        )
+
+
+_all: WeakSet[Forked] = WeakSet()
+_one_at_a_time = RLock()
+_taken: list[Callable[[], None]] = []  # how to let go of what the fork holds
+
+
+def watch_forks(engine: Forked) -> None:
+    """From now on forks wait for calls of the engine."""
+    _all.add(engine)
+
+
+def _before() -> None:
+    _take(_one_at_a_time)
+    _take(SPAWNING)
+    _taken.extend(lock.release for lock in _acquired([engine._lock for engine in _engines()], PATIENCE))
+    # Last: whoever compiles waits for nobody. One who holds an engine's lock may compile.
+    global_compiler_lock.acquire()
+    _taken.append(global_compiler_lock.release)
+
+
+def _after_in_parent() -> None:
+    while _taken:
+        _taken.pop()()
+
+
+def _after_in_child() -> None:
+    for engine in _engines():
+        whole = engine._lock.acquire(
+            blocking=False
+        )  # ours since `_before`, nobody's, or that of a thread which is not here
+        if whole:
+            _taken.append(engine._lock.release)
+        else:
+            _all.discard(engine)
+        engine._after_fork(whole=whole)
+    _after_in_parent()
+
+
+def _take(lock: Lock) -> None:
+    lock.acquire()
+    _taken.append(lock.release)
+
+
+def _acquired(locks: Sequence[Lock], seconds: float) -> list[Lock]:
+    """Acquire the locks, as far as they can be had in that time; return those.
+
+    While it waits for one it holds no other: a thread that holds it may wait for another one.
+    """
+    end = time.monotonic() + seconds
+    held: list[Lock] = []
+    try:
+        while True:
+            busy = None
+            for lock in locks:
+                if lock not in held and lock.acquire(blocking=False):
+                    held.append(lock)
+                elif lock not in held and time.monotonic() < end:
+                    busy = lock
+                    break
+            if busy is None:
+                return held
+            while held:
+                held.pop().release()
+            if busy.acquire(timeout=max(end - time.monotonic(), 0.0)):
+                held.append(busy)
+    except BaseException:  # Ctrl-C
+        while held:
+            held.pop().release()
+        raise
+
+
+def _engines() -> list[Forked]:
+    while True:
+        try:
+            return list(_all)
+        except RuntimeError:  # another thread has just made one
+            continue
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

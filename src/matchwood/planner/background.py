@@ -1,0 +1,135 @@
+"""Background: the thread that an engine's planner works in, owned by one object that starts it, waits for it and stops it.
+
+The thread is no daemon: the interpreter waits for it before it takes down what the thread uses (a thread inside LLVM at that
+moment aborts the process). So that nobody waits long, the work calls `check` between its steps, which ends it once the main
+thread has ended; where the thread itself compiles, every pass of the compiler is such a step.
+After a fork the thread is not there: the child makes a new `Background`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, Protocol
+
+from numba.core.event import Listener, install_listener
+
+NAME = "matchwood-planner"
+PAUSE = 0.05  # seconds between two checks while a lock is waited for
+
+
+class Lock(Protocol):
+    """A lock of `threading`."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def release(self) -> None: ...
+    def __enter__(self) -> bool: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Stopped(BaseException):
+    """The work is to be given up. No `Exception`, so that nobody on its way takes it for a failure of the work."""
+
+
+class Background:
+    """One job at a time. `start` is called by one thread at a time, the others by any."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._busy = False
+        self._stopping = False
+
+    @property
+    def running(self) -> bool:
+        """Is a job being done?"""
+        return self._busy
+
+    def start(self, job: Callable[[], None]) -> None:
+        """Do the job, unless another one is being done. RuntimeError if no thread can be started, or the interpreter is ending.
+
+        An exception in the calling thread (KeyboardInterrupt) may leave the job started: it is the job's thread that notes
+        that it works, so that there are never two.
+        """
+        if _interpreter_ends():
+            raise RuntimeError("no work is begun in the background while the interpreter is ending")
+        begun = threading.Event()
+        threading.Thread(target=self._run, args=(job, begun), name=NAME, daemon=False).start()
+        begun.wait()
+
+    def wait(self) -> None:
+        """Return when no job is being done."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._busy)
+
+    def stop(self) -> None:
+        """Let the job end at its next `check`; no job begun later gets further than that."""
+        self._stopping = True
+
+    def check(self) -> None:
+        """Called by the job between its steps: raises `Stopped` if it is to end."""
+        if self._stopping or _interpreter_ends():
+            raise Stopped
+
+    @contextlib.contextmanager
+    def holding(self, lock: Lock) -> Iterator[None]:
+        """Hold the lock, for which the job waits until it is to end: its holder may be a daemon, which never lets go of it."""
+        while not lock.acquire(timeout=PAUSE):
+            self.check()
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _run(self, job: Callable[[], None], begun: threading.Event) -> None:
+        with self._changed:
+            mine, self._busy = not self._busy, True
+        begun.set()
+        if not mine:
+            return
+        _WORKING.add(self)
+        try:
+            with contextlib.suppress(Stopped), install_listener("numba:run_pass", _EachPass(self.check)):
+                job()
+        finally:
+            _WORKING.discard(self)
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+
+
+class _EachPass(Listener):  # type: ignore[misc]
+    """Calls a function before each pass of the compiler in the thread that made it."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call, self._thread = call, threading.get_ident()
+
+    def on_start(self, event: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._call()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+def _interpreter_ends() -> bool:
+    """Has the interpreter begun to wait for its threads? It marks the main thread as ended before."""
+    return not threading.main_thread().is_alive()
+
+
+_WORKING: set[Background] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_WORKING.clear)
+
+
+@atexit.register
+def _wait_for_all() -> None:
+    """The interpreter has waited for the threads already, unless that was interrupted (Ctrl-C)."""
+    for background in list(_WORKING):
+        background.stop()
+        background.wait()
