@@ -54,7 +54,8 @@ def canonical(owner: Int64s, lo: Float64s, hi: Float64s) -> IntervalSets:
     base = np.cumsum(new_owner) * len(values)
     reach = values[np.maximum.accumulate(rank + base) - base]
     begins = new_owner.copy()
-    begins[1:] |= lo[1:] > np.nextafter(reach[:-1], np.inf)
+    with np.errstate(over="ignore"):  # beside the largest float64 lies infinity
+        begins[1:] |= lo[1:] > np.nextafter(reach[:-1], np.inf)
     ends = np.concatenate([begins[1:], [True]])
     return IntervalSets(owner[begins], lo[begins], reach[ends])
 
@@ -68,7 +69,8 @@ def values_of(sets: IntervalSets, bools: Bools | bool, instants: Bools | bool) -
     if not whole.any():
         return sets
     lo, hi = np.where(bools, np.maximum(sets.lo, 0.0), sets.lo), np.where(bools, np.minimum(sets.hi, 1.0), sets.hi)
-    next_whole = np.maximum(hi[:-1] + 1.0, np.nextafter(hi[:-1], np.inf))
+    with np.errstate(over="ignore"):
+        next_whole = np.maximum(hi[:-1] + 1.0, np.nextafter(hi[:-1], np.inf))
     begins = np.ones(len(lo), np.bool_)
     begins[1:] = (sets.owner[1:] != sets.owner[:-1]) | ~whole[1:] | ~(lo[1:] <= next_whole)
     lo, hi = lo[begins], hi[np.concatenate([begins[1:], [True]])]
