@@ -566,7 +566,7 @@ def test_an_expired_id_may_be_taken_again_also_by_arrays() -> None:
 @pytest.mark.parametrize("form", ["text", "wide", "list"])
 def test_subscriptions_loaded_in_bulk_expire(form: str) -> None:
     clock, size = ManualClock(START), 500
-    engine = Engine(clock=clock)
+    engine = Engine({"a": "number"}, clock=clock)
     days = np.random.default_rng(3).integers(-1, 20, size)  # 19: never
     until = [None if day == 19 else START + timedelta(days=int(day)) for day in days]
     said: dict[str, Any] = {
