@@ -822,3 +822,21 @@ def test_an_engine_is_saved_at_a_path_or_a_file_uri_and_nowhere_else(tmp_path: P
     for call in (engine.save, Engine.load):
         with pytest.raises(UnsupportedError, match="'s3'"):
             call("s3://bucket/engine")
+
+
+def test_an_index_that_cannot_remove_refuses_what_would_expire() -> None:
+    engine = Engine({"a": "number"}, index="k-index", clock=ManualClock(START))
+    with pytest.raises(UnsupportedError, match="subscription 0: index 'k-index' cannot remove"):
+        engine.subscribe("a = 1", until=START + timedelta(days=1))
+    rows = make_rows([4], [0.0], [0, 1], [0], [0], [0.0], [9.0], [0.5]).stamped(engine.schema, np.array([1e6]))
+    with pytest.raises(UnsupportedError, match="leave out `until`"):
+        engine.subscribe_rows(rows)
+    engine.subscribe_rows(rows.stamped(engine.schema, np.array([np.inf])))
+    assert engine.match({"a": 4}) == [(4, 0.5)]
+
+
+def test_json_true_is_an_expression_by_itself() -> None:
+    engine = Engine()
+    assert engine.match({"a": 1}) == [] == engine.match({})
+    id_ = engine.subscribe(True)
+    assert engine.match({"a": 1}) == engine.match({}) == [(id_, 0.0)]

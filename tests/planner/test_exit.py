@@ -44,7 +44,9 @@ def test_a_script_ends_as_it_says_while_the_planner_compiles(
 @pytest.mark.xdist_group("machine")
 @pytest.mark.parametrize("ahead", [IN_A_THREAD, IN_A_PROCESS])
 def test_ctrl_c_ends_a_script_and_a_second_one_its_wait_for_the_planner(machine: Machine, ahead: bool) -> None:
-    with machine.start(AT_WORK.format(pause=0.3) + "time.sleep(60)", ahead=ahead) as process:
+    # A shell that runs the tests in the background lets its children ignore the signal.
+    script = f"signal.signal(signal.SIGINT, signal.default_int_handler)\n{AT_WORK.format(pause=0.3)}time.sleep(60)"
+    with machine.start(script, ahead=ahead) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -29,8 +29,9 @@ from matchwood.errors import (
     SchemaError,
     StorageError,
     SubscriptionError,
+    UnsupportedError,
 )
-from matchwood.index import Index, Stats, load_index, make_index
+from matchwood.index import Capability, Index, Stats, load_index, make_index
 from matchwood.index.places import local_path
 from matchwood.index.scoring import scoring as make_scoring
 from matchwood.index.storage import read_folder, write_folder
@@ -164,6 +165,8 @@ class Engine:
             self._expire()
             self._check_schema(rows, "rows")
             check_rows(rows, self.schema.dimensions)
+            if rows.until is not None and (rows.until < np.inf).any():
+                self._check_can_expire()
             with Change(self) as change:
                 self._insert(rows, change)
                 if rows.until is not None:
@@ -549,9 +552,17 @@ class Engine:
 
     def _instant_of(self, id_: int, until: datetime | str | None) -> float | None:
         try:
+            if until is not None:
+                self._check_can_expire()
             return None if until is None else instant_key(until)
         except MatchwoodError as error:
             raise error.about(f"subscription {id_}") from None
+
+    def _check_can_expire(self) -> None:
+        if isinstance(self._index, Index) and Capability.UPDATES not in self._index.capabilities:
+            raise UnsupportedError(
+                f"index {self._index.name!r} cannot remove, so nothing in it can expire: leave out `until`"
+            )
 
     def _rows_at(self, id_: int) -> Rows:
         slots = self._index.store.slots_of(np.array([id_], np.int64))

@@ -17,8 +17,8 @@ from matchwood.lang.parser import parse
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Point, Schema, describe, unwrapped
 
-Source = str | Expression | Mapping[str, Any]
-"""A subscription's expression: text, a tree from the builder, or CQL2 JSON."""
+Source = str | Expression | Mapping[str, Any] | bool
+"""A subscription's expression: text, a tree from the builder, or CQL2 JSON, in which `true` and `false` are whole expressions."""
 
 
 class Reader:
@@ -73,7 +73,7 @@ class Reader:
         try:
             if isinstance(source, str):
                 return parse(source)
-            if isinstance(source, Mapping):
+            if isinstance(source, Mapping | bool):
                 return from_json(source)
         except MatchwoodError as error:
             raise error.about(subject) from None
