@@ -22,7 +22,7 @@ from matchwood.covering import CoverIndex, FullGraph, Network, RelationGraph, St
 from matchwood.covering.graphs import Costs
 from matchwood.covering.network import Links, line, random_tree, star, tree
 from matchwood.encode.picking import pick_rows
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.lang.event import Event
 from matchwood.lang.parser import parse
 from matchwood.workloads import BEGen, City, Covering, Operations, Workload

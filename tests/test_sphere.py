@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matchwood import sphere
+from matchwood.jit.decorators import kernel
 from matchwood.kernels import places as compiled
-from matchwood.kernels._jit import kernel
 from matchwood.lang.places import Circle, box_around_circle, longitudes, square
 from matchwood.schema import Point
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from matchwood.index import MOTree, Scan
-from matchwood.index.handed import Handed
-from matchwood.kernels._jit import kernel
-from matchwood.kernels.addresses import addresses, from_addresses
-from matchwood.kernels.direct import WORDS, Checked
+from matchwood.jit.addresses import addresses, from_addresses
+from matchwood.jit.decorators import kernel
+from matchwood.jit.direct import WORDS, Checked
+from matchwood.jit.handed import Handed
 from matchwood.workloads import City
 from tests.worlds import ranked
 

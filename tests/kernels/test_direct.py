@@ -7,8 +7,8 @@ import pytest
 
 from matchwood.encode.arrays import make_rows
 from matchwood.index import BEStarTree, MOTree, Scan
-from matchwood.kernels._jit import kernel
-from matchwood.kernels.direct import IDS, KEPT, ROWS, Direct, exact
+from matchwood.jit.decorators import kernel
+from matchwood.jit.direct import IDS, KEPT, ROWS, Direct, exact
 from matchwood.workloads import City
 from tests.worlds import ranked
 

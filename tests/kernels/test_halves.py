@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.halves import key_of, ordered
 
 KEYS = st.floats(allow_nan=False) | st.integers(-(2**20), 2**20).map(float)

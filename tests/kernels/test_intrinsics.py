@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from matchwood.index.workers import run
-from matchwood.kernels._jit import kernel
-from matchwood.kernels.candidates import KEY
-from matchwood.kernels.intrinsics import (
+from matchwood.jit.decorators import kernel
+from matchwood.jit.intrinsics import (
     box_holds,
     boxes_hit,
     claim,
@@ -20,6 +19,7 @@ from matchwood.kernels.intrinsics import (
     trailing_zeros,
     turn_word,
 )
+from matchwood.kernels.candidates import KEY
 from matchwood.kernels.store import ENTRY
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)

@@ -17,8 +17,8 @@ from numba.core import config
 from numba.core.errors import NumbaError
 
 import matchwood
-from matchwood.kernels import _cache
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit import cache as _cache
+from matchwood.jit.decorators import helper, kernel
 
 PACKAGE = Path(matchwood.__file__).parent
 
@@ -85,7 +85,7 @@ print(*map(float, result), hits, misses, stats[0].cache_path)
 """
 
 OUTER = """
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.inner import twice
 
 @kernel
@@ -104,7 +104,7 @@ def apply(combine, values):
 """
 
 INNER = """
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 
 @helper
 def twice(x):
@@ -118,7 +118,7 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.package = folder / "site" / "matchwood"
-        for name in ["sphere.py", "encode/arrays.py", "kernels/__init__.py", "kernels/_jit.py", "kernels/_cache.py"]:
+        for name in ["sphere.py", "encode/arrays.py", "kernels/__init__.py", "jit/decorators.py", "jit/cache.py"]:
             (self.package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PACKAGE / name, self.package / name)
         for name in ["__init__.py", "encode/__init__.py"]:
@@ -193,7 +193,7 @@ def outer_fingerprint(installation):
     return _cache.fingerprint(installation.package, (installation.package / "kernels/outer.py").read_bytes())
 
 
-@pytest.mark.parametrize("changed", ["kernels/outer.py", "kernels/inner.py", "kernels/_jit.py", "kernels/_cache.py"])
+@pytest.mark.parametrize("changed", ["kernels/outer.py", "kernels/inner.py", "jit/decorators.py", "jit/cache.py"])
 def test_a_change_behind_a_kernel_changes_its_fingerprint(installation, changed):
     before = outer_fingerprint(installation)
     assert before == outer_fingerprint(installation)
@@ -271,7 +271,7 @@ def test_bounds_checked_code_has_its_own_folder(tmp_path, monkeypatch):
 def test_bounds_checking_finds_an_index_past_the_end(installation):
     program = """
 import numpy as np
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 
 @helper
 def item(values, at):

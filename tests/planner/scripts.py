@@ -48,7 +48,7 @@ def ended(child):
 """
 RECORD = """
 from pathlib import Path
-from matchwood.kernels import _cache
+from matchwood.jit import cache as _cache
 paths, path_of = set(), _cache.KernelCache._path
 def recorded(self, key):
     path = path_of(self, key)

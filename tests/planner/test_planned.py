@@ -19,7 +19,7 @@ from matchwood import Engine
 from matchwood.encode.arrays import Rows
 from matchwood.errors import DuplicateSubscriptionError, QueryError, UnknownSubscriptionError
 from matchwood.index import INDEXES, Capability
-from matchwood.kernels._cache import KernelCache
+from matchwood.jit.cache import KernelCache
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, Plan, Planned, planned
 from matchwood.planner.background import NAME

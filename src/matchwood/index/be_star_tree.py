@@ -13,6 +13,7 @@ from matchwood.index.be_star_check import check_tree, dot_of
 from matchwood.index.protocol import EVERYTHING, Capability
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import Tallied, new_keys
+from matchwood.jit.direct import ROWS, Direct, exact
 from matchwood.kernels import be_star as layout
 from matchwood.kernels import be_star_adapt as adapting
 from matchwood.kernels import be_star_build as building
@@ -24,7 +25,6 @@ from matchwood.kernels import be_star_single as single
 from matchwood.kernels import be_star_split as splitting
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_build import Work
-from matchwood.kernels.direct import ROWS, Direct, exact
 from matchwood.kernels.results import Out
 from matchwood.kernels.store import NONE
 

@@ -13,9 +13,9 @@ from matchwood.index.event_store import Slots
 from matchwood.index.growth import grown
 from matchwood.index.protocol import EVERYTHING, Capability, new_values
 from matchwood.index.row_store import RowStore
+from matchwood.jit.direct import Direct
 from matchwood.kernels import beq_tree as kernel
 from matchwood.kernels.beq_tree import LeafScratch, Leaves
-from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import MOST
 from matchwood.kernels.live_values import Parts
 from matchwood.kernels.results import Out

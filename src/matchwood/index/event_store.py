@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.index.growth import grown, zeros
-from matchwood.index.handed import Handed
 from matchwood.index.pool_check import check_regions, check_table, freed
 from matchwood.index.workers import jobs_for, run, run_shares, shares
+from matchwood.jit.direct import Direct
+from matchwood.jit.handed import Handed
 from matchwood.kernels import live_events as kernel
-from matchwood.kernels.direct import Direct
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.live_values import count_values, list_values
 from matchwood.kernels.mo_tree import LINE, NONE

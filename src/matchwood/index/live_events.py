@@ -14,17 +14,17 @@ from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, centres_of, neighbours
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
-from matchwood.index.handed import Handed
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice
 from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.index.row_store import RowStore
 from matchwood.index.workers import threads_for
+from matchwood.jit.direct import IDS, KEPT, WORDS, Checked, Direct
+from matchwood.jit.handed import Handed
 from matchwood.kernels import live_events_ask as asking
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
 from matchwood.kernels import mo_tree
-from matchwood.kernels.direct import IDS, KEPT, WORDS, Checked, Direct
 from matchwood.kernels.live_events import MOST, PLACED, WAITING, Live, keep_one
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts

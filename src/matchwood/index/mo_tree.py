@@ -14,7 +14,6 @@ from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
 from matchwood.index.batch_order import FEWEST, keys_of, neighbours
 from matchwood.index.growth import grown
-from matchwood.index.handed import Handed
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
@@ -22,11 +21,12 @@ from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
+from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
+from matchwood.jit.handed import Handed
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels import mo_tree_match as matching
 from matchwood.kernels import mo_tree_place as placing
 from matchwood.kernels import mo_tree_single as single
-from matchwood.kernels.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
 from matchwood.kernels.mo_tree_match import Scratch
 from matchwood.kernels.mo_tree_nodes import PIECE
 from matchwood.kernels.mo_tree_order import order_keys

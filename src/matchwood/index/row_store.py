@@ -11,9 +11,9 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.index.growth import grown, zeros
-from matchwood.index.handed import Handed
 from matchwood.index.pool_check import check_regions, check_table, freed
 from matchwood.index.workers import run_shares
+from matchwood.jit.handed import Handed
 from matchwood.kernels import store as kernel
 from matchwood.kernels import store_extract, store_order
 from matchwood.kernels.store import Store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 
 
 @kernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.be_star import BUCKETS, LIVE
 from matchwood.kernels.be_star_match import lacks_of, meets, open_children, open_parts
 from matchwood.kernels.store import NONE

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, narrow_core, needs_of, weights_of
 from matchwood.kernels.candidates import AHEAD, ask_for_row
-from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.store import NONE
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
 from matchwood.kernels.candidates import (
     AHEAD,
@@ -24,7 +25,6 @@ from matchwood.kernels.candidates import (
     unload_keys,
     verify_found,
 )
-from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.results import best_first, offer
 from matchwood.kernels.store import NONE
 from matchwood.kernels.verify import folded, load_event, score_row, unload_event

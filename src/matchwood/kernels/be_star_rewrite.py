@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode import arrays
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.be_star import find_part, has_part, in_a_child, narrow_core, needs_of, weights_of
 from matchwood.kernels.be_star_bounds import raise_bounds, rebuild
 from matchwood.kernels.be_star_delete import LARGE, touches

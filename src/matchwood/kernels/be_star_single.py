@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.be_star import RIGID, SPLITTING
 from matchwood.kernels.be_star_delete import delete_many
 from matchwood.kernels.be_star_insert import place_row, room_for_one

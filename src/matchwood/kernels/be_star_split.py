@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.be_star import EXHAUSTIVE, length_of, middle_between
 
 SAMPLE = 512

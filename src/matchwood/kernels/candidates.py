@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import box_holds, prefetch
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import box_holds, prefetch
 from matchwood.kernels.results import emit
 from matchwood.kernels.store import JOINED
 from matchwood.kernels.verify import ANY, entry_holds, score_row

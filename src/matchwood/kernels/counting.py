@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.results import emit, offer
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SLOTS
 from matchwood.kernels.verify import score_row

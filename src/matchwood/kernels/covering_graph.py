@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-from matchwood.kernels._jit import OPTIONS, helper, kernel
+from matchwood.jit.decorators import OPTIONS, helper, kernel
 from matchwood.kernels.covering_build import rebuild
 from matchwood.kernels.covering_forest import NO_WHERE, PENDING, Forest
 from matchwood.kernels.covering_search import covers_of

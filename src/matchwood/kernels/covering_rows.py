@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.places import chord_squared, is_within, unit_vector
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET
 from matchwood.sphere import HALF_TURN_M

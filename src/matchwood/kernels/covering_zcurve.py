@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.covering_forest import SLOT_MASK
 from matchwood.kernels.covering_lanes import LANES, at_least_32, lowest_bit
 from matchwood.kernels.covering_search import COMPARED, SEARCHES, VISITED, accept_cover, lanes

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 
 _SIGN = np.uint64(1) << np.uint64(63)
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.jit.decorators import helper
+from matchwood.jit.intrinsics import prefetch
 
 NONE = np.uint32(0xFFFFFFFF)
 FARTHEST = np.uint32(7)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.candidates import BOUNDARIES, count, count_entries, load_keys, unload_keys, verify_found
 from matchwood.kernels.results import best_first, offer
 from matchwood.kernels.store import ABSENT, CIRCLE

@@ -32,11 +32,11 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Events
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.addresses import from_addresses
+from matchwood.jit.addresses import from_addresses
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import claim, prefetch
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.id_table import NONE, cell_of, enter, find, forget, home, number_in, prefetch_bearer, search
-from matchwood.kernels.intrinsics import claim, prefetch
 from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
 from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 from matchwood.kernels.halves import ordered
 from matchwood.kernels.live_events import HEAD, MASKED, PLACED, ROUGH, SPREAD
 from matchwood.kernels.live_events import MOST as MOST_PLACES

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, sift_spread
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.intrinsics import prefetch, sift_spread
 from matchwood.kernels.live_events import (
     LISTED,
     SPREAD,

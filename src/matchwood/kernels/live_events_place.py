@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.id_table import home
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.live_events import (
     LISTED,
     LOOSE,

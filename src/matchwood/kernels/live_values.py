@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import trailing_zeros
 from matchwood.kernels.halves import key_of
-from matchwood.kernels.intrinsics import trailing_zeros
 from matchwood.kernels.live_events import (
     HEAD,
     LISTED,

@@ -35,9 +35,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.addresses import from_addresses
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.jit.addresses import from_addresses
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, prefetch_entries
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
-from matchwood.kernels.intrinsics import prefetch, turn_word
+from matchwood.jit.decorators import helper
+from matchwood.jit.intrinsics import prefetch, turn_word
 from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, ONE, OPEN, PLANES, SLICED, STALE, VALID
 from matchwood.kernels.planes import and_changes
 

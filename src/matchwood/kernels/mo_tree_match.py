@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.candidates import load_keys, score_single, unload_keys
-from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     BUCKETS,
     FREE_NODE,

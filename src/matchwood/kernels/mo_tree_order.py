@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.mo_tree import LAYERS, axis_number, bucket_number, prefetch_row, tick_of
 from matchwood.kernels.store import ABSENT, CIRCLE
 

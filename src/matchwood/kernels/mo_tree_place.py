@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     NONE,

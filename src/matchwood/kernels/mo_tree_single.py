@@ -1,7 +1,7 @@
 """MO-Tree: single changes, each in one call. In: one row, or an id. Out: DONE, how many rows wait, or why nothing was done.
 
 By way of the store, the tree and their checks in Python a change costs 30 us, most of it for handing arrays over. Here states are
-handed over by address (`kernels.addresses`), and rows column by column, so that their types are looked at in 0.2 us (`Checked`).
+handed over by address (`jit.addresses`), and rows column by column, so that their types are looked at in 0.2 us (`Checked`).
 What comes alone, or moves to another bucket alone, is stored at once and waits for its place: the lines of memory that its bits
 are in, 130 of them, are read and written for all that wait for the same node. Whoever asks places them first, so no answer knows
 of it.
@@ -14,8 +14,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import Rows
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.mo_tree import NONE, tree_at
 from matchwood.kernels.mo_tree_block import leave_stale, note_leaving, turn_bits
 from matchwood.kernels.mo_tree_nodes import release

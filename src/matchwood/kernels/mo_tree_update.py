@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode import arrays
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import mark_word, prefetch, trailing_zeros
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import mark_word, prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import (
     HEAD_WORDS,
     ONE,

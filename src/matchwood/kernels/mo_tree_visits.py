@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, NONE, ONE, ONES, PLANES, VALID
 from matchwood.kernels.planes import count_ones, keep_words
 

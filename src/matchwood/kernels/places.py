@@ -7,7 +7,7 @@ from types import FunctionType
 from typing import Any
 
 from matchwood import sphere
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 
 
 def _compiled(function: Callable[..., Any], **siblings: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,7 +22,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from matchwood.kernels.intrinsics import FIRST, ask_for
+from matchwood.jit.intrinsics import FIRST, ask_for
 
 _I4, _I8, _I32, _I64 = ir.IntType(4), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_I64, 8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.results import best_first, emit, offer
 from matchwood.kernels.verify import load_event, score_row, unload_event
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 from matchwood.kernels.store import SIBLING, first_slot
 
 

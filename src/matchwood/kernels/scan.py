@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
 from matchwood.kernels.candidates import BOUNDARIES, count, count_entries
-from matchwood.kernels.intrinsics import boxes_hit, trailing_zeros
 from matchwood.kernels.results import best_first, emit, offer
 from matchwood.kernels.store import ABSENT, CIRCLE
 from matchwood.kernels.verify import ANY, load_event, score_row, unload_event

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode import arrays
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.addresses import from_addresses
+from matchwood.jit.addresses import from_addresses
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
-from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.places import chord_squared, unit_vector
 
 ROW = np.dtype(

@@ -8,7 +8,7 @@ from matchwood.encode.arrays import ABSENT as ABSENT_ENTRY
 from matchwood.encode.arrays import CIRCLE as CIRCLE_ENTRY
 from matchwood.encode.arrays import INTERVAL, MORE
 from matchwood.encode.arrays import JOINED as JOINED_ENTRY
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SET
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.id_table import FARTHEST, NONE
 from matchwood.kernels.store import ENTRIES, FREE_SLOTS, REGIONS, SLOTS, slot_in
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 from matchwood.kernels.id_table import home
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING
 

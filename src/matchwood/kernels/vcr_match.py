@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.results import best_first, emit, offer
 from matchwood.kernels.store import NONE
 from matchwood.kernels.vcr import (

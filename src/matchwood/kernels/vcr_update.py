@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.id_table import NONE, home
-from matchwood.kernels.intrinsics import prefetch, trailing_zeros
 from matchwood.kernels.vcr import (
     EMPTY,
     FREE_POSITION,

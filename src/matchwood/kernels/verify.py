@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 from matchwood.kernels.places import is_within
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SET
 

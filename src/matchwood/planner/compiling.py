@@ -14,7 +14,6 @@ import contextlib
 import functools
 import hashlib
 import os
-import pkgutil
 import subprocess
 import sys
 import threading
@@ -26,9 +25,8 @@ from pathlib import Path
 from numba.core import config
 from numba.core.registry import cpu_target
 
-from matchwood import kernels
 from matchwood.index import INDEXES
-from matchwood.kernels._cache import cache_folder, fingerprint
+from matchwood.jit.cache import cache_folder, fingerprint
 
 VARIABLE = "MATCHWOOD_COMPILE_AHEAD"
 """The environment variable that, set to 0, leaves compiling to the planner's thread."""
@@ -63,10 +61,12 @@ def stamp(name: str, *, scoring: bool = False) -> Path | None:
 @functools.cache
 def _sources(name: str) -> str:
     """A fingerprint of all kernels and of what decides which of them the structure calls."""
-    known = pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}.")
+    package = Path(__file__).parents[1]
+    known = [".".join(path.relative_to(package).with_suffix("").parts) for path in package.glob("**/kernels/*.py")]
     owners = [sys.modules[INDEXES[name].__module__].__file__, str(Path(__file__).with_name("warm.py"))]
     own = [Path(owner).read_bytes() for owner in owners if owner]
-    return fingerprint(files("matchwood"), b"\n".join([*own, *(f"import {m.name}".encode() for m in known)]))
+    imports = [f"import matchwood.{module}".encode() for module in sorted(known)]
+    return fingerprint(files("matchwood"), b"\n".join([*own, *imports]))
 
 
 def _can_start() -> bool:

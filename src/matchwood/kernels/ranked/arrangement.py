@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.ranked.bits import set_add, set_next, set_previous, set_remove
 
 NONE = np.uint32(0xFFFFFFFF)

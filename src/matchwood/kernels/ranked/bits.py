@@ -12,7 +12,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 
 LANES = 8
 PAD = 64

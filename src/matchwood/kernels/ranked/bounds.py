@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 from matchwood.kernels.verify import ANY, folded
 
 STREAM = np.dtype(

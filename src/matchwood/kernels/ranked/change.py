@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.ranked.layout import NONE
 
 ENTRIES, BLOCKS, NODES, FREE_BLOCK, FREE_NODE = 0, 1, 2, 3, 4

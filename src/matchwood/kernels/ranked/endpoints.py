@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.ranked.layout import NONE
 from matchwood.kernels.results import best_first, sift_down, sift_up, worse
 

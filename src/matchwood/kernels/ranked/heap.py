@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper
+from matchwood.jit.decorators import helper
 
 
 @helper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import INTERVAL
-from matchwood.kernels._jit import kernel
+from matchwood.jit.decorators import kernel
 from matchwood.kernels.ranked.bounds import BY_SCORE, SLACK
 from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
 

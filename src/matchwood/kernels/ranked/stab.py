@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
-from matchwood.kernels.intrinsics import prefetch
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.ranked.bits import lowest_bit, mask_of
 from matchwood.kernels.ranked.heap import drop, push, rerank, room_of
 from matchwood.kernels.ranked.layout import ARRANGED, LEVELS, LISTS, NONE, PACKED, SEGMENTS, STREAMS

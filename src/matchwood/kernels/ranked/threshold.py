@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.kernels._jit import helper, kernel
+from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.candidates import ask_for_row
-from matchwood.kernels.intrinsics import prefetch
 from matchwood.kernels.ranked.bounds import BY_SCORE, largest_gain, mark_optional, raised, unseen_bound
 from matchwood.kernels.ranked.stab import FULL, next_hit, open_cursor
 from matchwood.kernels.results import best_first, emit, offer

@@ -174,9 +174,9 @@ def _imported_modules(source: bytes) -> set[str]:
 
 def _kernel_source(package: Traversable, name: str) -> bytes | None:
     """The text of a module that can end up inside a kernel; None for any other name."""
-    if not name.startswith("kernels.") and name not in ("encode.arrays", "sphere"):
-        return None
     *folders, last = name.split(".")
+    if "kernels" not in folders and "jit" not in folders and name not in ("encode.arrays", "sphere"):
+        return None
     try:
         return package.joinpath(*folders, f"{last}.py").read_bytes()
     except OSError:

@@ -5,7 +5,7 @@ an index, since they come in tuples, several times what one insert takes. Two wa
 
     Direct    a kernel whose arguments never change their types has one version, called at its entry point: 0.5 us. Nobody looks
               at the types any more; arrays that come from outside are looked at by `exact` before, 1 us for eight.
-    Checked   states by address (`kernels.addresses`), arrays from outside one by one: of those Numba knows the type in 20 ns.
+    Checked   states by address (`addresses`), arrays from outside one by one: of those Numba knows the type in 20 ns.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 
 import numba
 
-from matchwood.kernels._cache import KernelCache
+from matchwood.jit.cache import KernelCache
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 

@@ -5,7 +5,7 @@ single change takes. Where arrays are, and how long, changes only when a pool gr
 once (`addresses`), and a kernel for single changes makes the state of it again, at no cost (`from_addresses`).
 
 Nobody looks at types or bounds there any more: `addresses` does, and whoever owns the state writes anew when it takes another
-(`index.handed`), which also keeps the arrays alive.
+(`handed`), which also keeps the arrays alive.
 """
 
 from __future__ import annotations

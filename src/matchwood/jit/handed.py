@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from matchwood.kernels.addresses import addresses
+from matchwood.jit.addresses import addresses
 
 State = TypeVar("State")
 
 
 class Handed(Generic[State]):
-    """A state (a NamedTuple of arrays) as attribute `x`; `x_at` says where its arrays are (`kernels.addresses`), always of the
+    """A state (a NamedTuple of arrays) as attribute `x`; `x_at` says where its arrays are (`addresses`), always of the
     state that is there."""
 
     def __set_name__(self, owner: type, name: str) -> None:
