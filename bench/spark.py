@@ -249,7 +249,7 @@ class Bench:
             own = {tuple(row) for row in match(sample, self.index, k=k).collect()}
             found = scan.match(self.events.take(0, few)) if k is None else scan.top_k(self.events.take(0, few), k)
             if k is None:
-                from matchwood.kernels.ordering import order_hits
+                from matchwood.store.kernels.ordering import order_hits
 
                 order_hits(found.offsets, found.ids, found.scores)
                 assert {(event, id_) for event, id_, _, _ in own} == pairs, "Spark's join and the index disagree"

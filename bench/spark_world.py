@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from matchwood.encode.arrays import Events, Matches, Rows, make_events, make_rows
-from matchwood.kernels.ordering import order_hits
+from matchwood.store.kernels.ordering import order_hits
 
 DIMS = 6
 SEED = 7

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from numba.core import config as numba_config
 
-from matchwood.index import workers
 from matchwood.planner import compiling
+from matchwood.store import workers
 
 os.environ.setdefault(compiling.VARIABLE, "0")
 

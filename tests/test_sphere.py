@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from matchwood import sphere
 from matchwood.jit.decorators import kernel
-from matchwood.kernels import places as compiled
 from matchwood.lang.places import Circle, box_around_circle, longitudes, square
 from matchwood.schema import Point
+from matchwood.store.kernels import places as compiled
 
 # Great-circle distances in km between city centres, well known.
 CITIES = {

@@ -37,11 +37,11 @@ from matchwood.errors import (
     ValueTypeError,
 )
 from matchwood.index import INDEXES, Capability
-from matchwood.index.storage import signed
 from matchwood.lang.evaluate import judge, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.json_form import to_json
 from matchwood.lang.rows import normalise
+from matchwood.store.storage import signed
 from tests.worlds import TYPES, World, a_world, listed, seeded_dice, worlds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from matchwood.index import MOTree
 from matchwood.index.mo_tree_plan import Axis, Plan, columns_of, paper, planned
 from matchwood.index.mo_tree_state import new_tree
 from matchwood.index.mo_tree_width import cell_widths, interception, limits, sampled_widths
-from matchwood.index.row_store import RowStore
 from matchwood.kernels.mo_tree import NONE, cell_for, tick_of
+from matchwood.store.row_store import RowStore
 from matchwood.workloads.city import City
 
 

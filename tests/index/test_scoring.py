@@ -12,7 +12,7 @@ import pytest
 from matchwood import Engine
 from matchwood.errors import QueryError
 from matchwood.index import INDEXES
-from matchwood.index.scoring import SUM, scoring
+from matchwood.store.scoring import SUM, scoring
 from tests.worlds import a_world, listed, ranked, seeded_dice
 
 

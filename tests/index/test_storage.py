@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from matchwood.errors import StorageError
-from matchwood.index import storage
-from matchwood.index.storage import MANIFEST, VERSION, read_folder, signed, write_folder
+from matchwood.store import storage
+from matchwood.store.storage import MANIFEST, VERSION, read_folder, signed, write_folder
 
 RECORD = np.dtype([("id", "i8"), ("lo", "f4"), ("pad", "u4")])
 ARRAYS = {
@@ -267,7 +267,7 @@ import sys
 from pathlib import Path
 import numpy as np
 from matchwood.errors import StorageError
-from matchwood.index.storage import write_folder
+from matchwood.store.storage import write_folder
 
 def wait(inside):
     print("writing", flush=True)

@@ -12,7 +12,7 @@ from matchwood.errors import EventError
 from matchwood.index import BEQTree
 from matchwood.index.event_store import EventStore
 from matchwood.kernels import live_events as kernel
-from matchwood.kernels.id_table import home
+from matchwood.store.kernels.id_table import home
 
 
 def some_events(sizes: list[int], *, shuffled: bool = False, step: int = 1) -> Events:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.id_table import NONE, home
+from matchwood.store.kernels.id_table import NONE, home
 
 STRIDES = [
     *range(1, 40),

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from matchwood.index.workers import run
 from matchwood.jit.decorators import kernel
 from matchwood.jit.intrinsics import (
     box_holds,
@@ -19,8 +18,9 @@ from matchwood.jit.intrinsics import (
     trailing_zeros,
     turn_word,
 )
-from matchwood.kernels.candidates import KEY
-from matchwood.kernels.store import ENTRY
+from matchwood.store.kernels.candidates import KEY
+from matchwood.store.kernels.rows import ENTRY
+from matchwood.store.workers import run
 
 INF, NAN = np.float32(np.inf), np.float32(np.nan)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matchwood.kernels.ordering import BLOCK, order_hits
+from matchwood.store.kernels.ordering import BLOCK, order_hits
 
 hits = st.lists(st.tuples(st.sampled_from([-1.0, 0.0, -0.0, 0.5, np.inf]), st.integers(0, 2**63 - 1)), max_size=40)
 

@@ -9,10 +9,10 @@ import pytest
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.index import row_store
-from matchwood.index.row_store import RowStore
-from matchwood.kernels import store as kernel
-from matchwood.kernels.store import SIBLING
+from matchwood.store import row_store
+from matchwood.store.kernels import rows as kernel
+from matchwood.store.kernels.rows import SIBLING
+from matchwood.store.row_store import RowStore
 from tests.worlds import a_world, seeded_dice
 
 MOST = 2**63 - 1

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from matchwood.errors import StorageError
-from matchwood.index import storage
 from matchwood.spark import index_stage
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import Building, build_index, open_index
 from matchwood.spark.lake import MANIFEST, Lake, Manifest
 from matchwood.spark.match import match
 from matchwood.spark.resident import Release
+from matchwood.store import storage
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import a_world, seeded_dice
 

@@ -12,12 +12,12 @@ import pytest
 import matchwood.spark.streaming
 from matchwood.cli.main import main
 from matchwood.errors import QueryError, UnsupportedError
-from matchwood.index.places import local_path
 from matchwood.spark import ingest
 from matchwood.spark.lake import Lake
 from matchwood.spark.paths import raw_input
 from matchwood.spark.pipeline import index_table, ingest_table, match_table
 from matchwood.spark.streaming import MatchStream, compact
+from matchwood.store.locations import local_path
 from tests.spark.stream_world import put
 from tests.spark.tables import ranked
 

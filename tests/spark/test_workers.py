@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matchwood.errors import StorageError
-from matchwood.index import storage
 from matchwood.spark import match_worker
 from matchwood.spark import resident as spark_resident
 from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_shard
@@ -24,6 +23,7 @@ from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
 from matchwood.spark.resident import Release, check_shard, resident
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
+from matchwood.store import storage
 from tests.spark.tables import Ranked, event_table, expected, subscription_table
 from tests.worlds import World, a_world, seeded_dice, worlds
 

@@ -74,9 +74,9 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError(
             "the demo runs on Spark, which is not installed: pip install 'matchwood[spark]', or use matchwood demo --local"
         )
-    from matchwood.index.places import local_path
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
+    from matchwood.store.locations import local_path
 
     out = local_path(options.out, "--out")
     shutil.rmtree(out, ignore_errors=True)

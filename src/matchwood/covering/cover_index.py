@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
-from matchwood.index.growth import grown
-from matchwood.index.row_store import RowStore, Slots
-from matchwood.index.storage import read_folder, write_folder
 from matchwood.kernels import covering_build, covering_signatures, covering_update
 from matchwood.kernels import covering_forest as forest_kernel
 from matchwood.kernels import covering_search as search_kernel
 from matchwood.kernels.covering_forest import Forest, Scratch
-from matchwood.kernels.store import NONE
+from matchwood.store.growth import grown
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.storage import read_folder, write_folder
 
 ALL = 1 << 62
 """As `k`: every cover."""

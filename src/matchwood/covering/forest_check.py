@@ -6,12 +6,12 @@ from collections import Counter
 
 import numpy as np
 
-from matchwood.index.pool_check import check_regions, freed
-from matchwood.index.row_store import RowStore
 from matchwood.kernels import covering_forest as kernel
 from matchwood.kernels.covering_forest import Forest
 from matchwood.kernels.covering_signatures import child_of
-from matchwood.kernels.store import ABSENT, CIRCLE, NONE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
+from matchwood.store.pool_check import check_regions, freed
+from matchwood.store.row_store import RowStore
 
 _NONE = int(NONE)
 

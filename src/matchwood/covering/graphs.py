@@ -23,11 +23,11 @@ from matchwood.covering.cover_index import ALL, CoverIndex, Work
 from matchwood.covering.zcurve import ZCurve
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
-from matchwood.index.row_store import Slots
 from matchwood.kernels import covering_graph as kernel
 from matchwood.kernels.covering_graph import IS_FORWARDED, IS_HELD, Relations
 from matchwood.kernels.covering_rows import subscription_covers
-from matchwood.kernels.store import NONE, first_slot
+from matchwood.store.kernels.rows import NONE, first_slot
+from matchwood.store.row_store import Slots
 
 
 class Changes(NamedTuple):

@@ -8,10 +8,10 @@ from matchwood.covering.cover_index import ANY_ID, Found, Work, new_scratch
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
-from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import covering_zcurve as kernel
 from matchwood.kernels.covering_zcurve import BLOCK, Curve
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.row_store import RowStore, Slots
 
 MAX_BITS = 16
 

@@ -10,7 +10,7 @@ import numpy as np
 from matchwood.covering.cover_index import ALL, CoverIndex
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import UnsupportedError
-from matchwood.index.row_store import RowStore
+from matchwood.store.row_store import RowStore
 
 
 class Reduction(NamedTuple):

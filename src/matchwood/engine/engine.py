@@ -32,10 +32,6 @@ from matchwood.errors import (
     UnsupportedError,
 )
 from matchwood.index import Capability, Index, Stats, load_index, make_index
-from matchwood.index.places import local_path
-from matchwood.index.scoring import scoring as make_scoring
-from matchwood.index.storage import read_folder, write_folder
-from matchwood.kernels.ordering import order_hits
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import Combine, Mode, judge
 from matchwood.lang.event import PLACE, Event, event_keys
@@ -45,6 +41,10 @@ from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.planner.background import Lock
 from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
+from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.locations import local_path
+from matchwood.store.scoring import scoring as make_scoring
+from matchwood.store.storage import read_folder, write_folder
 
 
 class Match(NamedTuple):

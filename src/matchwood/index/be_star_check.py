@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.index.pool_check import chain, check_regions, freed
-from matchwood.index.row_store import Slots
 from matchwood.kernels import be_star as layout
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_delete import LARGE
-from matchwood.kernels.store import ABSENT, CIRCLE, NONE, Store
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, Store
+from matchwood.store.pool_check import chain, check_regions, freed
+from matchwood.store.row_store import Slots
 
 _NONE = int(NONE)
 Hull = tuple[float, float]

@@ -11,7 +11,6 @@ from matchwood.encode.arrays import Events, Int64s, Rows, concatenate_rows
 from matchwood.errors import QueryError
 from matchwood.index.be_star_check import check_tree, dot_of
 from matchwood.index.protocol import EVERYTHING, Capability
-from matchwood.index.row_store import Slots
 from matchwood.index.tally import Tallied, new_keys
 from matchwood.jit.direct import ROWS, Direct, exact
 from matchwood.kernels import be_star as layout
@@ -25,8 +24,9 @@ from matchwood.kernels import be_star_single as single
 from matchwood.kernels import be_star_split as splitting
 from matchwood.kernels.be_star import Tree
 from matchwood.kernels.be_star_build import Work
-from matchwood.kernels.results import Out
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.row_store import Slots
 
 SPLITS = {
     "exhaustive": layout.EXHAUSTIVE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from matchwood.index.be_star_tree import BEStarTree
-from matchwood.index.row_store import Slots
 from matchwood.kernels import be_star_insert as inserting
+from matchwood.store.row_store import Slots
 
 
 class BETree(BEStarTree):

@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from matchwood.index.protocol import EVERYTHING, Capability, Index
-from matchwood.index.row_store import Slots
 from matchwood.kernels import counting as kernel
 from matchwood.kernels.counting import Counters, Lists
+from matchwood.store.row_store import Slots
 
 
 class CountingIndex(Index):

@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
-from matchwood.index.growth import grown, zeros
-from matchwood.index.pool_check import check_regions, check_table, freed
-from matchwood.index.workers import jobs_for, run, run_shares, shares
 from matchwood.jit.direct import Direct
 from matchwood.jit.handed import Handed
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.live_values import count_values, list_values
 from matchwood.kernels.mo_tree import LINE, NONE
-from matchwood.kernels.store import EXACT_CLASSES, class_size, size_class
+from matchwood.store.growth import grown, zeros
+from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
+from matchwood.store.pool_check import check_regions, check_table, freed
+from matchwood.store.workers import jobs_for, run, run_shares, shares
 
 Slots = NDArray[np.uint32]
 LIST_EXPIRED = Direct(kernel.list_expired)

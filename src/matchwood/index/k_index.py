@@ -10,12 +10,12 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.index.protocol import EVERYTHING, Capability
-from matchwood.index.row_store import Slots
 from matchwood.index.tally import Tallied, new_keys
 from matchwood.kernels import k_index as kernel
 from matchwood.kernels.k_index import Postings, Scratch
-from matchwood.kernels.results import Out
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.row_store import Slots
 
 MOST_CELLS = 4096
 COPIES = 6.0

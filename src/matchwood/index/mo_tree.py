@@ -12,14 +12,11 @@ from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
 from matchwood.index import mo_tree_plan as plans
-from matchwood.index.batch_order import FEWEST, keys_of, neighbours
-from matchwood.index.growth import grown
 from matchwood.index.live_events import LiveEvents
 from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.index.mo_tree_check import check_tree
 from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
-from matchwood.index.row_store import Slots
 from matchwood.index.tally import new_keys
 from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
 from matchwood.jit.handed import Handed
@@ -33,8 +30,11 @@ from matchwood.kernels.mo_tree_order import order_keys
 from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
 from matchwood.kernels.mo_tree_update import DONE, FULL, UNPLACED
 from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
-from matchwood.kernels.results import Out
-from matchwood.kernels.verify import ANY
+from matchwood.store.batch_order import FEWEST, keys_of, neighbours
+from matchwood.store.growth import grown
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.verify import ANY
+from matchwood.store.row_store import Slots
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE = Checked(single.insert_one, WORDS, SLOTS, int, *ROWS.types)

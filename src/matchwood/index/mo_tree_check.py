@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.index.pool_check import chain
 from matchwood.kernels import mo_tree as kernel
 from matchwood.kernels.mo_tree import Tree
-from matchwood.kernels.store import CIRCLE, SET, Store
+from matchwood.store.kernels.rows import CIRCLE, SET, Store
+from matchwood.store.pool_check import chain
 
 _ENDS = (("first", "next"), ("spare", "spare"))
 

@@ -19,9 +19,9 @@ import numpy as np
 from matchwood.encode.arrays import Float64s
 from matchwood.index.event_store import EventStore
 from matchwood.index.mo_tree_width import cell_widths
-from matchwood.index.row_store import RowStore, Slots
 from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.row_store import RowStore, Slots
 
 TICKS = 1024  # of a layer
 MOST_AXES = 32  # at most 64: a word has a bit for each

@@ -9,9 +9,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError
 from matchwood.index.counting import CountingIndex
-from matchwood.index.row_store import Slots
 from matchwood.kernels import op_index as kernel
-from matchwood.kernels.results import Out
+from matchwood.store.kernels.results import Out
+from matchwood.store.row_store import Slots
 
 MOST_DIMENSIONS = 1024  # there is a pair of lists for every two dimensions
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s
-from matchwood.index.row_store import Slots
 from matchwood.index.tally import Tallied
 from matchwood.kernels import scan as kernel
-from matchwood.kernels.results import Out
 from matchwood.kernels.scan import Columns, Scratch
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.row_store import Slots
 
 MAX_COLUMNS = 8
 SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is

@@ -6,7 +6,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.index.protocol import Index
-from matchwood.kernels.candidates import BOUNDARIES, KEY, PREDICATES, SIGNATURES, TALLY
+from matchwood.store.kernels.candidates import BOUNDARIES, KEY, PREDICATES, SIGNATURES, TALLY
 
 PLACES = {"boundaries_tested": BOUNDARIES, "signatures_tested": SIGNATURES, "predicates_tested": PREDICATES}
 

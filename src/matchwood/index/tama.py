@@ -9,10 +9,10 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s
 from matchwood.index.counting import CountingIndex
-from matchwood.index.row_store import Slots
 from matchwood.kernels import tama as kernel
-from matchwood.kernels.results import Out
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.row_store import Slots
 
 
 class Tama(CountingIndex):

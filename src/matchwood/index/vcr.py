@@ -10,16 +10,16 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
 from matchwood.index import vcr_plan as plan
-from matchwood.index.growth import grown
 from matchwood.index.protocol import EVERYTHING, Capability, Index
-from matchwood.index.row_store import Slots
 from matchwood.index.vcr_check import check_lists
 from matchwood.kernels import vcr as kernel
 from matchwood.kernels import vcr_match, vcr_update
-from matchwood.kernels.results import Out
-from matchwood.kernels.store import NONE
 from matchwood.kernels.vcr import State
 from matchwood.kernels.vcr_match import Scratch
+from matchwood.store.growth import grown
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.row_store import Slots
 
 DIRECTORIES = ("auto", "array", "hash")
 BY_POSITION = ("hits", "boxes", "rates", "places")

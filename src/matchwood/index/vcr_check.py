@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from matchwood.index.pool_check import check_regions, freed
 from matchwood.index.vcr_geometry import Constructs, Rectangle
 from matchwood.kernels import vcr as kernel
-from matchwood.kernels.store import ABSENT, CIRCLE, NONE, SET
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SET
+from matchwood.store.pool_check import check_regions, freed
 
 if TYPE_CHECKING:
     from matchwood.index.vcr import VCR

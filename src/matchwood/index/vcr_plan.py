@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.index.row_store import RowStore, Slots
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
+from matchwood.store.row_store import RowStore, Slots
 
 NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
 SAMPLE = 4096

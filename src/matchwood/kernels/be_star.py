@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.store import ABSENT, CIRCLE, NONE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
 
 BUCKET = np.dtype(
     [

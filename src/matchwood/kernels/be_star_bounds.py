@@ -11,8 +11,8 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, narrow_core, needs_of, weights_of
-from matchwood.kernels.candidates import AHEAD, ask_for_row
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.candidates import AHEAD, ask_for_row
+from matchwood.store.kernels.rows import NONE
 
 
 @helper

@@ -39,7 +39,7 @@ from matchwood.kernels.be_star import (
 )
 from matchwood.kernels.be_star_bounds import rebuild
 from matchwood.kernels.be_star_split import find_cut, sort_pairs
-from matchwood.kernels.store import DIMS, NONE
+from matchwood.store.kernels.rows import DIMS, NONE
 
 ITEM = np.dtype([("bucket", "u4"), ("kind", "u4"), ("start", "i8"), ("end", "i8")])
 DIMENSION = np.dtype(

@@ -22,7 +22,7 @@ from matchwood.kernels.be_star import (
 )
 from matchwood.kernels.be_star_bounds import rebuild
 from matchwood.kernels.be_star_insert import replace_child
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.rows import NONE
 
 LARGE = 64  # the boundary of a leaf above this size is rebuilt once a quarter of it was deleted, not each time
 

@@ -33,7 +33,7 @@ from matchwood.kernels.be_star import (
 )
 from matchwood.kernels.be_star_bounds import raise_bounds, set_rigid, stretch_boxes, stretch_own, stretch_total
 from matchwood.kernels.be_star_build import CLUSTER, build, middle_of, note_made, push, take_side
-from matchwood.kernels.store import ABSENT, NONE
+from matchwood.store.kernels.rows import ABSENT, NONE
 
 
 @helper

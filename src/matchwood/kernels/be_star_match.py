@@ -14,7 +14,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
-from matchwood.kernels.candidates import (
+from matchwood.store.kernels.candidates import (
     AHEAD,
     BOUNDARIES,
     SIGNATURES,
@@ -25,9 +25,9 @@ from matchwood.kernels.candidates import (
     unload_keys,
     verify_found,
 )
-from matchwood.kernels.results import best_first, offer
-from matchwood.kernels.store import NONE
-from matchwood.kernels.verify import folded, load_event, score_row, unload_event
+from matchwood.store.kernels.results import best_first, offer
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.kernels.verify import folded, load_event, score_row, unload_event
 
 FOUND = 4096
 

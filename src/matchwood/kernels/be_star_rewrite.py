@@ -10,7 +10,7 @@ from matchwood.kernels.be_star import find_part, has_part, in_a_child, narrow_co
 from matchwood.kernels.be_star_bounds import raise_bounds, rebuild
 from matchwood.kernels.be_star_delete import LARGE, touches
 from matchwood.kernels.be_star_insert import note_row
-from matchwood.kernels.store import (
+from matchwood.store.kernels.rows import (
     DIMS,
     NONE,
     SIBLING,

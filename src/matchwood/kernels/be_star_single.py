@@ -14,7 +14,7 @@ from matchwood.kernels.be_star import RIGID, SPLITTING
 from matchwood.kernels.be_star_delete import delete_many
 from matchwood.kernels.be_star_insert import place_row, room_for_one
 from matchwood.kernels.be_star_rewrite import rewrite, stays
-from matchwood.kernels.store import (
+from matchwood.store.kernels.rows import (
     ENTRIES,
     FREE_SLOTS,
     MAX_COUNT,

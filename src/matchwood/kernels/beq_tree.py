@@ -30,9 +30,9 @@ from matchwood.kernels.live_events import (
     slot_of,
 )
 from matchwood.kernels.live_values import Parts, key_at, load_live, nth_value, unload_row, value_of
-from matchwood.kernels.results import best_first, take_event
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE
-from matchwood.kernels.verify import score_row
+from matchwood.store.kernels.results import best_first, take_event
+from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE
+from matchwood.store.kernels.verify import score_row
 
 LEAF = np.dtype([("west", "f8"), ("east", "f8"), ("south", "f8"), ("north", "f8"), ("size", "u4"), ("most", "u4")])
 QUAD = np.dtype([("x", "f8"), ("y", "f8"), ("children", "u4"), ("leaf", "u4")])

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.results import emit, offer
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SLOTS
-from matchwood.kernels.verify import score_row
+from matchwood.store.kernels.results import emit, offer
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SLOTS
+from matchwood.store.kernels.verify import score_row
 
 LIST = np.dtype([("start", "u4"), ("size", "u4"), ("capacity", "u4"), ("pad", "u4")])
 NONE = np.uint32(0xFFFFFFFF)

@@ -33,7 +33,7 @@ from matchwood.kernels.covering_forest import (
     take_region,
 )
 from matchwood.kernels.covering_signatures import fill_point, group_of, load_row, member_of
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.rows import NONE
 
 
 @kernel

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.rows import NONE
 
 GROUP = np.dtype(
     [

@@ -23,7 +23,7 @@ from matchwood.kernels.covering_forest import NO_WHERE, PENDING, Forest
 from matchwood.kernels.covering_search import covers_of
 from matchwood.kernels.covering_update import delete_row, insert_row
 from matchwood.kernels.covering_zcurve import Curve, covers_on_curve, delete_point, insert_point
-from matchwood.kernels.store import NONE, first_slot
+from matchwood.store.kernels.rows import NONE, first_slot
 
 EDGE = np.dtype([("source", "u4"), ("next", "u4"), ("previous", "u4")])
 IS_FORWARDED = np.uint8(1)

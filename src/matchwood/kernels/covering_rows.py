@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.places import chord_squared, is_within, unit_vector
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET
 from matchwood.sphere import HALF_TURN_M
+from matchwood.store.kernels.places import chord_squared, is_within, unit_vector
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET
 
 SLACK_M = 1e-3
 LARGEST_M = 15_000_000.0

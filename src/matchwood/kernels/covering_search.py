@@ -39,7 +39,7 @@ from matchwood.kernels.covering_lanes import (
 )
 from matchwood.kernels.covering_rows import is_complex, row_covers, subscription_covers
 from matchwood.kernels.covering_signatures import bloom_of, child_of, load_row
-from matchwood.kernels.store import NONE, SIBLING, first_slot
+from matchwood.store.kernels.rows import NONE, SIBLING, first_slot
 
 VISITED, COMPARED, SEARCHES = 0, 1, 2
 

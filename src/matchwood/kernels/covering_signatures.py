@@ -11,7 +11,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.covering_forest import GROUPS, IS_COMPLEX, IS_SIBLING, ITEMS, LINKS, NO_KEY, NO_WHERE, TRIES
 from matchwood.kernels.covering_rows import is_complex
-from matchwood.kernels.store import ABSENT, CIRCLE, NONE, SIBLING
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SIBLING
 
 
 @helper

@@ -27,7 +27,7 @@ from matchwood.kernels.covering_forest import SLOT_MASK
 from matchwood.kernels.covering_lanes import LANES, at_least_32, lowest_bit
 from matchwood.kernels.covering_search import COMPARED, SEARCHES, VISITED, accept_cover, lanes
 from matchwood.kernels.covering_signatures import load_row
-from matchwood.kernels.store import NONE
+from matchwood.store.kernels.rows import NONE
 
 BLOCK = 64
 RUN = 32

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.candidates import BOUNDARIES, count, count_entries, load_keys, unload_keys, verify_found
-from matchwood.kernels.results import best_first, offer
-from matchwood.kernels.store import ABSENT, CIRCLE
-from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries, load_keys, unload_keys, verify_found
+from matchwood.store.kernels.results import best_first, offer
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
 
 FOUND = 4096
 NEAR = 2  # an event's value that spans more cells uses the list of the whole dimension

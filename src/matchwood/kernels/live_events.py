@@ -36,10 +36,20 @@ from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import claim, prefetch
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.id_table import NONE, cell_of, enter, find, forget, home, number_in, prefetch_bearer, search
 from matchwood.kernels.mo_tree import LINE, ONE
 from matchwood.kernels.planes import count_ones
-from matchwood.kernels.store import AHEAD, EXACT_CLASSES, class_size, size_class
+from matchwood.store.kernels.id_table import (
+    NONE,
+    cell_of,
+    enter,
+    find,
+    forget,
+    home,
+    number_in,
+    prefetch_bearer,
+    search,
+)
+from matchwood.store.kernels.rows import AHEAD, EXACT_CLASSES, class_size, size_class
 
 EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])
 FREE = np.int64(-1)

@@ -45,8 +45,8 @@ from matchwood.kernels.mo_tree_visits import (
     sort_asks,
 )
 from matchwood.kernels.planes import count_ones
-from matchwood.kernels.store import ABSENT, CIRCLE
-from matchwood.kernels.verify import ANY
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.verify import ANY
 
 IN_USE, NOBODY = VALID - HEAD_WORDS, STALE - HEAD_WORDS
 """The plane of positions in use and one without a bit, as numbers: they stand before the first plane. No live event is stale."""

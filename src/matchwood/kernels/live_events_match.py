@@ -49,9 +49,9 @@ from matchwood.kernels.mo_tree_visits import (
     shift_of,
 )
 from matchwood.kernels.planes import and_pairs, count_ones, prefetch_planes
-from matchwood.kernels.results import best_first, keep_largest, take_event, worse
-from matchwood.kernels.store import CIRCLE
-from matchwood.kernels.verify import score_row
+from matchwood.store.kernels.results import best_first, keep_largest, take_event, worse
+from matchwood.store.kernels.rows import CIRCLE
+from matchwood.store.kernels.verify import score_row
 
 
 @helper

@@ -15,7 +15,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.id_table import home
 from matchwood.kernels.live_events import (
     LISTED,
     LOOSE,
@@ -71,7 +70,8 @@ from matchwood.kernels.mo_tree_nodes import (
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
-from matchwood.kernels.store import AHEAD
+from matchwood.store.kernels.id_table import home
+from matchwood.store.kernels.rows import AHEAD
 
 
 @helper

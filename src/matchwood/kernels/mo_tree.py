@@ -39,7 +39,7 @@ from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.kernels.planes import count_at_most, count_exceeded, count_few_at_most
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, prefetch_entries
+from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, prefetch_entries
 
 AXIS = np.dtype(
     [

@@ -2,7 +2,7 @@
 
     event -> ticks -> stabbed cells of each layer -> their combinations -> buckets that hold rows         (tree)
           -> one plane an axis -> 512 rows a line, all planes anded at once -> a few slots               (filter)
-          -> rows and entries prefetched, then the exact test of `kernels.verify`                         (verification)
+          -> rows and entries prefetched, then the exact test of `store.kernels.verify`                         (verification)
 
 In the paper every row of a stabbed bucket is verified. Here planes leave about 2 rows for each that matches: of a million city
 squares 75,000 stand in the nodes that are looked at, 650 are verified and 360 match. The paper answers event by event; here
@@ -17,7 +17,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.candidates import load_keys, score_single, unload_keys
 from matchwood.kernels.mo_tree import (
     AXES,
     HEAD_WORDS,
@@ -53,9 +52,10 @@ from matchwood.kernels.mo_tree_visits import (
     sort_asks,
 )
 from matchwood.kernels.planes import and_planes, prefetch_planes
-from matchwood.kernels.results import best_first, emit, keep_best, keep_largest
-from matchwood.kernels.store import JOINED, SIBLING, SIBLINGS, most_of
-from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.store.kernels.candidates import load_keys, score_single, unload_keys
+from matchwood.store.kernels.results import best_first, emit, keep_best, keep_largest
+from matchwood.store.kernels.rows import JOINED, SIBLING, SIBLINGS, most_of
+from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
 
 
 class Scratch(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.mo_tree import LAYERS, axis_number, bucket_number, prefetch_row, tick_of
-from matchwood.kernels.store import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
 
 
 @kernel

@@ -41,7 +41,7 @@ from matchwood.kernels.mo_tree_nodes import (
     take_position,
 )
 from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
-from matchwood.kernels.store import ABSENT, AHEAD, CIRCLE, SET
+from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, SET
 
 
 @helper

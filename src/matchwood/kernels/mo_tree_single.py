@@ -20,7 +20,7 @@ from matchwood.kernels.mo_tree import NONE, tree_at
 from matchwood.kernels.mo_tree_block import leave_stale, note_leaving, turn_bits
 from matchwood.kernels.mo_tree_nodes import release
 from matchwood.kernels.mo_tree_update import DONE, FULL, UNPLACED, rewrite
-from matchwood.kernels.store import LIVE, MAX_COUNT, add_rows, first_slot, prefetch_entries, remove_ids, store_at
+from matchwood.store.kernels.rows import LIVE, MAX_COUNT, add_rows, first_slot, prefetch_entries, remove_ids, store_at
 
 
 @helper

@@ -30,7 +30,7 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.store import AHEAD, only_intervals
+from matchwood.store.kernels.rows import AHEAD, only_intervals
 
 SPAN = np.dtype([("axis", "u1"), ("first", "u1"), ("last", "u1")])
 NOTHING, ODD = np.uint8(0xFF), np.uint8(0xFE)

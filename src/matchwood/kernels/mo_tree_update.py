@@ -27,7 +27,7 @@ from matchwood.kernels.mo_tree import (
 )
 from matchwood.kernels.mo_tree_block import note_turn, turn_bits
 from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_row, still_fits
-from matchwood.kernels.store import (
+from matchwood.store.kernels.rows import (
     ABSENT,
     AHEAD,
     CIRCLE,

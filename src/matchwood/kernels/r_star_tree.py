@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.verify import load_event, score_row, unload_event
+from matchwood.store.kernels.results import best_first, emit, offer
+from matchwood.store.kernels.verify import load_event, score_row, unload_event
 
 
 @kernel

@@ -21,10 +21,10 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
-from matchwood.kernels.candidates import BOUNDARIES, count, count_entries
-from matchwood.kernels.results import best_first, emit, offer
-from matchwood.kernels.store import ABSENT, CIRCLE
-from matchwood.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries
+from matchwood.store.kernels.results import best_first, emit, offer
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
 
 FILL = np.uint16(0xFFFF)
 ALWAYS = np.uint16(0xFFFE)

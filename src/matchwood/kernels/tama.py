@@ -21,8 +21,8 @@ from matchwood.kernels.counting import (
     touch_all,
     wanted_by,
 )
-from matchwood.kernels.results import best_first
-from matchwood.kernels.verify import load_event, unload_event
+from matchwood.store.kernels.results import best_first
+from matchwood.store.kernels.verify import load_event, unload_event
 
 INSERT, DELETE, MEASURE = 0, 1, 2
 

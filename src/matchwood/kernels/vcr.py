@@ -24,8 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.id_table import home
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING
+from matchwood.store.kernels.id_table import home
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING
 
 LIST = np.dtype([("id", "i8"), ("start", "u4"), ("load", "u4")])
 HIT = np.dtype([("id", "i8"), ("score", "f8")])

@@ -13,7 +13,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.id_table import NONE, home
 from matchwood.kernels.vcr import (
     EMPTY,
     FREE_POSITION,
@@ -35,6 +34,7 @@ from matchwood.kernels.vcr import (
     locate,
     open_list,
 )
+from matchwood.store.kernels.id_table import NONE, home
 
 
 @kernel

@@ -6,7 +6,7 @@ import numpy as np
 
 from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows, make_events, make_rows
 from matchwood.encode.picking import pick_groups, pick_rows
-from matchwood.index.row_store import RowStore
+from matchwood.store.row_store import RowStore
 
 SEED = 20_240_917
 

@@ -22,13 +22,13 @@ from matchwood.encode.arrays import Events, Rows
 from matchwood.encode.objects import RowsBuilder, encode_events
 from matchwood.encode.picking import pick_rows
 from matchwood.index import INDEXES, Capability, make_index
-from matchwood.index.scoring import scoring as make_scoring
-from matchwood.kernels.ordering import order_hits
 from matchwood.lang.evaluate import Mode
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.planner.compiling import stamp
 from matchwood.schema import Range, Schema
+from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.scoring import scoring as make_scoring
 
 try:
     import fcntl

@@ -19,8 +19,8 @@ from pyspark import daemon
 import matchwood.index
 import matchwood.spark.match_worker
 import matchwood.spark.stream_plan  # noqa: F401
-from matchwood.index.workers import VARIABLE as THREADS
-from matchwood.kernels.ordering import order_hits
+from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.workers import VARIABLE as THREADS
 
 _worker = daemon.worker
 

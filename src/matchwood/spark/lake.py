@@ -1,7 +1,7 @@
 """Lake: a folder of versioned tables and indexes that every machine of the cluster sees.
 
     ROOT/subscriptions/v000003/part-*.parquet      a table: Parquet, written by Spark
-    ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`index.storage`)
+    ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`store.storage`)
     ROOT/NAME/v000003/_manifest.json               written last, by a rename: without it the version is not there
     ROOT/NAME/v000003/_leases/...                  who still reads it
     ROOT/codebook/v000002.json                     a version of the codebook
@@ -29,9 +29,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, StorageError
-from matchwood.index.places import local_path
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.paths import read_by_spark, written_by_spark
+from matchwood.store.locations import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from matchwood.encode.arrays import Events, Int64s, Matches
-from matchwood.kernels.ordering import order_hits
 from matchwood.lang.evaluate import Mode
 from matchwood.spark.batches import ROUTED_EVENTS, read_events, with_shard, write_matches, write_ranked
 from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.resident import Resident, resident
 from matchwood.spark.sharding import Sharding
+from matchwood.store.kernels.ordering import order_hits
 
 MOST_HITS = 1 << 20
 """Matches that are put into one Arrow batch, about; events with many are handed on in smaller slices."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Events, Int64s, Matches, make_events
-from matchwood.kernels.ordering import order_hits
 from matchwood.spark.batches import read_ranked, write_matches, write_ranked
+from matchwood.store.kernels.ordering import order_hits
 
 NOTHING = Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from matchwood.errors import UnsupportedError
-from matchwood.index.places import URI, local_path
+from matchwood.store.locations import URI, local_path
 
 _PATTERN = re.compile(r"[\\\[\]{}*?]")
 

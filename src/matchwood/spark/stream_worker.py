@@ -30,7 +30,6 @@ from matchwood.encode.heads import NO_ID
 from matchwood.encode.json_lines import stream_json_events
 from matchwood.encode.rejects import EncodedEvents
 from matchwood.index import make_index
-from matchwood.kernels.ordering import order_hits
 from matchwood.schema import Schema
 from matchwood.spark.batches import read_subscriptions, write_matches
 from matchwood.spark.codebook import Codebook
@@ -39,6 +38,7 @@ from matchwood.spark.match_worker import answered, found_in
 from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.resident import Resident
 from matchwood.spark.sharding import Sharding
+from matchwood.store.kernels.ordering import order_hits
 
 OVERLAY = "scan"
 """The index of what is new since the version: small, and changed all the time."""

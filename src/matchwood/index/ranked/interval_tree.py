@@ -14,7 +14,7 @@ from matchwood.index.ranked.structure import entries_of
 from matchwood.kernels.ranked import endpoints as kernel
 from matchwood.kernels.ranked.endpoints import Endpoints
 from matchwood.kernels.ranked.layout import LISTS
-from matchwood.kernels.results import Out
+from matchwood.store.kernels.results import Out
 
 
 class IntervalTree(StaticForest):

@@ -8,14 +8,14 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from matchwood.index.growth import grown
-from matchwood.index.pool_check import check_regions, freed
 from matchwood.index.ranked.checks import block_entries, check_tree
 from matchwood.index.ranked.parts import Entries, build_part
 from matchwood.index.ranked.pools import Pools
 from matchwood.index.ranked.structure import ScoredIntervals, entries_of
 from matchwood.kernels.ranked import change as kernel
 from matchwood.kernels.ranked.layout import BLOCKS, NODE, NONE, Forest
+from matchwood.store.growth import grown
+from matchwood.store.pool_check import check_regions, freed
 
 LOPSIDED = 0.7
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matchwood.index.pool_check import check_regions
 from matchwood.index.ranked.parts import Entries, Part
 from matchwood.kernels.ranked.bits import PAD
 from matchwood.kernels.ranked.layout import BLOCK, BLOCKS, LISTS, NODE, NONE, TREE, Forest
+from matchwood.store.pool_check import check_regions
 
 
 class Regions:

@@ -17,13 +17,13 @@ from matchwood.index.ranked.scored_r_tree import ScoredRTree
 from matchwood.index.ranked.segment_tree import SegmentTree
 from matchwood.index.ranked.sopt_r_tree import SOPTRTree
 from matchwood.index.ranked.structure import ScoredIntervals, new_cursors
-from matchwood.index.row_store import Slots
 from matchwood.kernels.ranked import rows as row_kernel
 from matchwood.kernels.ranked import threshold as kernel
 from matchwood.kernels.ranked.bounds import STREAM, Plan
 from matchwood.kernels.ranked.threshold import Scratch
-from matchwood.kernels.results import Out
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED
+from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
+from matchwood.store.row_store import Slots
 
 STRUCTURES: dict[str, type[ScoredIntervals]] = {
     structure.name: structure for structure in (SOPTRTree, IRTree, SegmentTree, IntervalTree, ScoredRTree)

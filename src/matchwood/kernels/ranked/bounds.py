@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.verify import ANY, folded
+from matchwood.store.kernels.verify import ANY, folded
 
 STREAM = np.dtype(
     [

@@ -11,7 +11,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.kernels.ranked.layout import NONE
-from matchwood.kernels.results import best_first, sift_down, sift_up, worse
+from matchwood.store.kernels.results import best_first, sift_down, sift_up, worse
 
 
 class Endpoints(NamedTuple):

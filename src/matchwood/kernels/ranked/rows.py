@@ -7,7 +7,7 @@ import numpy as np
 from matchwood.encode.arrays import INTERVAL
 from matchwood.jit.decorators import kernel
 from matchwood.kernels.ranked.bounds import BY_SCORE, SLACK
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
 
 
 @kernel

@@ -9,7 +9,7 @@ from matchwood.encode.arrays import CIRCLE as CIRCLE_ENTRY
 from matchwood.encode.arrays import INTERVAL, MORE
 from matchwood.encode.arrays import JOINED as JOINED_ENTRY
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
 
 
 @kernel

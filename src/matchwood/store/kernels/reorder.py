@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.id_table import FARTHEST, NONE
-from matchwood.kernels.store import ENTRIES, FREE_SLOTS, REGIONS, SLOTS, slot_in
+from matchwood.store.kernels.id_table import FARTHEST, NONE
+from matchwood.store.kernels.rows import ENTRIES, FREE_SLOTS, REGIONS, SLOTS, slot_in
 
 
 @kernel

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s, Matches
-from matchwood.index.batch_order import put_back
-from matchwood.kernels.results import Out
+from matchwood.store.batch_order import put_back
+from matchwood.store.kernels.results import Out
 
 MOST_ROOM_GUESSED = 1 << 22  # hits; 64 MB
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from matchwood.kernels import id_table
+from matchwood.store.kernels import id_table
 
 NONE = int(id_table.NONE)
 Region = tuple[int, int]

@@ -30,8 +30,8 @@ from matchwood.encode import arrays
 from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
-from matchwood.kernels.places import chord_squared, unit_vector
+from matchwood.store.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
+from matchwood.store.kernels.places import chord_squared, unit_vector
 
 ROW = np.dtype(
     [

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from matchwood.encode.arrays import CIRCLE, Events, Float64s, Int64s, Matches, Rows
-from matchwood.kernels import batch_order as kernel
+from matchwood.store.kernels import batch_order as kernel
 
 FEWEST = 64
 """Batches of fewer stay as they are: hardly two of them meet."""

@@ -1,4 +1,4 @@
-"""The rows an index holds, exactly: the owner of `kernels.store`'s arrays, which it grows and checks."""
+"""The rows an index holds, exactly: the owner of `kernels.rows`'s arrays, which it grows and checks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.index.growth import grown, zeros
-from matchwood.index.pool_check import check_regions, check_table, freed
-from matchwood.index.workers import run_shares
 from matchwood.jit.handed import Handed
-from matchwood.kernels import store as kernel
-from matchwood.kernels import store_extract, store_order
-from matchwood.kernels.store import Store
+from matchwood.store.growth import grown, zeros
+from matchwood.store.kernels import extract as store_extract
+from matchwood.store.kernels import reorder as store_order
+from matchwood.store.kernels import rows as kernel
+from matchwood.store.kernels.rows import Store
+from matchwood.store.pool_check import check_regions, check_table, freed
+from matchwood.store.workers import run_shares
 
 Slots = NDArray[np.uint32]
 
@@ -155,7 +156,7 @@ class RowStore:
         return store
 
     def check(self) -> None:
-        """Walk chains, table and free lists and verify the invariants of `kernels.store`. O(n), in Python: for tests."""
+        """Walk chains, table and free lists and verify the invariants of `kernels.rows`. O(n), in Python: for tests."""
         state, counts = self.state, self.state.counts
         live = self.live_slots()
         assert len(live) == counts[kernel.LIVE], "live rows are miscounted"

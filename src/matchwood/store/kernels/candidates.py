@@ -15,9 +15,9 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import box_holds, prefetch
-from matchwood.kernels.results import emit
-from matchwood.kernels.store import JOINED
-from matchwood.kernels.verify import ANY, entry_holds, score_row
+from matchwood.store.kernels.results import emit
+from matchwood.store.kernels.rows import JOINED
+from matchwood.store.kernels.verify import ANY, entry_holds, score_row
 
 AHEAD = 16  # rows between asking for a row's cache lines and reading them
 

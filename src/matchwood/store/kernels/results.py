@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.store import SIBLING, first_slot
+from matchwood.store.kernels.rows import SIBLING, first_slot
 
 
 class Out(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.places import is_within
-from matchwood.kernels.store import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.places import is_within
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.results import Out
+from matchwood.store.kernels.results import Out
 
 BLOCK = 64
 
