@@ -18,10 +18,10 @@ from matchwood.index.mo_tree import MOTree
 from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.ranked import RankedIndex
-from matchwood.index.scan import Scan
 from matchwood.index.tama import Tama
 from matchwood.index.vcr import VCR
 from matchwood.store.storage import read_folder
+from matchwood.structures.scan.index import Scan
 
 INDEXES: dict[str, type[Index]] = {
     index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, OpIndex, RankedIndex, Tama)

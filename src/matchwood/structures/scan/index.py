@@ -8,11 +8,11 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s
 from matchwood.index.tally import Tallied
-from matchwood.kernels import scan as kernel
-from matchwood.kernels.scan import Columns, Scratch
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
+from matchwood.structures.scan.kernels import match as kernel
+from matchwood.structures.scan.kernels.match import Columns, Scratch
 
 MAX_COLUMNS = 8
 SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is
@@ -26,7 +26,7 @@ class Scan(Tallied):
     rows (how many centres of the dimension's intervals an interval holds) and from the first events (how many of them
     have the attribute).
 
-    Layout and kernels: `kernels.scan`. Positions are packed; a deleted row's place is taken by the last one.
+    Layout and kernels: `kernels.match`. Positions are packed; a deleted row's place is taken by the last one.
     Invariant: every live row stands at one position, its boxes contain its exact hulls (`check`).
     Insert and delete O(entries) a row; match O(rows) an event. Any workload, any mode.
 
