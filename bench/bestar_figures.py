@@ -18,7 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from matchwood.index import BEStarTree
-from matchwood.kernels.be_star import BUCKETS, LIVE
+from matchwood.structures.be_star.kernels.layout import BUCKETS, LIVE
 from matchwood.workloads import BEGen
 
 LAWS = ("uniform", "zipf")

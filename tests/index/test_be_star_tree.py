@@ -15,9 +15,9 @@ import pytest
 from matchwood.encode.arrays import Events, Matches, Rows, concatenate_rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError
 from matchwood.index import BEStarTree, BETree, Index, KIndex, Scan
-from matchwood.kernels import be_star as layout
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.scoring import scoring
+from matchwood.structures.be_star.kernels import layout
 from matchwood.workloads import BEGen
 from tests.edges import DOMAINS, crowd_of
 from tests.worlds import Dice, World, a_subscription, a_world, listed, ranked, seeded_dice

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from matchwood.errors import QueryError, StorageError
-from matchwood.index.be_star_tree import BEStarTree
 from matchwood.index.be_tree import BETree
 from matchwood.index.beq_tree import BEQTree
 from matchwood.index.event_index import EventIndex
@@ -21,6 +20,7 @@ from matchwood.index.ranked import RankedIndex
 from matchwood.index.tama import Tama
 from matchwood.index.vcr import VCR
 from matchwood.store.storage import read_folder
+from matchwood.structures.be_star.index import BEStarTree
 from matchwood.structures.scan.index import Scan
 
 INDEXES: dict[str, type[Index]] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from matchwood.index.be_star_tree import BEStarTree
-from matchwood.kernels import be_star_insert as inserting
 from matchwood.store.row_store import Slots
+from matchwood.structures.be_star.index import BEStarTree
+from matchwood.structures.be_star.kernels import insert as inserting
 
 
 class BETree(BEStarTree):

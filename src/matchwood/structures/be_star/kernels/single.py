@@ -10,10 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import RIGID, SPLITTING
-from matchwood.kernels.be_star_delete import delete_many
-from matchwood.kernels.be_star_insert import place_row, room_for_one
-from matchwood.kernels.be_star_rewrite import rewrite, stays
 from matchwood.store.kernels.rows import (
     ENTRIES,
     FREE_SLOTS,
@@ -27,6 +23,10 @@ from matchwood.store.kernels.rows import (
     shape_of,
     size_class,
 )
+from matchwood.structures.be_star.kernels.delete import delete_many
+from matchwood.structures.be_star.kernels.insert import place_row, room_for_one
+from matchwood.structures.be_star.kernels.layout import RIGID, SPLITTING
+from matchwood.structures.be_star.kernels.rewrite import rewrite, stays
 
 DONE, SLOWLY = np.int64(-1), np.int64(-2)
 

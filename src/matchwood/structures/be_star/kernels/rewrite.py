@@ -6,10 +6,6 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import find_part, has_part, in_a_child, narrow_core, needs_of, weights_of
-from matchwood.kernels.be_star_bounds import raise_bounds, rebuild
-from matchwood.kernels.be_star_delete import LARGE, touches
-from matchwood.kernels.be_star_insert import note_row
 from matchwood.store.kernels.rows import (
     DIMS,
     NONE,
@@ -20,6 +16,17 @@ from matchwood.store.kernels.rows import (
     shape_of,
     size_class,
     write_entries,
+)
+from matchwood.structures.be_star.kernels.bounds import raise_bounds, rebuild
+from matchwood.structures.be_star.kernels.delete import LARGE, touches
+from matchwood.structures.be_star.kernels.insert import note_row
+from matchwood.structures.be_star.kernels.layout import (
+    find_part,
+    has_part,
+    in_a_child,
+    narrow_core,
+    needs_of,
+    weights_of,
 )
 
 _MORE, _ABSENT, _CIRCLE = arrays.MORE, arrays.ABSENT, arrays.CIRCLE

@@ -13,7 +13,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.be_star import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
 from matchwood.store.kernels.candidates import (
     AHEAD,
     BOUNDARIES,
@@ -28,6 +27,7 @@ from matchwood.store.kernels.candidates import (
 from matchwood.store.kernels.results import best_first, offer
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import folded, load_event, score_row, unload_event
+from matchwood.structures.be_star.kernels.layout import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
 
 FOUND = 4096
 

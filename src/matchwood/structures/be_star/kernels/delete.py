@@ -8,7 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import (
+from matchwood.store.kernels.rows import NONE
+from matchwood.structures.be_star.kernels.bounds import rebuild
+from matchwood.structures.be_star.kernels.insert import replace_child
+from matchwood.structures.be_star.kernels.layout import (
     CAPACITY,
     NO_CLASS,
     RIGID,
@@ -20,9 +23,6 @@ from matchwood.kernels.be_star import (
     put_leaf_row,
     weights_of,
 )
-from matchwood.kernels.be_star_bounds import rebuild
-from matchwood.kernels.be_star_insert import replace_child
-from matchwood.store.kernels.rows import NONE
 
 LARGE = 64  # the boundary of a leaf above this size is rebuilt once a quarter of it was deleted, not each time
 

@@ -15,7 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import (
+from matchwood.store.kernels.rows import DIMS, NONE
+from matchwood.structures.be_star.kernels.bounds import rebuild
+from matchwood.structures.be_star.kernels.layout import (
     BOXES,
     BUCKETS,
     CAPACITY,
@@ -37,9 +39,7 @@ from matchwood.kernels.be_star import (
     take_leaf,
     usable,
 )
-from matchwood.kernels.be_star_bounds import rebuild
-from matchwood.kernels.be_star_split import find_cut, sort_pairs
-from matchwood.store.kernels.rows import DIMS, NONE
+from matchwood.structures.be_star.kernels.split import find_cut, sort_pairs
 
 ITEM = np.dtype([("bucket", "u4"), ("kind", "u4"), ("start", "i8"), ("end", "i8")])
 DIMENSION = np.dtype(

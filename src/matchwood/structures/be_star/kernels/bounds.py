@@ -10,9 +10,9 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.be_star import RIGID, SPLITTING, entry_on, narrow_core, needs_of, weights_of
 from matchwood.store.kernels.candidates import AHEAD, ask_for_row
 from matchwood.store.kernels.rows import NONE
+from matchwood.structures.be_star.kernels.layout import RIGID, SPLITTING, entry_on, narrow_core, needs_of, weights_of
 
 
 @helper

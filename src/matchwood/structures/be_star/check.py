@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels import be_star as layout
-from matchwood.kernels.be_star import Tree
-from matchwood.kernels.be_star_delete import LARGE
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, Store
 from matchwood.store.pool_check import chain, check_regions, freed
 from matchwood.store.row_store import Slots
+from matchwood.structures.be_star.kernels import layout
+from matchwood.structures.be_star.kernels.delete import LARGE
+from matchwood.structures.be_star.kernels.layout import Tree
 
 _NONE = int(NONE)
 Hull = tuple[float, float]
@@ -17,7 +17,7 @@ EMPTY: Hull = (np.inf, -np.inf)
 
 
 def check_tree(tree: Tree, store: Store, live: Slots) -> None:
-    """Raise AssertionError, saying which bucket, if an invariant of `kernels.be_star` is broken."""
+    """Raise AssertionError, saying which bucket, if an invariant of `kernels.layout` is broken."""
     checker = _Checker(tree, store)
     checker.walk()
     assert sorted(checker.rows) == live.tolist(), "leaf rows and live rows differ"

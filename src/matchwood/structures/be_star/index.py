@@ -9,24 +9,23 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows, concatenate_rows
 from matchwood.errors import QueryError
-from matchwood.index.be_star_check import check_tree, dot_of
 from matchwood.index.protocol import EVERYTHING, Capability
 from matchwood.index.tally import Tallied, new_keys
 from matchwood.jit.direct import ROWS, Direct, exact
-from matchwood.kernels import be_star as layout
-from matchwood.kernels import be_star_adapt as adapting
-from matchwood.kernels import be_star_build as building
-from matchwood.kernels import be_star_delete as deleting
-from matchwood.kernels import be_star_insert as inserting
-from matchwood.kernels import be_star_match as matching
-from matchwood.kernels import be_star_rewrite as rewriting
-from matchwood.kernels import be_star_single as single
-from matchwood.kernels import be_star_split as splitting
-from matchwood.kernels.be_star import Tree
-from matchwood.kernels.be_star_build import Work
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import Slots
+from matchwood.structures.be_star.check import check_tree, dot_of
+from matchwood.structures.be_star.kernels import adapt as adapting
+from matchwood.structures.be_star.kernels import build as building
+from matchwood.structures.be_star.kernels import delete as deleting
+from matchwood.structures.be_star.kernels import insert as inserting
+from matchwood.structures.be_star.kernels import layout, single
+from matchwood.structures.be_star.kernels import match as matching
+from matchwood.structures.be_star.kernels import rewrite as rewriting
+from matchwood.structures.be_star.kernels import split as splitting
+from matchwood.structures.be_star.kernels.build import Work
+from matchwood.structures.be_star.kernels.layout import Tree
 
 SPLITS = {
     "exhaustive": layout.EXHAUSTIVE,
@@ -53,7 +52,7 @@ class _Options(NamedTuple):
 class BEStarTree(Tallied):
     """Rows in the smallest bucket that encloses them, found by attribute and value (BE*-Tree IV to VI).
 
-    Layout and invariants: `kernels.be_star`. Insert and delete O(depth), amortised; match visits the buckets that the
+    Layout and invariants: `kernels.layout`. Insert and delete O(depth), amortised; match visits the buckets that the
     event's values meet. Relaxed matching is not offered: a row is reached through some of its predicates only.
 
     >>> from matchwood.encode.arrays import make_events, make_rows

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import EXHAUSTIVE, length_of, middle_between
+from matchwood.structures.be_star.kernels.layout import EXHAUSTIVE, length_of, middle_between
 
 SAMPLE = 512
 SMALL = 24  # shorter runs are sorted by insertion

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import BUCKETS, LIVE
-from matchwood.kernels.be_star_match import lacks_of, meets, open_children, open_parts
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import ALL, load_event, score_row, unload_event
+from matchwood.structures.be_star.kernels.layout import BUCKETS, LIVE
+from matchwood.structures.be_star.kernels.match import lacks_of, meets, open_children, open_parts
 
 
 @kernel

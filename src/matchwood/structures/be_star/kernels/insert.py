@@ -9,7 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.be_star import (
+from matchwood.store.kernels.rows import ABSENT, NONE
+from matchwood.structures.be_star.kernels.bounds import (
+    raise_bounds,
+    set_rigid,
+    stretch_boxes,
+    stretch_own,
+    stretch_total,
+)
+from matchwood.structures.be_star.kernels.build import CLUSTER, build, middle_of, note_made, push, take_side
+from matchwood.structures.be_star.kernels.layout import (
     ASKS_ABSENCE,
     BOXES,
     BUCKETS,
@@ -31,9 +40,6 @@ from matchwood.kernels.be_star import (
     usable,
     weights_of,
 )
-from matchwood.kernels.be_star_bounds import raise_bounds, set_rigid, stretch_boxes, stretch_own, stretch_total
-from matchwood.kernels.be_star_build import CLUSTER, build, middle_of, note_made, push, take_side
-from matchwood.store.kernels.rows import ABSENT, NONE
 
 
 @helper
