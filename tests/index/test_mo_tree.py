@@ -11,13 +11,14 @@ import pytest
 from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_events, make_rows
 from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import QueryError
-from matchwood.index import MOTree, Scan, mo_tree
-from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
+from matchwood.index import MOTree, Scan
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
 from matchwood.store.row_store import RowStore
+from matchwood.structures.mo_tree import index as mo_tree
+from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_world, listed, ranked, seeded_dice

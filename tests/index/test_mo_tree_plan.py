@@ -9,11 +9,11 @@ import pytest
 
 from matchwood.encode.arrays import make_rows
 from matchwood.index import MOTree
-from matchwood.index.mo_tree_plan import Axis, Plan, columns_of, paper, planned
-from matchwood.index.mo_tree_state import new_tree
-from matchwood.index.mo_tree_width import cell_widths, interception, limits, sampled_widths
-from matchwood.kernels.mo_tree import NONE, cell_for, tick_of
 from matchwood.store.row_store import RowStore
+from matchwood.structures.mo_tree.kernels.layout import NONE, cell_for, tick_of
+from matchwood.structures.mo_tree.plan import Axis, Plan, columns_of, paper, planned
+from matchwood.structures.mo_tree.state import new_tree
+from matchwood.structures.mo_tree.width import cell_widths, interception, limits, sampled_widths
 from matchwood.workloads.city import City
 
 

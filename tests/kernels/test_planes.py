@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.mo_tree import TREE_CELL, scale_of, slice_in
-from matchwood.kernels.planes import (
+from matchwood.structures.mo_tree.kernels.layout import TREE_CELL, scale_of, slice_in
+from matchwood.structures.mo_tree.kernels.planes import (
     and_changes,
     and_pairs,
     and_planes,

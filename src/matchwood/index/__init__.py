@@ -13,7 +13,6 @@ from matchwood.index.beq_tree import BEQTree
 from matchwood.index.event_index import EventIndex
 from matchwood.index.k_index import KIndex
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree import MOTree
 from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.ranked import RankedIndex
@@ -21,6 +20,7 @@ from matchwood.index.tama import Tama
 from matchwood.index.vcr import VCR
 from matchwood.store.storage import read_folder
 from matchwood.structures.be_star.index import BEStarTree
+from matchwood.structures.mo_tree.index import MOTree
 from matchwood.structures.scan.index import Scan
 
 INDEXES: dict[str, type[Index]] = {

@@ -15,11 +15,11 @@ from matchwood.jit.handed import Handed
 from matchwood.kernels import live_events as kernel
 from matchwood.kernels.live_events import Live
 from matchwood.kernels.live_values import count_values, list_values
-from matchwood.kernels.mo_tree import LINE, NONE
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
 from matchwood.store.pool_check import check_regions, check_table, freed
 from matchwood.store.workers import jobs_for, run, run_shares, shares
+from matchwood.structures.mo_tree.kernels.layout import LINE, NONE
 
 Slots = NDArray[np.uint32]
 LIST_EXPIRED = Direct(kernel.list_expired)

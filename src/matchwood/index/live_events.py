@@ -10,29 +10,37 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.index import mo_tree_plan as plans
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.index.event_store import EventStore, Slots
-from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice
-from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import new_values
 from matchwood.jit.direct import IDS, KEPT, WORDS, Checked, Direct
 from matchwood.jit.handed import Handed
 from matchwood.kernels import live_events_ask as asking
 from matchwood.kernels import live_events_match as matching
 from matchwood.kernels import live_events_place as kernel
-from matchwood.kernels import mo_tree
 from matchwood.kernels.live_events import MOST, PLACED, WAITING, Live, keep_one
 from matchwood.kernels.live_events_ask import LiveScratch
 from matchwood.kernels.live_values import Parts
-from matchwood.kernels.mo_tree_nodes import PIECE
-from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.store.batch_order import FEWEST, centres_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
 from matchwood.store.workers import threads_for
+from matchwood.structures.mo_tree import plan as plans
+from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice
+from matchwood.structures.mo_tree.kernels import layout as mo_tree
+from matchwood.structures.mo_tree.kernels.nodes import PIECE
+from matchwood.structures.mo_tree.kernels.spans import SPAN
+from matchwood.structures.mo_tree.kernels.visits import MOST_RANKED, QUESTIONS, new_batch
+from matchwood.structures.mo_tree.state import (
+    in_order,
+    most_for,
+    new_tree,
+    order_by,
+    restored_tree,
+    saved_tree,
+    ticks_of,
+)
 
 MOST_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long ones are answered fewer at a time
 EXPIRED = 4096  # that a batch of rows removes; others are met again

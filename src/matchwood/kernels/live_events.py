@@ -36,8 +36,6 @@ from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import claim, prefetch
 from matchwood.kernels.halves import ordered
-from matchwood.kernels.mo_tree import LINE, ONE
-from matchwood.kernels.planes import count_ones
 from matchwood.store.kernels.id_table import (
     NONE,
     cell_of,
@@ -50,6 +48,8 @@ from matchwood.store.kernels.id_table import (
     search,
 )
 from matchwood.store.kernels.rows import AHEAD, EXACT_CLASSES, class_size, size_class
+from matchwood.structures.mo_tree.kernels.layout import LINE, ONE
+from matchwood.structures.mo_tree.kernels.planes import count_ones
 
 EVENT = np.dtype([("start", "u4"), ("node", "u4"), ("position", "u4")])
 FREE = np.int64(-1)

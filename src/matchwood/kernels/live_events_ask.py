@@ -19,7 +19,9 @@ from matchwood.kernels.halves import ordered
 from matchwood.kernels.live_events import HEAD, MASKED, PLACED, ROUGH, SPREAD
 from matchwood.kernels.live_events import MOST as MOST_PLACES
 from matchwood.kernels.live_values import Parts
-from matchwood.kernels.mo_tree import (
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.verify import ANY
+from matchwood.structures.mo_tree.kernels.layout import (
     AXES,
     HEAD_WORDS,
     LAYERS,
@@ -34,7 +36,8 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_visits import (
+from matchwood.structures.mo_tree.kernels.planes import count_ones
+from matchwood.structures.mo_tree.kernels.visits import (
     Batch,
     allowed,
     ask,
@@ -44,9 +47,6 @@ from matchwood.kernels.mo_tree_visits import (
     next_number,
     sort_asks,
 )
-from matchwood.kernels.planes import count_ones
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
-from matchwood.store.kernels.verify import ANY
 
 IN_USE, NOBODY = VALID - HEAD_WORDS, STALE - HEAD_WORDS
 """The plane of positions in use and one without a bit, as numbers: they stand before the first plane. No live event is stale."""

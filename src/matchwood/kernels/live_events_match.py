@@ -32,8 +32,12 @@ from matchwood.kernels.live_events import (
 from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
 from matchwood.kernels.live_events_place import remove_event
 from matchwood.kernels.live_values import load_live, number_at, unload_row
-from matchwood.kernels.mo_tree import HEAD_WORDS, LAYERS, LINE, NONE, OPEN
-from matchwood.kernels.mo_tree_visits import (
+from matchwood.store.kernels.results import best_first, keep_largest, take_event, worse
+from matchwood.store.kernels.rows import CIRCLE
+from matchwood.store.kernels.verify import score_row
+from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LAYERS, LINE, NONE, OPEN
+from matchwood.structures.mo_tree.kernels.planes import and_pairs, count_ones, prefetch_planes
+from matchwood.structures.mo_tree.kernels.visits import (
     AFAR,
     FAR,
     FIRST,
@@ -48,10 +52,6 @@ from matchwood.kernels.mo_tree_visits import (
     order_hits,
     shift_of,
 )
-from matchwood.kernels.planes import and_pairs, count_ones, prefetch_planes
-from matchwood.store.kernels.results import best_first, keep_largest, take_event, worse
-from matchwood.store.kernels.rows import CIRCLE
-from matchwood.store.kernels.verify import score_row
 
 
 @helper

@@ -1,6 +1,6 @@
 """Live events in a tree of disjoint cells (MO-Tree 4.3.1): where they stand.
 
-Tree     nodes, regions and chains as in `kernels.mo_tree`; what differs:
+Tree     nodes, regions and chains as in `structures.mo_tree.kernels.layout`; what differs:
          members are regions of `kernels.live_events`, not slots
          a layer has c disjoint cells, then a cell for values that span several, then the null cell
          plane (axis, slice j): the value's slice is above j, or there is none; the last plane of an axis: there is none. So
@@ -33,7 +33,18 @@ from matchwood.kernels.live_events import (
     slot_of,
 )
 from matchwood.kernels.live_values import end_at, key_at, key_in, last_part, nth_value, value_of
-from matchwood.kernels.mo_tree import (
+from matchwood.store.kernels.id_table import home
+from matchwood.store.kernels.rows import AHEAD
+from matchwood.structures.mo_tree.kernels.block import (
+    MANY_LEAVE,
+    clear_out,
+    note_axes,
+    note_change,
+    note_leaving,
+    set_bits,
+    settle,
+)
+from matchwood.structures.mo_tree.kernels.layout import (
     HEAD_WORDS,
     LAYERS,
     LINE,
@@ -48,16 +59,7 @@ from matchwood.kernels.mo_tree import (
     tick_of,
     tree_at,
 )
-from matchwood.kernels.mo_tree_block import (
-    MANY_LEAVE,
-    clear_out,
-    note_axes,
-    note_change,
-    note_leaving,
-    set_bits,
-    settle,
-)
-from matchwood.kernels.mo_tree_nodes import (
+from matchwood.structures.mo_tree.kernels.nodes import (
     clear_bits,
     close_position,
     enter_piece,
@@ -69,9 +71,7 @@ from matchwood.kernels.mo_tree_nodes import (
     share_of,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
-from matchwood.store.kernels.id_table import home
-from matchwood.store.kernels.rows import AHEAD
+from matchwood.structures.mo_tree.kernels.spans import NOTHING, ODD, prefetch_spans
 
 
 @helper

@@ -26,8 +26,8 @@ from matchwood.kernels.live_events import (
     places_at,
     whole_values,
 )
-from matchwood.kernels.mo_tree import ONE
-from matchwood.kernels.planes import count_ones
+from matchwood.structures.mo_tree.kernels.layout import ONE
+from matchwood.structures.mo_tree.kernels.planes import count_ones
 
 
 class Parts(NamedTuple):

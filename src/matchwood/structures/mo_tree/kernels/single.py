@@ -16,11 +16,11 @@ import numpy as np
 from matchwood.encode.arrays import Rows
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.mo_tree import NONE, tree_at
-from matchwood.kernels.mo_tree_block import leave_stale, note_leaving, turn_bits
-from matchwood.kernels.mo_tree_nodes import release
-from matchwood.kernels.mo_tree_update import DONE, FULL, UNPLACED, rewrite
 from matchwood.store.kernels.rows import LIVE, MAX_COUNT, add_rows, first_slot, prefetch_entries, remove_ids, store_at
+from matchwood.structures.mo_tree.kernels.block import leave_stale, note_leaving, turn_bits
+from matchwood.structures.mo_tree.kernels.layout import NONE, tree_at
+from matchwood.structures.mo_tree.kernels.nodes import release
+from matchwood.structures.mo_tree.kernels.update import DONE, FULL, UNPLACED, rewrite
 
 
 @helper

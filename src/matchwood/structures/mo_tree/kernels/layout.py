@@ -38,8 +38,8 @@ import numpy as np
 from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, prefetch_entries
+from matchwood.structures.mo_tree.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 
 AXIS = np.dtype(
     [
@@ -116,9 +116,9 @@ class Tree(NamedTuple):
     members: np.ndarray  # uint32, the memory of `bits`
     places: np.ndarray  # PLACE, by slot; one without a node waits (`mo_tree_update.Waiting`)
     counts: np.ndarray  # int64
-    ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.mo_tree_spans`
+    ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.spans`
     here: np.ndarray  # uint32, the cell of each layer of the bucket that is written
-    changes: np.ndarray  # uint64, this and what follows: see `kernels.mo_tree_block`
+    changes: np.ndarray  # uint64, this and what follows: see `kernels.block`
     noted: np.ndarray  # uint64
     leaving: np.ndarray  # uint64
     stale: np.ndarray  # uint64

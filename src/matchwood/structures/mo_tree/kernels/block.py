@@ -21,8 +21,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.intrinsics import prefetch, turn_word
-from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, ONE, OPEN, PLANES, SLICED, STALE, VALID
-from matchwood.kernels.planes import and_changes
+from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LINE, ONE, OPEN, PLANES, SLICED, STALE, VALID
+from matchwood.structures.mo_tree.kernels.planes import and_changes
 
 MANY_LEAVE = 8  # live events of a node from which on they leave together
 TURNS = 512  # bits noted at a time

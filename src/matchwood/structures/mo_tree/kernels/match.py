@@ -17,7 +17,11 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.mo_tree import (
+from matchwood.store.kernels.candidates import load_keys, score_single, unload_keys
+from matchwood.store.kernels.results import best_first, emit, keep_best, keep_largest
+from matchwood.store.kernels.rows import JOINED, SIBLING, SIBLINGS, most_of
+from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.structures.mo_tree.kernels.layout import (
     AXES,
     HEAD_WORDS,
     LAYERS,
@@ -31,7 +35,8 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.kernels.mo_tree_visits import (
+from matchwood.structures.mo_tree.kernels.planes import and_planes, prefetch_planes
+from matchwood.structures.mo_tree.kernels.visits import (
     FAR,
     FIRST,
     KEPT,
@@ -51,11 +56,6 @@ from matchwood.kernels.mo_tree_visits import (
     shift_of,
     sort_asks,
 )
-from matchwood.kernels.planes import and_planes, prefetch_planes
-from matchwood.store.kernels.candidates import load_keys, score_single, unload_keys
-from matchwood.store.kernels.results import best_first, emit, keep_best, keep_largest
-from matchwood.store.kernels.rows import JOINED, SIBLING, SIBLINGS, most_of
-from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
 
 
 class Scratch(NamedTuple):

@@ -18,10 +18,10 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s
 from matchwood.index.event_store import EventStore
-from matchwood.index.mo_tree_width import cell_widths
-from matchwood.kernels import mo_tree as kernel
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import RowStore, Slots
+from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.width import cell_widths
 
 TICKS = 1024  # of a layer
 MOST_AXES = 32  # at most 64: a word has a bit for each
@@ -136,7 +136,7 @@ class Plan:
         return int(np.prod([axis.size for axis in self.axes if axis.size], initial=1))
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """axes, axis_of, cuts, begins, nearest, cells, counts of `kernels.mo_tree.Tree`."""
+        """axes, axis_of, cuts, begins, nearest, cells, counts of `kernels.layout.Tree`."""
         axes = np.zeros(len(self.axes), kernel.AXIS)
         begins = [np.zeros(0, np.uint16)]
         nearest = [np.zeros(0, np.int16)]
@@ -373,7 +373,7 @@ def _cost(axes: Sequence[Axis], columns: Sequence[Column], sampled: int, scale: 
 
 
 def _fitted(axis: Axis, cells: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The cell of each interval of ticks, as `kernels.mo_tree.cell_for` finds it."""
+    """The cell of each interval of ticks, as `kernels.layout.cell_for` finds it."""
     found = np.full(len(begin), len(cells) - 1)
     open_ = np.ones(len(begin), bool)
     for first, level in _with_first(axis.levels[:-1]):

@@ -1,6 +1,6 @@
 """MO-Tree: rows put into their buckets and taken out again. In: rows of the store, their buckets. Out: bits in nodes.
 
-Alone, or many of a node together (`kernels.mo_tree_block`).
+Alone, or many of a node together (`kernels.block`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,16 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.mo_tree import (
+from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, SET
+from matchwood.structures.mo_tree.kernels.block import (
+    clean,
+    leave_stale,
+    note_axes,
+    note_leaving,
+    note_slices,
+    settle,
+)
+from matchwood.structures.mo_tree.kernels.layout import (
     HEAD_WORDS,
     NONE,
     ONE,
@@ -22,15 +31,7 @@ from matchwood.kernels.mo_tree import (
     slice_span,
     slices_of_set,
 )
-from matchwood.kernels.mo_tree_block import (
-    clean,
-    leave_stale,
-    note_axes,
-    note_leaving,
-    note_slices,
-    settle,
-)
-from matchwood.kernels.mo_tree_nodes import (
+from matchwood.structures.mo_tree.kernels.nodes import (
     clear_bits,
     enter_piece,
     open_nodes,
@@ -40,8 +41,7 @@ from matchwood.kernels.mo_tree_nodes import (
     share_of,
     take_position,
 )
-from matchwood.kernels.mo_tree_spans import NOTHING, ODD, prefetch_spans
-from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, SET
+from matchwood.structures.mo_tree.kernels.spans import NOTHING, ODD, prefetch_spans
 
 
 @helper

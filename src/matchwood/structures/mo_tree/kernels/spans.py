@@ -16,7 +16,8 @@ import numpy as np
 from matchwood.encode import arrays
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.mo_tree import (
+from matchwood.store.kernels.rows import AHEAD, only_intervals
+from matchwood.structures.mo_tree.kernels.layout import (
     AXES,
     LAYERS,
     ONE,
@@ -30,7 +31,6 @@ from matchwood.kernels.mo_tree import (
     slice_in,
     tick_of,
 )
-from matchwood.store.kernels.rows import AHEAD, only_intervals
 
 SPAN = np.dtype([("axis", "u1"), ("first", "u1"), ("last", "u1")])
 NOTHING, ODD = np.uint8(0xFF), np.uint8(0xFE)

@@ -11,30 +11,38 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
-from matchwood.index import mo_tree_plan as plans
 from matchwood.index.live_events import LiveEvents
-from matchwood.index.mo_tree_bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
-from matchwood.index.mo_tree_check import check_tree
-from matchwood.index.mo_tree_state import in_order, most_for, new_tree, order_by, restored_tree, saved_tree, ticks_of
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.tally import new_keys
 from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
 from matchwood.jit.handed import Handed
-from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels import mo_tree_match as matching
-from matchwood.kernels import mo_tree_place as placing
-from matchwood.kernels import mo_tree_single as single
-from matchwood.kernels.mo_tree_match import Scratch
-from matchwood.kernels.mo_tree_nodes import PIECE
-from matchwood.kernels.mo_tree_order import order_keys
-from matchwood.kernels.mo_tree_spans import SPAN, slice_rows
-from matchwood.kernels.mo_tree_update import DONE, FULL, UNPLACED
-from matchwood.kernels.mo_tree_visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
+from matchwood.structures.mo_tree import plan as plans
+from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
+from matchwood.structures.mo_tree.check import check_tree
+from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.kernels import match as matching
+from matchwood.structures.mo_tree.kernels import place as placing
+from matchwood.structures.mo_tree.kernels import single
+from matchwood.structures.mo_tree.kernels.match import Scratch
+from matchwood.structures.mo_tree.kernels.nodes import PIECE
+from matchwood.structures.mo_tree.kernels.order import order_keys
+from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows
+from matchwood.structures.mo_tree.kernels.update import DONE, FULL, UNPLACED
+from matchwood.structures.mo_tree.kernels.visits import MOST_RANKED, QUESTIONS, new_batch
+from matchwood.structures.mo_tree.state import (
+    in_order,
+    most_for,
+    new_tree,
+    order_by,
+    restored_tree,
+    saved_tree,
+    ticks_of,
+)
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE = Checked(single.insert_one, WORDS, SLOTS, int, *ROWS.types)
@@ -46,8 +54,8 @@ PLACE_FEW = Direct(placing.place_few)
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.mo_tree` (where), `kernels.mo_tree_spans`, `mo_tree_place` and `mo_tree_nodes` (in and
-    out), `kernels.mo_tree_visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    Layout and kernels: `kernels.layout` (where), `kernels.spans`, `mo_tree_place` and `mo_tree_nodes` (in and
+    out), `kernels.visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
     Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
     may hold (`mo_tree_check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
     placed together, when somebody asks or 8,192 wait: a row alone turns some 130 bits in as many lines of memory.
@@ -73,7 +81,7 @@ class MOTree(Index):
 
         It is saved with the tree and counted in its `stats().bytes`."""
         self._waiting = np.zeros(MOST_WAITING + 1, np.uint32)
-        """How many rows wait, and their slots (`kernels.mo_tree_single`)."""
+        """How many rows wait, and their slots (`kernels.single`)."""
 
     def _insert(self, slots: Slots) -> None:
         if self._outgrown(0):

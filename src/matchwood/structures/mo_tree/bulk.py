@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.index.mo_tree_state import grown_tree, in_order, order_by, with_own_notes
-from matchwood.kernels.mo_tree import NODES, Tree
-from matchwood.kernels.mo_tree_nodes import PIECE, open_nodes, release_nodes
-from matchwood.kernels.mo_tree_place import clear_rows
-from matchwood.kernels.mo_tree_spans import SPAN
-from matchwood.kernels.mo_tree_update import Moving, new_moving, update_rows
 from matchwood.store.kernels.rows import Store
 from matchwood.store.row_store import Slots
 from matchwood.store.workers import jobs_for, run, shares, shares_by, threads_for
+from matchwood.structures.mo_tree.kernels.layout import NODES, Tree
+from matchwood.structures.mo_tree.kernels.nodes import PIECE, open_nodes, release_nodes
+from matchwood.structures.mo_tree.kernels.place import clear_rows
+from matchwood.structures.mo_tree.kernels.spans import SPAN
+from matchwood.structures.mo_tree.kernels.update import Moving, new_moving, update_rows
+from matchwood.structures.mo_tree.state import grown_tree, in_order, order_by, with_own_notes
 
 MOST_WAITING = 8192  # rows or events that are stored and not placed
 FEW = 64  # rows or events that are placed as they come: sorted by bucket hardly two would be neighbours

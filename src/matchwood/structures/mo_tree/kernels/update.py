@@ -14,19 +14,6 @@ import numpy as np
 from matchwood.encode import arrays
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import mark_word, prefetch, trailing_zeros
-from matchwood.kernels.mo_tree import (
-    HEAD_WORDS,
-    ONE,
-    REACH,
-    REACHED,
-    SLICED,
-    axis_number,
-    prefetch_row,
-    slice_bits,
-    slice_span,
-)
-from matchwood.kernels.mo_tree_block import note_turn, turn_bits
-from matchwood.kernels.mo_tree_spans import new_bucket, new_span, slice_new, slice_row, still_fits
 from matchwood.store.kernels.rows import (
     ABSENT,
     AHEAD,
@@ -40,6 +27,19 @@ from matchwood.store.kernels.rows import (
     write_interval,
     write_intervals,
 )
+from matchwood.structures.mo_tree.kernels.block import note_turn, turn_bits
+from matchwood.structures.mo_tree.kernels.layout import (
+    HEAD_WORDS,
+    ONE,
+    REACH,
+    REACHED,
+    SLICED,
+    axis_number,
+    prefetch_row,
+    slice_bits,
+    slice_span,
+)
+from matchwood.structures.mo_tree.kernels.spans import new_bucket, new_span, slice_new, slice_row, still_fits
 
 FULL, UNPLACED, DONE = -2, -1, 0
 MORE_OR_ABSENT = np.uint8(arrays.MORE & arrays.ABSENT)  # a bit that only these kinds of entries have

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.mo_tree import Tree
 from matchwood.store.kernels.rows import CIRCLE, SET, Store
 from matchwood.store.pool_check import chain
+from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.kernels.layout import Tree
 
 _ENDS = (("first", "next"), ("spare", "spare"))
 
 
 def check_tree(tree: Tree, store: Store, rows: int, waiting: list[int]) -> None:
-    """Raise AssertionError, saying which node or slot, if an invariant of `kernels.mo_tree` is broken.
+    """Raise AssertionError, saying which node or slot, if an invariant of `kernels.layout` is broken.
 
     All `rows` of the store stand in the tree but those at the slots that wait (`mo_tree_update.Waiting`).
     """

@@ -20,8 +20,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.mo_tree import HEAD_WORDS, LINE, NONE, ONE, ONES, PLANES, VALID
-from matchwood.kernels.planes import count_ones, keep_words
+from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LINE, NONE, ONE, ONES, PLANES, VALID
+from matchwood.structures.mo_tree.kernels.planes import count_ones, keep_words
 
 QUESTIONS = 2048  # at a time, at most
 ASKS = 1 << 17  # room for that many, or for one a bucket

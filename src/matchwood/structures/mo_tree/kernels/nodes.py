@@ -1,6 +1,6 @@
 """MO-Tree: nodes and their positions. In: the number of a bucket. Out: a node with room, a free position, its bits.
 
-Regions of planes come in four widths and grow with their node; chains and free lists: see the layout in `kernels.mo_tree`. Both
+Regions of planes come in four widths and grow with their node; chains and free lists: see the layout in `kernels.layout`. Both
 halves of the tree stand on this: rows (`mo_tree_place`) and live events (`live_events_place`).
 
 What all nodes share is changed here and by one thread: `open_nodes` gives out room before a batch is written, `release_nodes`
@@ -13,7 +13,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.mo_tree import (
+from matchwood.structures.mo_tree.kernels.block import MANY_COME
+from matchwood.structures.mo_tree.kernels.layout import (
     BUCKETS,
     FREE_NODE,
     HEAD_WORDS,
@@ -32,7 +33,6 @@ from matchwood.kernels.mo_tree import (
     WORDS,
     enter_node,
 )
-from matchwood.kernels.mo_tree_block import MANY_COME
 
 PIECE = np.dtype([("first", "u4"), ("rows", "u4"), ("node", "u4")])
 """Rows first, first + 1, ... of a batch, which go to one node; no other piece of the batch has the node."""

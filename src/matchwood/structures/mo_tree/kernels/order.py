@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.mo_tree import LAYERS, axis_number, bucket_number, prefetch_row, tick_of
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.structures.mo_tree.kernels.layout import LAYERS, axis_number, bucket_number, prefetch_row, tick_of
 
 
 @kernel

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matchwood.index.mo_tree_plan import Plan
-from matchwood.kernels import mo_tree as kernel
-from matchwood.kernels.mo_tree import Tree
-from matchwood.kernels.mo_tree_block import TURNS
-from matchwood.kernels.mo_tree_order import pick, sort_by_number
 from matchwood.store.growth import zeros
+from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.kernels.block import TURNS
+from matchwood.structures.mo_tree.kernels.layout import Tree
+from matchwood.structures.mo_tree.kernels.order import pick, sort_by_number
+from matchwood.structures.mo_tree.plan import Plan
 
 WORD = np.dtype(np.uint64)
 SAVED = [name for name in Tree._fields[: Tree._fields.index("ticks")] if name != "members"]
