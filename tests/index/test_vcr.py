@@ -16,12 +16,12 @@ from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError, UnsupportedError
 from matchwood.index import Scan, load_index
 from matchwood.index.protocol import Index
-from matchwood.index.vcr import VCR
-from matchwood.index.vcr_check import entries_of
-from matchwood.index.vcr_geometry import Constructs, Rectangle
-from matchwood.index.vcr_plan import NO_DIMENSION, choose_edges, choose_sides, expected_hits, hulls_of
-from matchwood.kernels import vcr as kernel
-from matchwood.kernels import vcr_update
+from matchwood.structures.vcr.check import entries_of
+from matchwood.structures.vcr.geometry import Constructs, Rectangle
+from matchwood.structures.vcr.index import VCR
+from matchwood.structures.vcr.kernels import layout as kernel
+from matchwood.structures.vcr.kernels import update as vcr_update
+from matchwood.structures.vcr.plan import NO_DIMENSION, choose_edges, choose_sides, expected_hits, hulls_of
 from matchwood.workloads import vcr as workloads
 from tests.edges import crowd_of
 from tests.index.test_contract import assert_agrees, fitted

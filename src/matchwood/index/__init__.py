@@ -17,11 +17,11 @@ from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.ranked import RankedIndex
 from matchwood.index.tama import Tama
-from matchwood.index.vcr import VCR
 from matchwood.store.storage import read_folder
 from matchwood.structures.be_star.index import BEStarTree
 from matchwood.structures.mo_tree.index import MOTree
 from matchwood.structures.scan.index import Scan
+from matchwood.structures.vcr.index import VCR
 
 INDEXES: dict[str, type[Index]] = {
     index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, OpIndex, RankedIndex, Tama)

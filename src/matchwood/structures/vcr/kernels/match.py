@@ -25,7 +25,10 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.vcr import (
+from matchwood.store.kernels.results import best_first, emit, offer
+from matchwood.store.kernels.rows import NONE
+from matchwood.store.kernels.verify import load_event, score_row, unload_event
+from matchwood.structures.vcr.kernels.layout import (
     BOTTOM,
     GROUPS,
     LEFT,
@@ -47,9 +50,6 @@ from matchwood.kernels.vcr import (
     find_list,
     id_of,
 )
-from matchwood.store.kernels.results import best_first, emit, offer
-from matchwood.store.kernels.rows import NONE
-from matchwood.store.kernels.verify import load_event, score_row, unload_event
 
 FOUND = np.dtype(
     [("start", "u4"), ("size", "u4"), ("x", "i4"), ("y", "i4"), ("width", "u2"), ("height", "u2"), ("mask", "u4")]

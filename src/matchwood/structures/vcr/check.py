@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from matchwood.index.vcr_geometry import Constructs, Rectangle
-from matchwood.kernels import vcr as kernel
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SET
 from matchwood.store.pool_check import check_regions, freed
+from matchwood.structures.vcr.geometry import Constructs, Rectangle
+from matchwood.structures.vcr.kernels import layout as kernel
 
 if TYPE_CHECKING:
-    from matchwood.index.vcr import VCR
+    from matchwood.structures.vcr.index import VCR
 
 
 def check_lists(index: VCR) -> None:

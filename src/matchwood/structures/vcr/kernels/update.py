@@ -1,4 +1,4 @@
-"""How the lists of VCRs change: rows enter, leave, are replaced, or are laid out all at once. Layout: `kernels.vcr`.
+"""How the lists of VCRs change: rows enter, leave, are replaced, or are laid out all at once. Layout: `kernels.layout`.
 
     a few rows   append_rows, remove_positions, replace_rows: list by list
     all rows     activate_rows, count_entries, lay_out_lists, then append_rows: regions fit and lie in the order of ids
@@ -13,7 +13,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.vcr import (
+from matchwood.store.kernels.id_table import NONE, home
+from matchwood.structures.vcr.kernels.layout import (
     EMPTY,
     FREE_POSITION,
     GROUPS,
@@ -34,7 +35,6 @@ from matchwood.kernels.vcr import (
     locate,
     open_list,
 )
-from matchwood.store.kernels.id_table import NONE, home
 
 
 @kernel

@@ -9,17 +9,18 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
-from matchwood.index import vcr_plan as plan
 from matchwood.index.protocol import EVERYTHING, Capability, Index
-from matchwood.index.vcr_check import check_lists
-from matchwood.kernels import vcr as kernel
-from matchwood.kernels import vcr_match, vcr_update
-from matchwood.kernels.vcr import State
-from matchwood.kernels.vcr_match import Scratch
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import Slots
+from matchwood.structures.vcr import plan
+from matchwood.structures.vcr.check import check_lists
+from matchwood.structures.vcr.kernels import layout as kernel
+from matchwood.structures.vcr.kernels import match as vcr_match
+from matchwood.structures.vcr.kernels import update as vcr_update
+from matchwood.structures.vcr.kernels.layout import State
+from matchwood.structures.vcr.kernels.match import Scratch
 
 DIRECTORIES = ("auto", "array", "hash")
 BY_POSITION = ("hits", "boxes", "rates", "places")
@@ -29,7 +30,7 @@ BAND = 3  # rows are ordered by cell in bands of 2^3 lines, from left to right
 class VCR(Index):
     """A grid over two dimensions; each row's rectangle is a few VCRs, each with a list of the rows that have it (VCR, section 2).
 
-    Layout and kernels: `kernels.vcr`, `kernels.vcr_match`; the paper's definitions: `vcr_geometry`; choices: `vcr_plan`.
+    Layout and kernels: `kernels.layout`, `kernels.match`; the paper's definitions: `vcr_geometry`; choices: `vcr_plan`.
     Invariant: a row is in exactly the lists of its decomposition, and no other list exists (`check`).
     Insert O(pieces) a row, delete O(pieces * list / 16); match O(corners of a covering set + its active lists + hits) an event.
 
