@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError, UnknownSubscriptionError
-from matchwood.index.ranked import STRUCTURES, EndpointIntervalTree, ScoredIntervals
+from matchwood.structures.ranked import STRUCTURES, EndpointIntervalTree, ScoredIntervals
 from tests.edges import DOMAINS, beside
 from tests.index.ranked.naive import Intervals, columns, some_intervals, stabbed
 

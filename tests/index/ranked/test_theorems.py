@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from matchwood.index.ranked import STRUCTURES, EndpointIntervalTree, IntervalTree, IRTree, SegmentTree, SOPTRTree
-from matchwood.index.ranked.constraint_graph import arrangement, constraint_graph
-from matchwood.index.ranked.parts import Entries, in_rank_order
-from matchwood.kernels.ranked.layout import NONE
+from matchwood.structures.ranked import STRUCTURES, EndpointIntervalTree, IntervalTree, IRTree, SegmentTree, SOPTRTree
+from matchwood.structures.ranked.constraint_graph import arrangement, constraint_graph
+from matchwood.structures.ranked.kernels.layout import NONE
+from matchwood.structures.ranked.parts import Entries, in_rank_order
 from matchwood.workloads import Ranked
 from tests.index.ranked.naive import EXAMPLE, columns, some_intervals, stabbed
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.ranked.bits import set_add, set_next, set_previous, set_remove
+from matchwood.structures.ranked.kernels.bits import set_add, set_next, set_previous, set_remove
 
 NONE = np.uint32(0xFFFFFFFF)
 

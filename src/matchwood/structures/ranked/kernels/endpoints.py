@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.ranked.layout import NONE
 from matchwood.store.kernels.results import best_first, sift_down, sift_up, worse
+from matchwood.structures.ranked.kernels.layout import NONE
 
 
 class Endpoints(NamedTuple):

@@ -11,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.index.ranked.constraint_graph import arrangement, cells_of
-from matchwood.kernels.ranked import build as kernel
-from matchwood.kernels.ranked.layout import ARRANGED, BLOCK, BLOCKS, LISTS, NODE, NONE, PACKED, SEGMENTS
+from matchwood.structures.ranked.constraint_graph import arrangement, cells_of
+from matchwood.structures.ranked.kernels import build as kernel
+from matchwood.structures.ranked.kernels.layout import ARRANGED, BLOCK, BLOCKS, LISTS, NODE, NONE, PACKED, SEGMENTS
 
 Uint32s = NDArray[np.uint32]
 
 
 class Entries(NamedTuple):
-    """Scored intervals (or, in inner blocks, children): the four arrays of `kernels.ranked.layout`."""
+    """Scored intervals (or, in inner blocks, children): the four arrays of `kernels.layout`."""
 
     lo: Float64s
     hi: Float64s

@@ -8,14 +8,14 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.errors import DuplicateSubscriptionError, UnknownSubscriptionError
-from matchwood.index.ranked.checks import block_entries, check_tree
-from matchwood.index.ranked.parts import Entries, build_part
-from matchwood.index.ranked.pools import Pools
-from matchwood.index.ranked.structure import ScoredIntervals, entries_of
-from matchwood.kernels.ranked import change as kernel
-from matchwood.kernels.ranked.layout import BLOCKS, NODE, NONE, Forest
 from matchwood.store.growth import grown
 from matchwood.store.pool_check import check_regions, freed
+from matchwood.structures.ranked.checks import block_entries, check_tree
+from matchwood.structures.ranked.kernels import change as kernel
+from matchwood.structures.ranked.kernels.layout import BLOCKS, NODE, NONE, Forest
+from matchwood.structures.ranked.parts import Entries, build_part
+from matchwood.structures.ranked.pools import Pools
+from matchwood.structures.ranked.structure import ScoredIntervals, entries_of
 
 LOPSIDED = 0.7
 
@@ -32,7 +32,7 @@ class IRTree(ScoredIntervals):
     Cost: build O(n log n); top-k O((k + log n) b log_b n) at most; insert, delete and rescore O(log n + b log_b n), and amortised
     O(log n) for keeping the balance: a full bucket, or the highest node above it with more than
     0.7 of its intervals on one side, is built anew. A rescored interval moves within its node's list only.
-    Departures from the paper: parts are opened only when they may be next (`kernels.ranked.stab`); leaves
+    Departures from the paper: parts are opened only when they may be next (`kernels.stab`); leaves
     are buckets of up to b intervals, which keeps nodes below 2n/b where the paper's recursion can reach n.
 
     >>> tree = IRTree.build(lo=[0.0, 2.0, 4.0], hi=[5.0, 3.0, 9.0], score=[1.0, 9.0, 4.0])

@@ -8,13 +8,13 @@ from typing import Self
 import numpy as np
 
 from matchwood.encode.arrays import Matches
-from matchwood.index.ranked.parts import build_part
-from matchwood.index.ranked.static_forest import StaticForest
-from matchwood.index.ranked.structure import entries_of
-from matchwood.kernels.ranked import endpoints as kernel
-from matchwood.kernels.ranked.endpoints import Endpoints
-from matchwood.kernels.ranked.layout import LISTS
 from matchwood.store.kernels.results import Out
+from matchwood.structures.ranked.kernels import endpoints as kernel
+from matchwood.structures.ranked.kernels.endpoints import Endpoints
+from matchwood.structures.ranked.kernels.layout import LISTS
+from matchwood.structures.ranked.parts import build_part
+from matchwood.structures.ranked.static_forest import StaticForest
+from matchwood.structures.ranked.structure import entries_of
 
 
 class IntervalTree(StaticForest):

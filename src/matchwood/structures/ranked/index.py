@@ -10,20 +10,20 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import QueryError
 from matchwood.index.protocol import Index
-from matchwood.index.ranked.interval_tree import IntervalTree
-from matchwood.index.ranked.ir_tree import IRTree
-from matchwood.index.ranked.parts import Entries
-from matchwood.index.ranked.scored_r_tree import ScoredRTree
-from matchwood.index.ranked.segment_tree import SegmentTree
-from matchwood.index.ranked.sopt_r_tree import SOPTRTree
-from matchwood.index.ranked.structure import ScoredIntervals, new_cursors
-from matchwood.kernels.ranked import rows as row_kernel
-from matchwood.kernels.ranked import threshold as kernel
-from matchwood.kernels.ranked.bounds import STREAM, Plan
-from matchwood.kernels.ranked.threshold import Scratch
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
 from matchwood.store.row_store import Slots
+from matchwood.structures.ranked.interval_tree import IntervalTree
+from matchwood.structures.ranked.ir_tree import IRTree
+from matchwood.structures.ranked.kernels import rows as row_kernel
+from matchwood.structures.ranked.kernels import threshold as kernel
+from matchwood.structures.ranked.kernels.bounds import STREAM, Plan
+from matchwood.structures.ranked.kernels.threshold import Scratch
+from matchwood.structures.ranked.parts import Entries
+from matchwood.structures.ranked.scored_r_tree import ScoredRTree
+from matchwood.structures.ranked.segment_tree import SegmentTree
+from matchwood.structures.ranked.sopt_r_tree import SOPTRTree
+from matchwood.structures.ranked.structure import ScoredIntervals, new_cursors
 
 STRUCTURES: dict[str, type[ScoredIntervals]] = {
     structure.name: structure for structure in (SOPTRTree, IRTree, SegmentTree, IntervalTree, ScoredRTree)
@@ -45,7 +45,7 @@ class RankedIndex(Index):
     `order` decides what a stream is sorted by: "score" (a row's total: relaxed matching in four dimensions takes a
     twentieth of the time) or "weight" (the paper's: each predicate's own).
     `structure` is one of "sopt" (fastest to ask), "ir" (fastest to change; ranges in order), "segment", "interval", "r".
-    Keys, bounds and the order of pulling: `kernels.ranked.threshold`. A row with an absence, or without any interval, is in no
+    Keys, bounds and the order of pulling: `kernels.threshold`. A row with an absence, or without any interval, is in no
     tree: it is verified for every event. A set of intervals, a circle: the tree holds its hull, the row store decides.
 
     Invariants (`check`): each interval predicate of each row stands once in its dimension's trees, with its hull, its slot and

@@ -27,9 +27,9 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.ranked.bits import lowest_bit, mask_of
-from matchwood.kernels.ranked.heap import drop, push, rerank, room_of
-from matchwood.kernels.ranked.layout import ARRANGED, LEVELS, LISTS, NONE, PACKED, SEGMENTS, STREAMS
+from matchwood.structures.ranked.kernels.bits import lowest_bit, mask_of
+from matchwood.structures.ranked.kernels.heap import drop, push, rerank, room_of
+from matchwood.structures.ranked.kernels.layout import ARRANGED, LEVELS, LISTS, NONE, PACKED, SEGMENTS, STREAMS
 
 SUBTREE, HEAD, LEAD, REST, INNER, SCAN, RUN, COPIES, STREAM, LOOSE, READY = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 

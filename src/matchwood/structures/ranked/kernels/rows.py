@@ -6,8 +6,8 @@ import numpy as np
 
 from matchwood.encode.arrays import INTERVAL
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.ranked.bounds import BY_SCORE, SLACK
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
+from matchwood.structures.ranked.kernels.bounds import BY_SCORE, SLACK
 
 
 @kernel

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matchwood.index.ranked.parts import Entries, Part
-from matchwood.kernels.ranked.bits import PAD
-from matchwood.kernels.ranked.layout import BLOCK, BLOCKS, LISTS, NODE, NONE, TREE, Forest
 from matchwood.store.pool_check import check_regions
+from matchwood.structures.ranked.kernels.bits import PAD
+from matchwood.structures.ranked.kernels.layout import BLOCK, BLOCKS, LISTS, NODE, NONE, TREE, Forest
+from matchwood.structures.ranked.parts import Entries, Part
 
 
 class Regions:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from matchwood.index.ranked.static_forest import StaticForest
-from matchwood.kernels.ranked.layout import SEGMENTS
+from matchwood.structures.ranked.kernels.layout import SEGMENTS
+from matchwood.structures.ranked.static_forest import StaticForest
 
 
 class SegmentTree(StaticForest):

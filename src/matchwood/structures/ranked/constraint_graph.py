@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.kernels.ranked import arrangement as kernel
-from matchwood.kernels.ranked.bits import set_shape
+from matchwood.structures.ranked.kernels import arrangement as kernel
+from matchwood.structures.ranked.kernels.bits import set_shape
 
 Uint32s = NDArray[np.uint32]
 

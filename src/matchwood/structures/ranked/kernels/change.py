@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.ranked.layout import NONE
+from matchwood.structures.ranked.kernels.layout import NONE
 
 ENTRIES, BLOCKS, NODES, FREE_BLOCK, FREE_NODE = 0, 1, 2, 3, 4
 ROOMS = 8

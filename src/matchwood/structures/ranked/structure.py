@@ -15,9 +15,9 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s, Matches
 from matchwood.errors import QueryError, SubscriptionError
-from matchwood.index.ranked.parts import Entries
-from matchwood.kernels.ranked import stab as kernel
-from matchwood.kernels.ranked.layout import FRAME, ITEM, LEVELS, RANK, STREAMS, Cursors, Forest
+from matchwood.structures.ranked.kernels import stab as kernel
+from matchwood.structures.ranked.kernels.layout import FRAME, ITEM, LEVELS, RANK, STREAMS, Cursors, Forest
+from matchwood.structures.ranked.parts import Entries
 
 
 class ScoredIntervals(ABC):

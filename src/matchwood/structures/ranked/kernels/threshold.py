@@ -16,11 +16,11 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.ranked.bounds import BY_SCORE, largest_gain, mark_optional, raised, unseen_bound
-from matchwood.kernels.ranked.stab import FULL, next_hit, open_cursor
 from matchwood.store.kernels.candidates import ask_for_row
 from matchwood.store.kernels.results import best_first, emit, offer
 from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.structures.ranked.kernels.bounds import BY_SCORE, largest_gain, mark_optional, raised, unseen_bound
+from matchwood.structures.ranked.kernels.stab import FULL, next_hit, open_cursor
 
 EXPLORE = 16  # rounds over all complete streams before the lowest alone goes on
 BATCH = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.kernels.ranked.layout import ARRANGED, BLOCKS, LISTS, NONE, PACKED, SEGMENTS, Forest
+from matchwood.structures.ranked.kernels.layout import ARRANGED, BLOCKS, LISTS, NONE, PACKED, SEGMENTS, Forest
 
 
 def check_tree(state: Forest, tree: int, branching: int) -> None:

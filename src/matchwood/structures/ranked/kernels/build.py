@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.ranked.layout import NONE
+from matchwood.structures.ranked.kernels.layout import NONE
 
 
 @kernel

@@ -23,10 +23,10 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.index.ranked.parts import Entries, Part, Uint32s, build_part
-from matchwood.index.ranked.pools import Pools
-from matchwood.index.ranked.structure import ScoredIntervals, entries_of
-from matchwood.kernels.ranked.layout import ARRANGED, PACKED, Forest
+from matchwood.structures.ranked.kernels.layout import ARRANGED, PACKED, Forest
+from matchwood.structures.ranked.parts import Entries, Part, Uint32s, build_part
+from matchwood.structures.ranked.pools import Pools
+from matchwood.structures.ranked.structure import ScoredIntervals, entries_of
 
 REACH = 1 / 64
 
@@ -151,7 +151,7 @@ class StaticForest(ScoredIntervals):
         self._by_id, self._arranged = {}, {}
 
     def check(self) -> None:
-        from matchwood.index.ranked.checks import check_tree
+        from matchwood.structures.ranked.checks import check_tree
 
         self._pools.check()
         for dim in range(self.dimensions):
