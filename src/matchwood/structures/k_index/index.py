@@ -11,11 +11,11 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.index.protocol import EVERYTHING, Capability
 from matchwood.index.tally import Tallied, new_keys
-from matchwood.kernels import k_index as kernel
-from matchwood.kernels.k_index import Postings, Scratch
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
+from matchwood.structures.k_index.kernels import match as kernel
+from matchwood.structures.k_index.kernels.match import Postings, Scratch
 
 MOST_CELLS = 4096
 COPIES = 6.0
@@ -25,7 +25,7 @@ COPIES = 6.0
 class KIndex(Tallied):
     """Posting lists by (dimension, cell of values), rows in the order of their size; a K-way intersection finds rows of size K.
 
-    Layout: `kernels.k_index`. Static, as in its paper: all rows are known in advance. Built in O(postings log); an event costs
+    Layout: `kernels.match`. Static, as in its paper: all rows are known in advance. Built in O(postings log); an event costs
     the postings of its lists, less what the intersection skips. Top-k leaves out sizes and rows by the largest
     weights of the lists. Relaxed matching is the union of the lists.
 
