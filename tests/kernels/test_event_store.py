@@ -10,9 +10,9 @@ import pytest
 from matchwood.encode.arrays import Events, make_events
 from matchwood.errors import EventError
 from matchwood.index import BEQTree
-from matchwood.index.event_store import EventStore
-from matchwood.kernels import live_events as kernel
 from matchwood.store.kernels.id_table import home
+from matchwood.structures.live.event_store import EventStore
+from matchwood.structures.live.kernels import layout as kernel
 
 
 def some_events(sizes: list[int], *, shuffled: bool = False, step: int = 1) -> Events:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.halves import key_of, ordered
+from matchwood.structures.live.kernels.halves import key_of, ordered
 
 KEYS = st.floats(allow_nan=False) | st.integers(-(2**20), 2**20).map(float)
 ODD = [0.0, -0.0, 5e-324, -5e-324, 1.0, np.nextafter(1.0, 2.0), 2.0**-20 + 1.0, -1.0, 1e308, -1e308, np.inf, -np.inf]

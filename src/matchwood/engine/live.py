@@ -9,9 +9,9 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
 from matchwood.errors import EventError
-from matchwood.index.live_events import LiveEvents
 from matchwood.lang.evaluate import Mode
 from matchwood.schema import describe
+from matchwood.structures.live.index import LiveEvents
 
 MAX_ID = 2**63 - 1
 

@@ -11,13 +11,13 @@ from matchwood.errors import QueryError, StorageError
 from matchwood.index.be_tree import BETree
 from matchwood.index.beq_tree import BEQTree
 from matchwood.index.event_index import EventIndex
-from matchwood.index.live_events import LiveEvents
 from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
 from matchwood.index.tama import Tama
 from matchwood.store.storage import read_folder
 from matchwood.structures.be_star.index import BEStarTree
 from matchwood.structures.k_index.index import KIndex
+from matchwood.structures.live.index import LiveEvents
 from matchwood.structures.mo_tree.index import MOTree
 from matchwood.structures.ranked import RankedIndex
 from matchwood.structures.scan.index import Scan

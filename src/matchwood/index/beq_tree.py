@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.index.event_index import Asked, EventIndex
-from matchwood.index.event_store import Slots
 from matchwood.index.protocol import EVERYTHING, Capability, new_values
 from matchwood.jit.direct import Direct
 from matchwood.kernels import beq_tree as kernel
 from matchwood.kernels.beq_tree import LeafScratch, Leaves
-from matchwood.kernels.live_events import MOST
-from matchwood.kernels.live_values import Parts
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import RowStore
+from matchwood.structures.live.event_store import Slots
+from matchwood.structures.live.kernels.layout import MOST
+from matchwood.structures.live.kernels.values import Parts
 
 MOST_DEPTH = 24
 NO_LIMIT = int(kernel.NONE)

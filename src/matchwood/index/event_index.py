@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError, UnsupportedError
-from matchwood.index.event_store import EventStore, Slots
 from matchwood.index.protocol import EVERYTHING, Capability, check_k, has_ranges
 from matchwood.index.repair import Repairable
 from matchwood.lang.evaluate import Mode, mode_of
@@ -26,6 +25,7 @@ from matchwood.store.collecting import Kept, collect
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY
 from matchwood.store.row_store import RowStore
+from matchwood.structures.live.event_store import EventStore, Slots
 
 ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
 SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one takes longer than to answer a row

@@ -3,7 +3,7 @@
 Layout   quads[q]: the point at which a square is quartered and the first of four children, or its leaf.
          leaves[l]: the box of the leaf's events and their number; leaf 0 has those without a place, and its box is everything.
          Run (leaf, dimension) of `keys` and `members`: the leaf's events that have the dimension, as slots of
-         `kernels.live_events`, by rising key, with some room behind them; freed room is chained by powers of two.
+         `structures.live.kernels.layout`, by rising key, with some room behind them; freed room is chained by powers of two.
          `node` of an event is its leaf.
 A row counts, in every leaf that its square meets, the events between its two ends on each dimension: two binary
 searches and a walk. Those that are counted for each are candidates: for a row of single intervals they match, for any other the
@@ -19,7 +19,10 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.kernels.live_events import (
+from matchwood.store.kernels.results import best_first, take_event
+from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE
+from matchwood.store.kernels.verify import score_row
+from matchwood.structures.live.kernels.layout import (
     LOOSE,
     SLOTS,
     UNTIL,
@@ -29,10 +32,7 @@ from matchwood.kernels.live_events import (
     let_go,
     slot_of,
 )
-from matchwood.kernels.live_values import Parts, key_at, load_live, nth_value, unload_row, value_of
-from matchwood.store.kernels.results import best_first, take_event
-from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE
-from matchwood.store.kernels.verify import score_row
+from matchwood.structures.live.kernels.values import Parts, key_at, load_live, nth_value, unload_row, value_of
 
 LEAF = np.dtype([("west", "f8"), ("east", "f8"), ("south", "f8"), ("north", "f8"), ("size", "u4"), ("most", "u4")])
 QUAD = np.dtype([("x", "f8"), ("y", "f8"), ("children", "u4"), ("leaf", "u4")])

@@ -11,7 +11,6 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
-from matchwood.index.live_events import LiveEvents
 from matchwood.index.protocol import Index, new_values
 from matchwood.index.tally import new_keys
 from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
@@ -21,6 +20,7 @@ from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
+from matchwood.structures.live.index import LiveEvents
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.structures.mo_tree.check import check_tree

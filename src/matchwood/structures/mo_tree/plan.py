@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from matchwood.encode.arrays import Float64s
-from matchwood.index.event_store import EventStore
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import RowStore, Slots
+from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.width import cell_widths
 

@@ -15,8 +15,12 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, sift_spread
-from matchwood.kernels.halves import ordered
-from matchwood.kernels.live_events import (
+from matchwood.store.kernels.results import best_first, keep_largest, take_event, worse
+from matchwood.store.kernels.rows import CIRCLE
+from matchwood.store.kernels.verify import score_row
+from matchwood.structures.live.kernels.ask import ask_rows, enter_cells, pairs_of
+from matchwood.structures.live.kernels.halves import ordered
+from matchwood.structures.live.kernels.layout import (
     LISTED,
     SPREAD,
     UNTIL,
@@ -29,12 +33,8 @@ from matchwood.kernels.live_events import (
     slot_of,
     whole_values,
 )
-from matchwood.kernels.live_events_ask import ask_rows, enter_cells, pairs_of
-from matchwood.kernels.live_events_place import remove_event
-from matchwood.kernels.live_values import load_live, number_at, unload_row
-from matchwood.store.kernels.results import best_first, keep_largest, take_event, worse
-from matchwood.store.kernels.rows import CIRCLE
-from matchwood.store.kernels.verify import score_row
+from matchwood.structures.live.kernels.place import remove_event
+from matchwood.structures.live.kernels.values import load_live, number_at, unload_row
 from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LAYERS, LINE, NONE, OPEN
 from matchwood.structures.mo_tree.kernels.planes import and_pairs, count_ones, prefetch_planes
 from matchwood.structures.mo_tree.kernels.visits import (

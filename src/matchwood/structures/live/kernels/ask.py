@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.jit.decorators import helper
-from matchwood.kernels.halves import ordered
-from matchwood.kernels.live_events import HEAD, MASKED, PLACED, ROUGH, SPREAD
-from matchwood.kernels.live_events import MOST as MOST_PLACES
-from matchwood.kernels.live_values import Parts
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.kernels.verify import ANY
+from matchwood.structures.live.kernels.halves import ordered
+from matchwood.structures.live.kernels.layout import HEAD, MASKED, PLACED, ROUGH, SPREAD
+from matchwood.structures.live.kernels.layout import MOST as MOST_PLACES
+from matchwood.structures.live.kernels.values import Parts
 from matchwood.structures.mo_tree.kernels.layout import (
     AXES,
     HEAD_WORDS,

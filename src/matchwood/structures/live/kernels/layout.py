@@ -35,7 +35,6 @@ from matchwood.encode.arrays import Events
 from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import claim, prefetch
-from matchwood.kernels.halves import ordered
 from matchwood.store.kernels.id_table import (
     NONE,
     cell_of,
@@ -48,6 +47,7 @@ from matchwood.store.kernels.id_table import (
     search,
 )
 from matchwood.store.kernels.rows import AHEAD, EXACT_CLASSES, class_size, size_class
+from matchwood.structures.live.kernels.halves import ordered
 from matchwood.structures.mo_tree.kernels.layout import LINE, ONE
 from matchwood.structures.mo_tree.kernels.planes import count_ones
 

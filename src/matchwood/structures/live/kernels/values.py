@@ -1,6 +1,6 @@
 """Live events as the exact test reads them: the values of a region, one by one or those a row names.
 
-In: `kernels.live_events`. Out: keys, and `values` and `parts` as `verify` takes them.
+In: `kernels.layout`. Out: keys, and `values` and `parts` as `verify` takes them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import trailing_zeros
-from matchwood.kernels.halves import key_of
-from matchwood.kernels.live_events import (
+from matchwood.structures.live.kernels.halves import key_of
+from matchwood.structures.live.kernels.layout import (
     HEAD,
     LISTED,
     LOOSE,

@@ -1,4 +1,4 @@
-"""The events a structure keeps, exactly: the owner of `kernels.live_events`' arrays, which it grows and checks."""
+"""The events a structure keeps, exactly: the owner of `kernels.layout`' arrays, which it grows and checks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
 from matchwood.jit.direct import Direct
 from matchwood.jit.handed import Handed
-from matchwood.kernels import live_events as kernel
-from matchwood.kernels.live_events import Live
-from matchwood.kernels.live_values import count_values, list_values
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
 from matchwood.store.pool_check import check_regions, check_table, freed
 from matchwood.store.workers import jobs_for, run, run_shares, shares
+from matchwood.structures.live.kernels import layout as kernel
+from matchwood.structures.live.kernels.layout import Live
+from matchwood.structures.live.kernels.values import count_values, list_values
 from matchwood.structures.mo_tree.kernels.layout import LINE, NONE
 
 Slots = NDArray[np.uint32]

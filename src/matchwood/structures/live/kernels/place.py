@@ -1,7 +1,7 @@
 """Live events in a tree of disjoint cells (MO-Tree 4.3.1): where they stand.
 
 Tree     nodes, regions and chains as in `structures.mo_tree.kernels.layout`; what differs:
-         members are regions of `kernels.live_events`, not slots
+         members are regions of `kernels.layout`, not slots
          a layer has c disjoint cells, then a cell for values that span several, then the null cell
          plane (axis, slice j): the value's slice is above j, or there is none; the last plane of an axis: there is none. So
              j1 <= slice <= j2 is two planes, plane j1 - 1 and not plane j2, and an event writes half of its planes
@@ -15,7 +15,9 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.kernels.live_events import (
+from matchwood.store.kernels.id_table import home
+from matchwood.store.kernels.rows import AHEAD
+from matchwood.structures.live.kernels.layout import (
     LISTED,
     LOOSE,
     SPREAD,
@@ -32,9 +34,7 @@ from matchwood.kernels.live_events import (
     prefetch_id,
     slot_of,
 )
-from matchwood.kernels.live_values import end_at, key_at, key_in, last_part, nth_value, value_of
-from matchwood.store.kernels.id_table import home
-from matchwood.store.kernels.rows import AHEAD
+from matchwood.structures.live.kernels.values import end_at, key_at, key_in, last_part, nth_value, value_of
 from matchwood.structures.mo_tree.kernels.block import (
     MANY_LEAVE,
     clear_out,

@@ -11,21 +11,21 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
-from matchwood.index.event_store import EventStore, Slots
 from matchwood.index.protocol import new_values
 from matchwood.jit.direct import IDS, KEPT, WORDS, Checked, Direct
 from matchwood.jit.handed import Handed
-from matchwood.kernels import live_events_ask as asking
-from matchwood.kernels import live_events_match as matching
-from matchwood.kernels import live_events_place as kernel
-from matchwood.kernels.live_events import MOST, PLACED, WAITING, Live, keep_one
-from matchwood.kernels.live_events_ask import LiveScratch
-from matchwood.kernels.live_values import Parts
 from matchwood.store.batch_order import FEWEST, centres_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
 from matchwood.store.workers import threads_for
+from matchwood.structures.live.event_store import EventStore, Slots
+from matchwood.structures.live.kernels import ask as asking
+from matchwood.structures.live.kernels import match as matching
+from matchwood.structures.live.kernels import place as kernel
+from matchwood.structures.live.kernels.ask import LiveScratch
+from matchwood.structures.live.kernels.layout import MOST, PLACED, WAITING, Live, keep_one
+from matchwood.structures.live.kernels.values import Parts
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice
 from matchwood.structures.mo_tree.kernels import layout as mo_tree
@@ -52,7 +52,7 @@ PLACE_FEW = Direct(kernel.place_few)
 class LiveEvents(EventIndex):
     """The event half of an MO-Tree.
 
-    Layout and kernels: `kernels.live_events` (what is kept), `kernels.live_events_place` (where), `kernels.live_events_ask` and
+    Layout and kernels: `kernels.layout` (what is kept), `kernels.place` (where), `kernels.ask` and
     `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 12 to be
     found by id and given away again, and about 67 for its planes and place.
     Events that come one by one are kept at once and placed together, when somebody asks or 8,192 wait: an event alone turns
