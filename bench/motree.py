@@ -236,7 +236,7 @@ def _updates(report: Report, city: City) -> None:
 def _r_star(report: Report, city: City) -> None:
     """R*-tree of libspatialindex on fewer rows, MO-Tree on the same."""
     try:
-        from matchwood.index.r_star_tree import RStarTree
+        from matchwood.baselines.r_star_tree import RStarTree
     except ImportError:
         return
     rows, events = city.subscriptions(), city.events(50, batch=1)

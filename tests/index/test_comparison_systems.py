@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from matchwood import Engine
+from matchwood.baselines.beq_tree import BEQTree
+from matchwood.baselines.tama import Tama
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.errors import SubscriptionError
 from matchwood.index import Scan
-from matchwood.index.beq_tree import BEQTree
-from matchwood.index.tama import Tama
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import a_world, listed, ranked, seeded_dice
@@ -88,7 +88,7 @@ def test_a_beq_tree_verifies_only_where_its_square_and_its_intervals_meet() -> N
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_an_r_star_tree_is_right_on_the_ends_of_rows_beside_them_and_beyond(domain: str) -> None:
     pytest.importorskip("rtree")
-    from matchwood.index.r_star_tree import RStarTree
+    from matchwood.baselines.r_star_tree import RStarTree
 
     edges, tree = edges_of(domain), RStarTree()
     tree.insert(edges.early.rows())
@@ -104,7 +104,7 @@ def test_an_r_star_tree_is_right_on_the_ends_of_rows_beside_them_and_beyond(doma
 
 def test_an_r_star_tree_agrees_with_the_oracle_through_changes() -> None:
     pytest.importorskip("rtree")
-    from matchwood.index.r_star_tree import RStarTree
+    from matchwood.baselines.r_star_tree import RStarTree
 
     world = a_world(seeded_dice(3), 60, 12)
     tree = RStarTree()

@@ -7,13 +7,13 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from matchwood.baselines.be_tree import BETree
+from matchwood.baselines.beq_tree import BEQTree
+from matchwood.baselines.op_index import OpIndex
+from matchwood.baselines.tama import Tama
 from matchwood.errors import QueryError, StorageError
-from matchwood.index.be_tree import BETree
-from matchwood.index.beq_tree import BEQTree
 from matchwood.index.event_index import EventIndex
-from matchwood.index.op_index import OpIndex
 from matchwood.index.protocol import Capability, Index, Stats
-from matchwood.index.tama import Tama
 from matchwood.store.storage import read_folder
 from matchwood.structures.be_star.index import BEStarTree
 from matchwood.structures.k_index.index import KIndex

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from matchwood.baselines.kernels import r_star_tree as kernel
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
 from matchwood.index.protocol import EVERYTHING, Capability, Index
-from matchwood.kernels import r_star_tree as kernel
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.counting import (
+from matchwood.baselines.kernels.counting import (
     USED,
     append,
     bump,
@@ -21,6 +20,7 @@ from matchwood.kernels.counting import (
     touch_all,
     wanted_by,
 )
+from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.results import best_first
 from matchwood.store.kernels.verify import load_event, unload_event
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.baselines.counting import CountingIndex
+from matchwood.baselines.kernels import tama as kernel
 from matchwood.encode.arrays import Events, Int64s
-from matchwood.index.counting import CountingIndex
-from matchwood.kernels import tama as kernel
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from matchwood.baselines.counting import CountingIndex
+from matchwood.baselines.kernels import op_index as kernel
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError
-from matchwood.index.counting import CountingIndex
-from matchwood.kernels import op_index as kernel
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import Slots
 

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from matchwood.baselines.kernels import counting as kernel
+from matchwood.baselines.kernels.counting import Counters, Lists
 from matchwood.index.protocol import EVERYTHING, Capability, Index
-from matchwood.kernels import counting as kernel
-from matchwood.kernels.counting import Counters, Lists
 from matchwood.store.row_store import Slots
 
 
