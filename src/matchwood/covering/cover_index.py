@@ -10,12 +10,14 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from matchwood.covering.kernels import build as covering_build
+from matchwood.covering.kernels import forest as forest_kernel
+from matchwood.covering.kernels import search as search_kernel
+from matchwood.covering.kernels import signatures as covering_signatures
+from matchwood.covering.kernels import update as covering_update
+from matchwood.covering.kernels.forest import Forest, Scratch
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
-from matchwood.kernels import covering_build, covering_signatures, covering_update
-from matchwood.kernels import covering_forest as forest_kernel
-from matchwood.kernels import covering_search as search_kernel
-from matchwood.kernels.covering_forest import Forest, Scratch
 from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import RowStore, Slots
@@ -55,7 +57,7 @@ class Work:
 class CoverIndex:
     """Subscriptions, searchable for those that cover a given one and those that it covers.
 
-    Layout and invariants: `kernels.covering_forest`. A subscription may have several rows, interval sets, absences and circles;
+    Layout and invariants: `kernels.forest`. A subscription may have several rows, interval sets, absences and circles;
     covering is what `covering.exact` says, to the bit. One writer, no reader at the same time.
 
     `overflow` and `underflow` are the limits of a bucket (Covering IV-C); `overflow=None` keeps every signature in one bucket:
@@ -217,7 +219,7 @@ class CoverIndex:
         return self.store.nbytes + sum(int(size) for name, size in pools.items() if name not in ("points", "corners"))
 
     def check(self) -> None:
-        """Verify the invariants of `kernels.covering_forest`. O(n), in Python: for tests."""
+        """Verify the invariants of `kernels.forest`. O(n), in Python: for tests."""
         from matchwood.covering.forest_check import check_forest
 
         self.store.check()

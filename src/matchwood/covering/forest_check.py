@@ -6,9 +6,9 @@ from collections import Counter
 
 import numpy as np
 
-from matchwood.kernels import covering_forest as kernel
-from matchwood.kernels.covering_forest import Forest
-from matchwood.kernels.covering_signatures import child_of
+from matchwood.covering.kernels import forest as kernel
+from matchwood.covering.kernels.forest import Forest
+from matchwood.covering.kernels.signatures import child_of
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
 from matchwood.store.pool_check import check_regions, freed
 from matchwood.store.row_store import RowStore

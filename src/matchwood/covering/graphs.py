@@ -20,12 +20,12 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.covering.cover_index import ALL, CoverIndex, Work
+from matchwood.covering.kernels import graph as kernel
+from matchwood.covering.kernels.graph import IS_FORWARDED, IS_HELD, Relations
+from matchwood.covering.kernels.rows import subscription_covers
 from matchwood.covering.zcurve import ZCurve
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
-from matchwood.kernels import covering_graph as kernel
-from matchwood.kernels.covering_graph import IS_FORWARDED, IS_HELD, Relations
-from matchwood.kernels.covering_rows import subscription_covers
 from matchwood.store.kernels.rows import NONE, first_slot
 from matchwood.store.row_store import Slots
 
@@ -51,7 +51,7 @@ class Costs:
 
 
 class RelationGraph:
-    """G_k over an index of its own. Layout and invariant: `kernels.covering_graph`. One writer, no reader meanwhile.
+    """G_k over an index of its own. Layout and invariant: `kernels.graph`. One writer, no reader meanwhile.
 
     Ids should ascend in the order of arrival: among equals the smallest id is the cover.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.covering.cover_index import ANY_ID, Found, Work, new_scratch
+from matchwood.covering.kernels import zcurve as kernel
+from matchwood.covering.kernels.zcurve import BLOCK, Curve
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
-from matchwood.kernels import covering_zcurve as kernel
-from matchwood.kernels.covering_zcurve import BLOCK, Curve
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import RowStore, Slots
 
@@ -19,7 +19,7 @@ MAX_BITS = 16
 class ZCurve:
     """Rectangles over attributes 0 .. d-1, each given by one interval in every attribute; what else there is, `CoverIndex` takes.
 
-    Layout and invariants: `kernels.covering_zcurve`. `lo` and `hi` bound the keys of each attribute; keys outside share the
+    Layout and invariants: `kernels.zcurve`. `lo` and `hi` bound the keys of each attribute; keys outside share the
     outermost cells, which costs time, not exactness. One writer, no reader at the same time. Insert and delete O(log n).
 
     >>> curve = ZCurve([0.0], [10.0])

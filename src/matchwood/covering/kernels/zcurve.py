@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.covering.kernels.forest import SLOT_MASK
+from matchwood.covering.kernels.lanes import LANES, at_least_32, lowest_bit
+from matchwood.covering.kernels.search import COMPARED, SEARCHES, VISITED, accept_cover, lanes
+from matchwood.covering.kernels.signatures import load_row
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.covering_forest import SLOT_MASK
-from matchwood.kernels.covering_lanes import LANES, at_least_32, lowest_bit
-from matchwood.kernels.covering_search import COMPARED, SEARCHES, VISITED, accept_cover, lanes
-from matchwood.kernels.covering_signatures import load_row
 from matchwood.store.kernels.rows import NONE
 
 BLOCK = 64

@@ -1,15 +1,14 @@
 """Building trees of the forest: a subtree anew from its records, or whole groups in bulk.
 
 Records are gathered in scratch and split at medians of the coordinate that spreads furthest, until they fit buckets three
-quarters full; a bucket's own points are arranged in chunks in the same way. Layout and invariants: `kernels.covering_forest`.
+quarters full; a bucket's own points are arranged in chunks in the same way. Layout and invariants: `kernels.forest`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.covering_forest import (
+from matchwood.covering.kernels.forest import (
     CHUNK,
     CHUNKS,
     GROUPS,
@@ -32,7 +31,8 @@ from matchwood.kernels.covering_forest import (
     take_node,
     take_region,
 )
-from matchwood.kernels.covering_signatures import fill_point, group_of, load_row, member_of
+from matchwood.covering.kernels.signatures import fill_point, group_of, load_row, member_of
+from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import NONE
 
 

@@ -1,6 +1,6 @@
 """Signatures of the forest: the items of a row, the set-trie over them, and a group for each signature that occurs.
 
-Layout and words: `kernels.covering_forest`. A group is made when its signature first appears and is never removed; trie nodes
+Layout and words: `kernels.forest`. A group is made when its signature first appears and is never removed; trie nodes
 count the rows at or below them, so that a search passes by what has become empty.
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.covering.kernels.forest import GROUPS, IS_COMPLEX, IS_SIBLING, ITEMS, LINKS, NO_KEY, NO_WHERE, TRIES
+from matchwood.covering.kernels.rows import is_complex
 from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.covering_forest import GROUPS, IS_COMPLEX, IS_SIBLING, ITEMS, LINKS, NO_KEY, NO_WHERE, TRIES
-from matchwood.kernels.covering_rows import is_complex
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SIBLING
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from matchwood.covering.kernels.build import rebuild
+from matchwood.covering.kernels.forest import NO_WHERE, PENDING, Forest
+from matchwood.covering.kernels.search import covers_of
+from matchwood.covering.kernels.update import delete_row, insert_row
+from matchwood.covering.kernels.zcurve import Curve, covers_on_curve, delete_point, insert_point
 from matchwood.jit.decorators import OPTIONS, helper, kernel
-from matchwood.kernels.covering_build import rebuild
-from matchwood.kernels.covering_forest import NO_WHERE, PENDING, Forest
-from matchwood.kernels.covering_search import covers_of
-from matchwood.kernels.covering_update import delete_row, insert_row
-from matchwood.kernels.covering_zcurve import Curve, covers_on_curve, delete_point, insert_point
 from matchwood.store.kernels.rows import NONE, first_slot
 
 EDGE = np.dtype([("source", "u4"), ("next", "u4"), ("previous", "u4")])

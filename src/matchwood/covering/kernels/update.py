@@ -1,16 +1,15 @@
 """Rows that come and go in the forest, one at a time: down the tree to a bucket, with corners raised and counts kept on the way.
 
 What has become too full, too empty or too lopsided is not mended here: counts[PENDING] names the subtree, and
-`covering_build` builds it anew. Layout and invariants: `kernels.covering_forest`.
+`covering_build` builds it anew. Layout and invariants: `kernels.forest`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.covering_build import rebuild
-from matchwood.kernels.covering_forest import (
+from matchwood.covering.kernels.build import rebuild
+from matchwood.covering.kernels.forest import (
     CHUNK,
     FRESH,
     GROUPS,
@@ -33,7 +32,8 @@ from matchwood.kernels.covering_forest import (
     set_leaf_room,
     take_node,
 )
-from matchwood.kernels.covering_signatures import fill_point, group_of, leave_trie, load_row, member_of
+from matchwood.covering.kernels.signatures import fill_point, group_of, leave_trie, load_row, member_of
+from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import NONE
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.kernels.covering_forest import (
+from matchwood.covering.kernels.forest import (
     CHUNK,
     CHUNKS,
     GROUPS,
@@ -27,7 +26,7 @@ from matchwood.kernels.covering_forest import (
     STACK,
     rounded_down,
 )
-from matchwood.kernels.covering_lanes import (
+from matchwood.covering.kernels.lanes import (
     LANES,
     all_at_least_8,
     at_least_8,
@@ -37,8 +36,9 @@ from matchwood.kernels.covering_lanes import (
     corners_at_least_16,
     lowest_bit,
 )
-from matchwood.kernels.covering_rows import is_complex, row_covers, subscription_covers
-from matchwood.kernels.covering_signatures import bloom_of, child_of, load_row
+from matchwood.covering.kernels.rows import is_complex, row_covers, subscription_covers
+from matchwood.covering.kernels.signatures import bloom_of, child_of, load_row
+from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import NONE, SIBLING, first_slot
 
 VISITED, COMPARED, SEARCHES = 0, 1, 2
