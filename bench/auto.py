@@ -21,7 +21,7 @@ from bench.report import Report
 from matchwood import Engine
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.errors import WorkloadError
-from matchwood.index import INDEXES, Capability, Scan
+from matchwood.structures import INDEXES, Capability, Scan
 from matchwood.workloads import VCR, Ads, BEGen, City, Covering, Flights, Papers, Ranked, Retail, Workload
 
 Calls = dict[str, Callable[[Events], Matches]]

@@ -11,8 +11,8 @@ import numpy as np
 
 from bench.report import Report, Timing
 from matchwood.encode.arrays import Events, Matches, Rows
-from matchwood.index import BEStarTree, BETree, Index, KIndex, Scan
-from matchwood.index.tally import Tallied
+from matchwood.structures import BEStarTree, BETree, Index, KIndex, Scan
+from matchwood.structures.tally import Tallied
 from matchwood.workloads import BEGen
 
 SYSTEMS: dict[str, type[Tallied]] = {"be-star-tree": BEStarTree, "be-tree": BETree, "k-index": KIndex}

@@ -17,7 +17,7 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from matchwood.index import BEStarTree
+from matchwood.structures import BEStarTree
 from matchwood.structures.be_star.kernels.layout import BUCKETS, LIVE
 from matchwood.workloads import BEGen
 

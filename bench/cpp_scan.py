@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows
-from matchwood.index import Scan
+from matchwood.structures import Scan
 
 DIMENSIONS = 0x10000
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from bench.report import Report, Timing
 from matchwood.encode.arrays import Events, Matches, Rows
-from matchwood.index import RankedIndex, Scan
+from matchwood.structures import RankedIndex, Scan
 from matchwood.structures.ranked import STRUCTURES, EndpointIntervalTree
 from matchwood.workloads import Ranked
 

@@ -14,10 +14,10 @@ from bench.report import Report, side_by_side, timed
 from matchwood import Engine
 from matchwood.encode.arrays import Events, Rows
 from matchwood.encode.subscription_tables import encode_subscription_table
-from matchwood.index import Scan
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
+from matchwood.structures import Scan
 from matchwood.workloads import BEGen, City, Workload
 
 WARM_UP = 300

@@ -239,9 +239,9 @@ class Bench:
 
     def _agrees(self, sample: Any, few: int, pairs: set[tuple[int, int]]) -> bool:
         """Compare what is found for the first events, record by record, with the join's pairs and with a scan."""
-        from matchwood.index import make_index
         from matchwood.spark.batches import write_matches
         from matchwood.spark.match import match
+        from matchwood.structures import make_index
 
         scan = make_index("scan")
         scan.insert(self.rows)
@@ -442,7 +442,7 @@ class Memory:
 
 def _opened(index: Any) -> Any:
     """An index version of one shard, in this process."""
-    from matchwood.index import load_index
+    from matchwood.structures import load_index
 
     (folder,) = index.paths().values()
     return load_index(Path(folder) / "index", verify=False)

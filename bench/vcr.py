@@ -26,8 +26,8 @@ import numpy as np
 
 from bench.report import Report, Timing
 from matchwood.encode.arrays import Events, Rows
-from matchwood.index import VCR, Scan
-from matchwood.index.protocol import Index
+from matchwood.structures import VCR, Scan
+from matchwood.structures.base import Index
 from matchwood.workloads import vcr as workloads
 
 WARM_UP = 300

@@ -10,7 +10,7 @@ import pytest
 
 from bench.__main__ import NAMES
 from matchwood.cli.main import main
-from matchwood.index import INDEXES
+from matchwood.structures import INDEXES
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

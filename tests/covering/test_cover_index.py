@@ -18,8 +18,8 @@ from matchwood.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
-from matchwood.index import load_index
 from matchwood.lang.rows import Row
+from matchwood.structures import load_index
 from matchwood.workloads import BEGen, City, Covering
 from tests.edges import DOMAINS, edges_of
 from tests.worlds import World, a_world, examples, seeded_dice, worlds

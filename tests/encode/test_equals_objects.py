@@ -20,13 +20,13 @@ from matchwood.encode.json_lines import read_json_events, read_json_subscription
 from matchwood.encode.objects import RowsBuilder, encode_events
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import NeverMatchesError
-from matchwood.index import make_index
 from matchwood.lang.event import Event
 from matchwood.lang.expression import Constant, DWithin, Predicate, all_of
 from matchwood.lang.json_form import to_json
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
+from matchwood.structures import make_index
 from tests.encode.tables import (
     ARROW,
     PREDICATE,

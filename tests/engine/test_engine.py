@@ -36,12 +36,12 @@ from matchwood.errors import (
     UnsupportedError,
     ValueTypeError,
 )
-from matchwood.index import INDEXES, Capability
 from matchwood.lang.evaluate import judge, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.json_form import to_json
 from matchwood.lang.rows import normalise
 from matchwood.store.storage import signed
+from matchwood.structures import INDEXES, Capability
 from tests.worlds import TYPES, World, a_world, listed, seeded_dice, worlds
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -22,11 +22,11 @@ from matchwood import Engine, Event
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder
 from matchwood.engine.clock import ManualClock
-from matchwood.index import INDEXES, Capability
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import instant_key
 from matchwood.store import workers
+from matchwood.structures import INDEXES, Capability
 from tests.interrupts import places, raised_at
 from tests.worlds import an_event, seeded_dice
 

@@ -11,10 +11,10 @@ import pytest
 
 from matchwood import Engine, Event, ManualClock
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, QueryError, UnknownSubscriptionError
-from matchwood.index import INDEXES
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
 from matchwood.lang.rows import normalise
+from matchwood.structures import INDEXES
 from tests.worlds import TYPES, a_world, seeded_dice
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

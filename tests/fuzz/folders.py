@@ -17,9 +17,9 @@ from matchwood.covering import ALL, CoverIndex
 from matchwood.engine import Engine
 from matchwood.engine.clock import ManualClock
 from matchwood.errors import StorageError
-from matchwood.index import INDEXES, Capability, load_index
 from matchwood.schema import Range
 from matchwood.store.storage import MANIFEST, signed
+from matchwood.structures import INDEXES, Capability, load_index
 from tests.fuzz.mutation import mutated_bytes, mutated_json
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 

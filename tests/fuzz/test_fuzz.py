@@ -16,11 +16,11 @@ from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
 from matchwood.encode.objects import encode_events
 from matchwood.errors import MatchwoodError
-from matchwood.index import INDEXES
 from matchwood.lang.event import Event
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
 from matchwood.schema import Schema
+from matchwood.structures import INDEXES
 from tests.fuzz.folders import Saved, assert_told_or_same, saved_covers, saved_engine, saved_index
 from tests.fuzz.mutation import FRAGMENTS, ODD_OBJECTS
 from tests.fuzz.runs import Part, parts_of, run_part

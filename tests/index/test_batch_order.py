@@ -7,9 +7,9 @@ import pytest
 
 from matchwood.encode.arrays import Matches, concatenate_events, make_events
 from matchwood.encode.picking import pick_events
-from matchwood.index import MOTree, Scan
-from matchwood.index.protocol import Index
 from matchwood.store.batch_order import FEWEST, centres_of, keys_of, neighbours, put_back
+from matchwood.structures import MOTree, Scan
+from matchwood.structures.base import Index
 from matchwood.workloads import City
 from tests.worlds import a_world, listed, ranked, seeded_dice
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
-from matchwood.index import LiveEvents, MOTree, Scan
+from matchwood.structures import LiveEvents, MOTree, Scan
 from matchwood.structures.live import index as live_events
 from matchwood.structures.mo_tree import index as mo_tree
 from matchwood.structures.mo_tree.kernels import visits as mo_tree_visits

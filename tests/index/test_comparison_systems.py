@@ -13,7 +13,7 @@ from matchwood.baselines.beq_tree import BEQTree
 from matchwood.baselines.tama import Tama
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.errors import SubscriptionError
-from matchwood.index import Scan
+from matchwood.structures import Scan
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import a_world, listed, ranked, seeded_dice

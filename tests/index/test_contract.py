@@ -24,11 +24,11 @@ from matchwood.errors import (
     UnknownSubscriptionError,
     UnsupportedError,
 )
-from matchwood.index import INDEXES, Capability, Index, load_index, make_index
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
 from matchwood.store import row_store
+from matchwood.structures import INDEXES, Capability, Index, load_index, make_index
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_subscription, a_world, an_event, examples, listed, ranked, seeded_dice, worlds
 

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import DuplicateSubscriptionError, EventError, MatchwoodError, QueryError, UnsupportedError
-from matchwood.index import EVENT_INDEXES, BEQTree, Capability, EventIndex, LiveEvents, Scan
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.schema import Range, Schema
+from matchwood.structures import EVENT_INDEXES, BEQTree, Capability, EventIndex, LiveEvents, Scan
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of

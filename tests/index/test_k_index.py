@@ -7,7 +7,7 @@ import pytest
 
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.errors import UnsupportedError
-from matchwood.index import KIndex, Scan
+from matchwood.structures import KIndex, Scan
 from matchwood.workloads import BEGen
 from tests.worlds import listed, ranked
 

@@ -11,7 +11,7 @@ import pytest
 from matchwood.encode.arrays import concatenate_events, make_events, make_rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import EventError
-from matchwood.index import LiveEvents, MOTree, Scan
+from matchwood.structures import LiveEvents, MOTree, Scan
 from matchwood.structures.live import index as live_events
 from matchwood.structures.live.event_store import EventStore
 from matchwood.workloads.city import City

@@ -11,11 +11,11 @@ import pytest
 from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_events, make_rows
 from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import QueryError
-from matchwood.index import MOTree, Scan
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
 from matchwood.store.row_store import RowStore
+from matchwood.structures import MOTree, Scan
 from matchwood.structures.mo_tree import index as mo_tree
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import make_rows
-from matchwood.index import MOTree
 from matchwood.store.row_store import RowStore
+from matchwood.structures import MOTree
 from matchwood.structures.mo_tree.kernels.layout import NONE, cell_for, tick_of
 from matchwood.structures.mo_tree.plan import Axis, Plan, columns_of, paper, planned
 from matchwood.structures.mo_tree.state import new_tree

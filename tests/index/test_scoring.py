@@ -11,8 +11,8 @@ import pytest
 
 from matchwood import Engine
 from matchwood.errors import QueryError
-from matchwood.index import INDEXES
 from matchwood.store.scoring import SUM, scoring
+from matchwood.structures import INDEXES
 from tests.worlds import a_world, listed, ranked, seeded_dice
 
 

@@ -14,8 +14,8 @@ import pytest
 from matchwood import Engine
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError, UnsupportedError
-from matchwood.index import Scan, load_index
-from matchwood.index.protocol import Index
+from matchwood.structures import Scan, load_index
+from matchwood.structures.base import Index
 from matchwood.structures.vcr.check import entries_of
 from matchwood.structures.vcr.geometry import Constructs, Rectangle
 from matchwood.structures.vcr.index import VCR

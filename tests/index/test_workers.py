@@ -11,8 +11,8 @@ import pytest
 from matchwood.encode.arrays import Events
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import DuplicateSubscriptionError
-from matchwood.index import MOTree, Scan
 from matchwood.store import workers
+from matchwood.structures import MOTree, Scan
 from matchwood.workloads.city import City
 from tests.worlds import ranked
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from matchwood.index import MOTree, Scan
 from matchwood.jit.addresses import addresses, from_addresses
 from matchwood.jit.decorators import kernel
 from matchwood.jit.direct import WORDS, Checked
 from matchwood.jit.handed import Handed
+from matchwood.structures import MOTree, Scan
 from matchwood.workloads import City
 from tests.worlds import ranked
 

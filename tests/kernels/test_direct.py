@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import make_rows
-from matchwood.index import BEStarTree, MOTree, Scan
 from matchwood.jit.decorators import kernel
 from matchwood.jit.direct import IDS, KEPT, ROWS, Direct, exact
+from matchwood.structures import BEStarTree, MOTree, Scan
 from matchwood.workloads import City
 from tests.worlds import ranked
 

@@ -9,8 +9,8 @@ import pytest
 
 from matchwood.encode.arrays import Events, make_events
 from matchwood.errors import EventError
-from matchwood.index import BEQTree
 from matchwood.store.kernels.id_table import home
+from matchwood.structures import BEQTree
 from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.live.kernels import layout as kernel
 

@@ -125,7 +125,7 @@ def test_runs_are_a_function_of_their_seed() -> None:
 
 
 def test_every_index_that_can_be_named_is_tested() -> None:
-    from matchwood.index import INDEXES as NAMED
+    from matchwood.structures import INDEXES as NAMED
 
     assert set(INDEXES) == {"auto", *NAMED}
     assert set(NAMED) >= FIXED

@@ -13,13 +13,13 @@ import pytest
 from numba.core import config
 from numba.core.dispatcher import Dispatcher
 
-from matchwood.index import INDEXES, Capability, make_index
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, compiling, warm
 from matchwood.planner.background import Stopped
 from matchwood.planner.compiling import compile_ahead, stamp
 from matchwood.planner.trial import Task, try_all
 from matchwood.planner.uses import Use, Uses
+from matchwood.structures import INDEXES, Capability, make_index
 from matchwood.workloads import City
 
 Started = Callable[[list[str]], "subprocess.Popen[bytes] | None"]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from matchwood.encode.arrays import make_events
-from matchwood.index import INDEXES, Scan, Stats
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, trial
 from matchwood.planner.plan import Plan, first_plan, make_plan, planned_index
 from matchwood.planner.trial import Task, capable, try_all
 from matchwood.planner.uses import Use, Uses
 from matchwood.planner.watch import Watch
+from matchwood.structures import INDEXES, Scan, Stats
 from matchwood.workloads import City
 from tests.worlds import ranked
 

@@ -18,13 +18,13 @@ import pytest
 from matchwood import Engine
 from matchwood.encode.arrays import Rows
 from matchwood.errors import DuplicateSubscriptionError, QueryError, UnknownSubscriptionError
-from matchwood.index import INDEXES, Capability
 from matchwood.jit.cache import KernelCache
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, Plan, Planned, planned
 from matchwood.planner.background import NAME
 from matchwood.planner.planned import Planning
 from matchwood.planner.trial import Task
+from matchwood.structures import INDEXES, Capability
 from matchwood.workloads import City
 from tests.edges import DOMAINS, NAMES, edges_of
 from tests.worlds import TYPES, World, a_world, listed, ranked, seeded_dice

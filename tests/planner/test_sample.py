@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import ABSENT, make_events, make_rows
-from matchwood.index import Scan
 from matchwood.planner.sample import fewer_rows, made_up, some_rows
 from matchwood.planner.statistics import Statistics
+from matchwood.structures import Scan
 from matchwood.workloads import BEGen, City
 from tests.worlds import a_world, seeded_dice
 

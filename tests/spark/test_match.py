@@ -8,11 +8,11 @@ import pytest
 
 from matchwood.engine import Engine
 from matchwood.errors import QueryError, SchemaError
-from matchwood.index import VCR
 from matchwood.spark import index_stage
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.match import match
+from matchwood.structures import VCR
 from matchwood.workloads import City
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import World, a_world, seeded_dice

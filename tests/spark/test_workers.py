@@ -155,7 +155,7 @@ prepare()
 assert len(gc.get_objects()) < gc.get_freeze_count() / 50, (len(gc.get_objects()), gc.get_freeze_count())
 before = set(sys.modules)
 from tests.worlds import a_world, seeded_dice
-from matchwood.index import make_index
+from matchwood.structures import make_index
 world = a_world(seeded_dice(1), subscriptions=5, events=5)
 index = make_index("scan")
 index.insert(world.rows())

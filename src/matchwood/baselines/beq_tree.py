@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from matchwood.baselines.kernels import beq_tree as kernel
 from matchwood.baselines.kernels.beq_tree import LeafScratch, Leaves
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.index.event_index import Asked, EventIndex
-from matchwood.index.protocol import EVERYTHING, Capability, new_values
 from matchwood.jit.direct import Direct
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import RowStore
+from matchwood.structures.base import EVERYTHING, Capability, new_values
+from matchwood.structures.event_base import Asked, EventIndex
 from matchwood.structures.live.event_store import Slots
 from matchwood.structures.live.kernels.layout import MOST
 from matchwood.structures.live.kernels.values import Parts

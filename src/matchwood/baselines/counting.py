@@ -10,8 +10,8 @@ import numpy as np
 
 from matchwood.baselines.kernels import counting as kernel
 from matchwood.baselines.kernels.counting import Counters, Lists
-from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import EVERYTHING, Capability, Index
 
 
 class CountingIndex(Index):

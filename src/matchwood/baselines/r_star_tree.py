@@ -10,10 +10,10 @@ import numpy as np
 from matchwood.baselines.kernels import r_star_tree as kernel
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
-from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import EVERYTHING, Capability, Index
 
 MARGIN = 1e-12  # more than the error of the logarithm
 

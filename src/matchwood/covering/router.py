@@ -35,11 +35,11 @@ from matchwood.covering.transport import (
 )
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder, encode_events
-from matchwood.index import Index, Scan
 from matchwood.lang.event import Event
 from matchwood.lang.expression import Expression
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
+from matchwood.structures import Index, Scan
 
 Notify = Callable[[str, Key, Event], None]
 """Called with the client, the subscription that matched and the event."""

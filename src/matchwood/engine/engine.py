@@ -31,7 +31,6 @@ from matchwood.errors import (
     SubscriptionError,
     UnsupportedError,
 )
-from matchwood.index import Capability, Index, Stats, load_index, make_index
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import Combine, Mode, judge
 from matchwood.lang.event import PLACE, Event, event_keys
@@ -45,6 +44,7 @@ from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.locations import local_path
 from matchwood.store.scoring import scoring as make_scoring
 from matchwood.store.storage import read_folder, write_folder
+from matchwood.structures import Capability, Index, Stats, load_index, make_index
 
 
 class Match(NamedTuple):

@@ -25,8 +25,8 @@ from pathlib import Path
 from numba.core import config
 from numba.core.registry import cpu_target
 
-from matchwood.index import INDEXES
 from matchwood.jit.cache import cache_folder, fingerprint
+from matchwood.structures import INDEXES
 
 VARIABLE = "MATCHWOOD_COMPILE_AHEAD"
 """The environment variable that, set to 0, leaves compiling to the planner's thread."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.index import Index, make_index
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.rules import RULES, Rules
 from matchwood.planner.sample import fewer_rows, made_up
 from matchwood.planner.statistics import Statistics
 from matchwood.planner.trial import Estimate, Task, best_of, try_all
 from matchwood.planner.uses import Uses
+from matchwood.structures import Index, make_index
 
 AUTO = "auto"
 """The name that leaves the choice of the index to the planner."""

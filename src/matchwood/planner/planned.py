@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
-from matchwood.index import Capability, Index, Stats, make_index
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.background import Background, Lock
 from matchwood.planner.compiling import compile_ahead
@@ -31,6 +30,7 @@ from matchwood.planner.trial import Task
 from matchwood.planner.uses import Use
 from matchwood.planner.watch import Reason, Watch
 from matchwood.store.row_store import RowStore
+from matchwood.structures import Capability, Index, Stats, make_index
 
 CHUNK = 1 << 16
 """Subscriptions copied at a time for a new structure: the lock is held for some 30 ms."""

@@ -15,11 +15,11 @@ from itertools import pairwise
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.index import INDEXES, Capability, Index, make_index
 from matchwood.lang.evaluate import Mode
 from matchwood.planner.rules import Contender, Trial
 from matchwood.planner.sample import fewer_rows
 from matchwood.planner.uses import Use, Uses
+from matchwood.structures import INDEXES, Capability, Index, make_index
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ import numpy as np
 from matchwood.encode.arrays import Events, Rows
 from matchwood.encode.objects import RowsBuilder, encode_events
 from matchwood.encode.picking import pick_rows
-from matchwood.index import INDEXES, Capability, make_index
 from matchwood.lang.evaluate import Mode
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
@@ -29,6 +28,7 @@ from matchwood.planner.compiling import stamp
 from matchwood.schema import Range, Schema
 from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.scoring import scoring as make_scoring
+from matchwood.structures import INDEXES, Capability, make_index
 
 try:
     import fcntl

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from matchwood.encode.arrays import Events, concatenate_events
-from matchwood.index.protocol import Stats
 from matchwood.planner.rules import Rules
 from matchwood.planner.uses import Use, Uses
+from matchwood.structures.base import Stats
 
 SPARSE = 32
 """Once enough events have been kept, one batch in so many replaces older ones."""

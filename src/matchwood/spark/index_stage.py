@@ -23,7 +23,6 @@ from pyspark.sql import functions as fn
 
 from matchwood.encode.arrays import Rows, concatenate_rows
 from matchwood.errors import QueryError, SchemaError, UnsupportedError
-from matchwood.index import INDEXES, Capability, Index, make_index
 from matchwood.lang.event import PLACE
 from matchwood.planner import AUTO, planned_index
 from matchwood.schema import Schema, Type
@@ -33,6 +32,7 @@ from matchwood.spark.codebook import Codebook
 from matchwood.spark.lake import Lake, Manifest
 from matchwood.spark.resident import Release, check_shard, folder_bytes, save_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
+from matchwood.structures import INDEXES, Capability, Index, make_index
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from matchwood.errors import QueryError
-from matchwood.index import Capability
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.schema import instant_key
 from matchwood.spark import columns
 from matchwood.spark.index_stage import IndexVersion
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
+from matchwood.structures import Capability
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

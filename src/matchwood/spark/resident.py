@@ -18,9 +18,9 @@ import numpy as np
 from matchwood import __version__
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import StorageError
-from matchwood.index import Index, load_index
 from matchwood.store import storage
 from matchwood.store.storage import read_folder, write_folder
+from matchwood.structures import Index, load_index
 
 MOST_RESIDENT = 512
 """Shards a worker keeps mapped: address space and a few arrays of scratch each, no copies of the index."""

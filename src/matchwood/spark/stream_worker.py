@@ -29,7 +29,6 @@ from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.heads import NO_ID
 from matchwood.encode.json_lines import stream_json_events
 from matchwood.encode.rejects import EncodedEvents
-from matchwood.index import make_index
 from matchwood.schema import Schema
 from matchwood.spark.batches import read_subscriptions, write_matches
 from matchwood.spark.codebook import Codebook
@@ -39,6 +38,7 @@ from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.resident import Resident
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
+from matchwood.structures import make_index
 
 OVERLAY = "scan"
 """The index of what is new since the version: small, and changed all the time."""

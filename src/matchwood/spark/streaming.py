@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, SchemaError
-from matchwood.index import Capability
 from matchwood.schema import instant_key
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
@@ -46,6 +45,7 @@ from matchwood.spark.sharding import Sharding
 from matchwood.spark.stream_plan import StreamPlan, folded_changes, stream_folder
 from matchwood.spark.stream_worker import StreamMatching
 from matchwood.store.locations import local_path
+from matchwood.structures import Capability
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

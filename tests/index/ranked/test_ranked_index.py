@@ -10,7 +10,7 @@ import pytest
 
 from matchwood.encode.arrays import Events, Rows, concatenate_rows, make_events, make_rows
 from matchwood.errors import QueryError
-from matchwood.index import RankedIndex, Scan, load_index
+from matchwood.structures import RankedIndex, Scan, load_index
 from matchwood.structures.ranked import STRUCTURES
 from matchwood.workloads import Ranked
 from tests.worlds import World, a_world, listed, ranked, seeded_dice

@@ -9,12 +9,11 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows, concatenate_rows
 from matchwood.errors import QueryError
-from matchwood.index.protocol import EVERYTHING, Capability
-from matchwood.index.tally import Tallied, new_keys
 from matchwood.jit.direct import ROWS, Direct, exact
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import EVERYTHING, Capability
 from matchwood.structures.be_star.check import check_tree, dot_of
 from matchwood.structures.be_star.kernels import adapt as adapting
 from matchwood.structures.be_star.kernels import build as building
@@ -26,6 +25,7 @@ from matchwood.structures.be_star.kernels import rewrite as rewriting
 from matchwood.structures.be_star.kernels import split as splitting
 from matchwood.structures.be_star.kernels.build import Work
 from matchwood.structures.be_star.kernels.layout import Tree
+from matchwood.structures.tally import Tallied, new_keys
 
 SPLITS = {
     "exhaustive": layout.EXHAUSTIVE,

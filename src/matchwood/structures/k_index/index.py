@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s
-from matchwood.index.protocol import EVERYTHING, Capability
-from matchwood.index.tally import Tallied, new_keys
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import EVERYTHING, Capability
 from matchwood.structures.k_index.kernels import match as kernel
 from matchwood.structures.k_index.kernels.match import Postings, Scratch
+from matchwood.structures.tally import Tallied, new_keys
 
 MOST_CELLS = 4096
 COPIES = 6.0

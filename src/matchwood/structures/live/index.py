@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.index.event_index import ALWAYS_SWEPT, Asked, EventIndex
-from matchwood.index.protocol import new_values
 from matchwood.jit.direct import IDS, KEPT, WORDS, Checked, Direct
 from matchwood.jit.handed import Handed
 from matchwood.store.batch_order import FEWEST, centres_of, neighbours
@@ -19,6 +17,8 @@ from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
 from matchwood.store.workers import threads_for
+from matchwood.structures.base import new_values
+from matchwood.structures.event_base import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.live.kernels import ask as asking
 from matchwood.structures.live.kernels import match as matching

@@ -11,8 +11,6 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
-from matchwood.index.protocol import Index, new_values
-from matchwood.index.tally import new_keys
 from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
 from matchwood.jit.handed import Handed
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
@@ -20,6 +18,7 @@ from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import Index, new_values
 from matchwood.structures.live.index import LiveEvents
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
@@ -43,6 +42,7 @@ from matchwood.structures.mo_tree.state import (
     saved_tree,
     ticks_of,
 )
+from matchwood.structures.tally import new_keys
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 INSERT_ONE = Checked(single.insert_one, WORDS, SLOTS, int, *ROWS.types)

@@ -9,10 +9,10 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import QueryError
-from matchwood.index.protocol import Index
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import Index
 from matchwood.structures.ranked.interval_tree import IntervalTree
 from matchwood.structures.ranked.ir_tree import IRTree
 from matchwood.structures.ranked.kernels import rows as row_kernel

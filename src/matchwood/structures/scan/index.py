@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s
-from matchwood.index.tally import Tallied
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
 from matchwood.structures.scan.kernels import match as kernel
 from matchwood.structures.scan.kernels.match import Columns, Scratch
+from matchwood.structures.tally import Tallied
 
 MAX_COLUMNS = 8
 SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is

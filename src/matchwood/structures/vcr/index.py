@@ -9,11 +9,11 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
-from matchwood.index.protocol import EVERYTHING, Capability, Index
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import EVERYTHING, Capability, Index
 from matchwood.structures.vcr import plan
 from matchwood.structures.vcr.check import check_lists
 from matchwood.structures.vcr.kernels import layout as kernel

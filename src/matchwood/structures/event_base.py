@@ -1,6 +1,6 @@
 """What a structure of live events is: the protocol of the way back, from a new subscription to the events still alive.
 
-The counterpart of `index.protocol`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does what
+The counterpart of `structures.base`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does what
 all share: the exact event store, the checks of arguments, the rows that ask, the growing of results. A structure adds its
 own state and what is abstract here.
 
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError, UnsupportedError
-from matchwood.index.protocol import EVERYTHING, Capability, check_k, has_ranges
-from matchwood.index.repair import Repairable
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.store.collecting import Kept, collect
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY
 from matchwood.store.row_store import RowStore
+from matchwood.structures.base import EVERYTHING, Capability, check_k, has_ranges
 from matchwood.structures.live.event_store import EventStore, Slots
+from matchwood.structures.repair import Repairable
 
 ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
 SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one takes longer than to answer a row

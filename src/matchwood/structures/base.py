@@ -23,13 +23,13 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
-from matchwood.index.repair import Repairable
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.store.collecting import Kept, collect
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY, VALUE
 from matchwood.store.row_store import RowStore, Slots
 from matchwood.store.storage import read_folder, write_folder
+from matchwood.structures.repair import Repairable
 
 
 class Capability(StrEnum):

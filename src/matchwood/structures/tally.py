@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import Int64s
-from matchwood.index.protocol import Index
 from matchwood.store.kernels.candidates import BOUNDARIES, KEY, PREDICATES, SIGNATURES, TALLY
+from matchwood.structures.base import Index
 
 PLACES = {"boundaries_tested": BOUNDARIES, "signatures_tested": SIGNATURES, "predicates_tested": PREDICATES}
 
