@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from bench.report import Report, Timing
+from matchwood.baselines import BETree
 from matchwood.encode.arrays import Events, Matches, Rows
-from matchwood.structures import BEStarTree, BETree, Index, KIndex, Scan
+from matchwood.structures import BEStarTree, Index, KIndex, Scan
 from matchwood.structures.tally import Tallied
 from matchwood.workloads import BEGen
 

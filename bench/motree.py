@@ -25,10 +25,11 @@ from unittest.mock import patch
 import numpy as np
 
 from bench.report import Report, median_time, side_by_side
+from matchwood.baselines import BEQTree, OpIndex, Tama
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.store.workers import VARIABLE as THREADS
-from matchwood.structures import BEQTree, EventIndex, Index, LiveEvents, MOTree, OpIndex, Scan, Tama
+from matchwood.structures import EventIndex, Index, LiveEvents, MOTree, Scan
 from matchwood.workloads.city import City
 
 SIZES = {"quick": [50_000], "paper": [1_000_000, 3_000_000, 5_000_000]}

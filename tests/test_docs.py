@@ -10,7 +10,7 @@ import pytest
 
 from bench.__main__ import NAMES
 from matchwood.cli.main import main
-from matchwood.structures import INDEXES
+from tests.systems import SYSTEMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -78,7 +78,7 @@ def test_every_verb_that_is_named_explains_itself(verb: str, capsys: pytest.Capt
 
 
 def test_every_index_has_a_page_with_a_drawing_its_cost_when_it_wins_and_when_it_loses() -> None:
-    for name in [*INDEXES, "live-events", "beq-tree", "r-star-tree"]:
+    for name in [*SYSTEMS, "live-events", "beq-tree", "r-star-tree"]:
         text = (ROOT / "docs" / "indexes" / f"{name}.md").read_text(encoding="utf-8")
         assert re.search(r"^    \S", text, re.MULTILINE), f"{name}: no drawing"
         for word in ("ost", "**Wins**", "**Loses**", "aper"):

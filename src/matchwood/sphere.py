@@ -1,6 +1,6 @@
 """Places on a sphere in plain arithmetic, so that Python and compiled code agree to the last bit.
 
-The oracle calls these functions as they stand; `kernels/` compiles the very same functions. They use only
+The oracle calls these functions as they stand; kernels compile the very same functions. They use only
 `+ - * /`, comparisons and `floor`-free range reduction: IEEE 754 gives both the same result. `math.sin` would not do: libm,
 NumPy's vector code and LLVM differ in the last bit, and a point on the rim of a circle would match in one of
 them only.

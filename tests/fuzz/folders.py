@@ -19,8 +19,9 @@ from matchwood.engine.clock import ManualClock
 from matchwood.errors import StorageError
 from matchwood.schema import Range
 from matchwood.store.storage import MANIFEST, signed
-from matchwood.structures import INDEXES, Capability, load_index
+from matchwood.structures import Capability
 from tests.fuzz.mutation import mutated_bytes, mutated_json
+from tests.systems import SYSTEMS
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -45,9 +46,9 @@ def home() -> Path:
 
 def _small_world(name: str) -> World:
     world = a_world(seeded_dice(6), 8, 4)
-    if Capability.RANGE_EVENTS not in INDEXES[name].capabilities:
+    if Capability.RANGE_EVENTS not in SYSTEMS[name].capabilities:
         world.events = [e for e in world.events if not any(isinstance(v, list | Range) for v in e.values.values())]
-    if Capability.ABSENCE not in INDEXES[name].capabilities:
+    if Capability.ABSENCE not in SYSTEMS[name].capabilities:
         world.subscriptions = {i: s for i, s in world.subscriptions.items() if "Absent" not in repr(s[2])}
     return world
 
@@ -62,11 +63,11 @@ def saved_index(name: str) -> Saved:
     """A small index of that name."""
     world = _small_world(name)
     folder = home() / f"index-{name}"
-    INDEXES[name].build(world.rows()).save(folder)
+    SYSTEMS[name].build(world.rows()).save(folder)
     events = world.event_arrays()
 
     def ask(path: Path) -> Any:
-        index = load_index(path)
+        index = SYSTEMS[name].load(path)
         return ranked(index.match(events)), len(index), index.store.ids().tolist()
 
     return _saved(folder, ask)
@@ -115,7 +116,7 @@ def saved_covers() -> Saved:
 
 
 def saved(random: Random) -> Saved:
-    names = sorted(INDEXES)
+    names = sorted(SYSTEMS)
     at = random.randrange(len(names) + 4)
     return saved_index(names[at]) if at < len(names) else saved_covers() if at == len(names) else saved_engine()
 

@@ -20,12 +20,12 @@ from matchwood.lang.event import Event
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
 from matchwood.schema import Schema
-from matchwood.structures import INDEXES
 from tests.fuzz.folders import Saved, assert_told_or_same, saved_covers, saved_engine, saved_index
 from tests.fuzz.mutation import FRAGMENTS, ODD_OBJECTS
 from tests.fuzz.runs import Part, parts_of, run_part
 from tests.fuzz.targets import TARGETS
 from tests.strategies import expressions, names, scalars
+from tests.systems import SYSTEMS
 from tests.worlds import TYPES
 
 HEAD = 600
@@ -133,7 +133,7 @@ def test_bytes_of_a_saved_index_and_engine_cannot_change_unnoticed() -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", [*sorted(INDEXES), "engine", "covers"])
+@pytest.mark.parametrize("name", [*sorted(SYSTEMS), "engine", "covers"])
 def test_no_byte_at_the_head_of_a_saved_file_can_change_unnoticed(name: str) -> None:
     kept = {"engine": saved_engine, "covers": saved_covers}.get(name, partial(saved_index, name))()
     for path, content in kept.files.items():

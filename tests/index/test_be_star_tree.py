@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from matchwood.baselines import BETree
 from matchwood.encode.arrays import Events, Matches, Rows, concatenate_rows, make_events, make_rows
 from matchwood.errors import QueryError, TooComplexError
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.scoring import scoring
-from matchwood.structures import BEStarTree, BETree, Index, KIndex, Scan
+from matchwood.structures import BEStarTree, Index, KIndex, Scan
 from matchwood.structures.be_star.kernels import layout
 from matchwood.workloads import BEGen
 from tests.edges import DOMAINS, crowd_of

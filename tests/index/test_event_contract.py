@@ -1,4 +1,4 @@
-"""The contract of live events: what every structure of `EVENT_INDEXES` promises, judged by the oracle turned round.
+"""The contract of live events: what every structure of `EVENT_SYSTEMS` promises, judged by the oracle turned round.
 
 Ids and the bits of scores are compared. What a structure says it cannot do (`capabilities`) must be refused with a clear error,
 never answered wrongly.
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from matchwood.baselines import BEQTree
 from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import DuplicateSubscriptionError, EventError, MatchwoodError, QueryError, UnsupportedError
@@ -21,10 +22,11 @@ from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.schema import Range, Schema
-from matchwood.structures import EVENT_INDEXES, BEQTree, Capability, EventIndex, LiveEvents, Scan
+from matchwood.structures import Capability, EventIndex, LiveEvents, Scan
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
+from tests.systems import EVENT_SYSTEMS
 from tests.worlds import World, a_world, an_event, examples, listed, ranked, seeded_dice, worlds
 
 NEVER = -np.inf
@@ -446,5 +448,5 @@ def test_memory_is_counted(name: str) -> None:
 
 
 def test_every_structure_is_in_the_suite(name: str) -> None:
-    assert {made().name for made in MADE.values()} == set(EVENT_INDEXES)
-    assert EVENT_INDEXES[MADE[name]().name] is type(MADE[name]())
+    assert {made().name for made in MADE.values()} == set(EVENT_SYSTEMS)
+    assert EVENT_SYSTEMS[MADE[name]().name] is type(MADE[name]())

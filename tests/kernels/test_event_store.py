@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from matchwood.baselines import BEQTree
 from matchwood.encode.arrays import Events, make_events
 from matchwood.errors import EventError
 from matchwood.store.kernels.id_table import home
-from matchwood.structures import BEQTree
 from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.live.kernels import layout as kernel
 

@@ -119,7 +119,7 @@ def test_two_processes_do_not_compile_the_same(fresh: Path, monkeypatch: pytest.
 
 def versions() -> set[str]:
     """The compiled versions of our kernels that are loaded."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("matchwood.") and "kernels." in name]
+    modules = [module for name, module in sys.modules.items() if name.startswith("matchwood.") and ".kernels." in name]
     kernels = [k for module in modules for k in vars(module).values() if isinstance(k, Dispatcher)]
     return {
         f"{kernel.py_func.__module__}.{kernel.py_func.__name__}{sig}" for kernel in kernels for sig in kernel.overloads

@@ -6,7 +6,7 @@ What both ask of Numba, and why:
     error_model="numpy"     a division by zero gives inf or NaN instead of a test and a branch at each division
     _nrt=False              no reference counting, and an allocation inside a kernel does not compile. A private flag of
                             Numba: its minor version is pinned, and tests/kernels/test_jit.py watches both effects
-    our own disk cache      Numba's would serve stale code; see `_cache`
+    our own disk cache      Numba's would serve stale code; see `jit.cache`
 
 `helper` adds forceinline=True, so that the state tuple a helper is given is never copied to the stack.
 """

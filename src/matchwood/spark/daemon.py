@@ -16,9 +16,6 @@ import numpy as np
 import pyarrow as pa
 from pyspark import daemon
 
-import matchwood.spark.match_worker
-import matchwood.spark.stream_plan  # noqa: F401
-import matchwood.structures
 from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.workers import VARIABLE as THREADS
 

@@ -1,5 +1,5 @@
-"""The indexes: one structure a file, all under the protocol of `structures.base`, chosen by name; those of live events under that
-of `structures.event_base`."""
+"""The indexes: one folder a structure, all under the protocol of `structures.base`, chosen by name; live events under that of
+`structures.event_base`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from matchwood.baselines.be_tree import BETree
-from matchwood.baselines.beq_tree import BEQTree
-from matchwood.baselines.op_index import OpIndex
-from matchwood.baselines.tama import Tama
 from matchwood.errors import QueryError, StorageError
 from matchwood.store.storage import read_folder
 from matchwood.structures.base import Capability, Index, Stats
@@ -23,32 +19,22 @@ from matchwood.structures.ranked import RankedIndex
 from matchwood.structures.scan.index import Scan
 from matchwood.structures.vcr.index import VCR
 
-INDEXES: dict[str, type[Index]] = {
-    index.name: index for index in (Scan, VCR, BEStarTree, BETree, KIndex, MOTree, OpIndex, RankedIndex, Tama)
-}
-"""Every index by its name; the contract suite runs over all of them."""
-
-EVENT_INDEXES: dict[str, type[EventIndex]] = {index.name: index for index in (LiveEvents, BEQTree)}
-"""Every structure of live events by its name; the contract suite of events runs over all of them."""
+INDEXES: dict[str, type[Index]] = {index.name: index for index in (Scan, VCR, BEStarTree, KIndex, MOTree, RankedIndex)}
+"""Every index by its name."""
 
 __all__ = [
-    "EVENT_INDEXES",
     "INDEXES",
     "VCR",
-    "BEQTree",
     "BEStarTree",
-    "BETree",
     "Capability",
     "EventIndex",
     "Index",
     "KIndex",
     "LiveEvents",
     "MOTree",
-    "OpIndex",
     "RankedIndex",
     "Scan",
     "Stats",
-    "Tama",
     "load_index",
     "make_index",
 ]

@@ -1,8 +1,8 @@
 """What a structure of live events is: the protocol of the way back, from a new subscription to the events still alive.
 
-The counterpart of `structures.base`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does what
-all share: the exact event store, the checks of arguments, the rows that ask, the growing of results. A structure adds its
-own state and what is abstract here.
+The counterpart of `structures.base`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does
+what all share: the exact event store, the checks of arguments, the rows that ask, the growing of results. A structure adds
+its own state and what is abstract here.
 
 One writer, and no reader while it writes: the engine holds one lock per batch.
 """

@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `baselines`: arrays in, arrays out."""

@@ -332,7 +332,7 @@ def prefetch_event(live, scratch, i, n):
 
 @kernel
 def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combine, k, out, ends, candidates):
-    """As `live_events_match.match_rows`. Readers only."""
+    """As `structures.live.kernels.match.match_rows`. Readers only."""
     n = np.int64(0)
     for s in range(first, ends.size):
         if n + k > out.ids.size:

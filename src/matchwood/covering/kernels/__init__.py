@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `covering`: arrays in, arrays out."""

@@ -23,8 +23,8 @@ Departures from the paper: a subtree that has grown by half and leans by more th
 degenerates under sorted input); corners, which it does not have, leave a quarter of the buckets to compare at 16 dimensions.
 An overflow limit of NEVER makes one leaf a signature: the naive scan.
 
-This module holds the layout, the pools and the buckets; `covering_signatures` the trie, `covering_update` single rows,
-`covering_build` subtrees and bulk, `covering_search` the questions.
+This module holds the layout, the pools and the buckets; `kernels.signatures` the trie, `kernels.update` single rows,
+`kernels.build` subtrees and bulk, `kernels.search` the questions.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Layout   in-edges of the subscription whose first slot is s: edges[s * k : s * k + degrees[s]], each (source slot, next, previous)
          of the source's chain of out-edges, which begins at firsts[source]. The target of edge e is e // k.
 Invariant  an edge goes from a cover to what it covers; a subscription is forwarded unless it had a cover when it was last looked
-         up (`RelationGraph.check`). Edges follow the order of equals (`covering_search`), so following covers ends at a
+         up (`RelationGraph.check`). Edges follow the order of equals (`kernels.search`), so following covers ends at a
          forwarded one.
 
 One loop serves every index: `seek`, `enter` and `leave` are chosen by the type of the index's state when compiled.

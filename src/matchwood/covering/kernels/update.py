@@ -1,7 +1,7 @@
 """Rows that come and go in the forest, one at a time: down the tree to a bucket, with corners raised and counts kept on the way.
 
 What has become too full, too empty or too lopsided is not mended here: counts[PENDING] names the subtree, and
-`covering_build` builds it anew. Layout and invariants: `kernels.forest`.
+`kernels.build` builds it anew. Layout and invariants: `kernels.forest`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `store`: arrays in, arrays out."""

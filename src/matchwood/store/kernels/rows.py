@@ -10,8 +10,8 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
                  the first with the latitude's dimension in `more`
          flags: SIBLING, and above it the most that the row can score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`most_of`). A search for the k best need not read the entries of a row that cannot be one.
-Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest, in the order in which they
-         were added.
+Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest, in the order in which
+         they were added.
 Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last: one sees who comes soon and can ask for
          it, which a chain through the slots hides. A free slot keeps its region of entries, for a row of the same size; one of
          another size leaves it to the free regions, chained by size class through entries[start].more.

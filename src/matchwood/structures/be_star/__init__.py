@@ -1,1 +1,1 @@
-"""be_star."""
+"""BE*-Tree: a tree over attributes and values, for ranked matching of conjunctions (docs/indexes/be-star-tree.md)."""

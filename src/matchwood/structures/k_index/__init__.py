@@ -1,1 +1,1 @@
-"""k_index."""
+"""K-index: posting lists by dimension and cell, counted; static (docs/indexes/k-index.md)."""

@@ -53,7 +53,7 @@ class LiveEvents(EventIndex):
     """The event half of an MO-Tree.
 
     Layout and kernels: `kernels.layout` (what is kept), `kernels.place` (where), `kernels.ask` and
-    `live_events_match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 12 to be
+    `kernels.match` (answers). An event costs 8 bytes a value and 44 for its record, together in whole cache lines, 12 to be
     found by id and given away again, and about 67 for its planes and place.
     Events that come one by one are kept at once and placed together, when somebody asks or 8,192 wait: an event alone turns
     some 200 bits in as many lines of memory.

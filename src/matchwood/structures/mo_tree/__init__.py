@@ -1,1 +1,1 @@
-"""mo_tree."""
+"""MO-Tree: buckets by overlapping cells of a few attributes, rows bit-sliced inside them (docs/indexes/mo-tree.md)."""

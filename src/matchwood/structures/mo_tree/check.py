@@ -15,7 +15,7 @@ _ENDS = (("first", "next"), ("spare", "spare"))
 def check_tree(tree: Tree, store: Store, rows: int, waiting: list[int]) -> None:
     """Raise AssertionError, saying which node or slot, if an invariant of `kernels.layout` is broken.
 
-    All `rows` of the store stand in the tree but those at the slots that wait (`mo_tree_update.Waiting`).
+    All `rows` of the store stand in the tree but those at the slots that wait (`kernels.update.Waiting`).
     """
     assert len(set(waiting)) == len(waiting), "a row waits twice"
     for slot in waiting:

@@ -54,10 +54,10 @@ PLACE_FEW = Direct(placing.place_few)
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.layout` (where), `kernels.spans`, `mo_tree_place` and `mo_tree_nodes` (in and
-    out), `kernels.visits` and `mo_tree_match` (answers), `mo_tree_plan` (which cells).
+    Layout and kernels: `kernels.layout` (where), `kernels.spans`, `kernels.place` and `kernels.nodes` (in and
+    out), `kernels.visits` and `kernels.match` (answers), `plan` (which cells).
     Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
-    may hold (`mo_tree_check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
+    may hold (`check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
     placed together, when somebody asks or 8,192 wait: a row alone turns some 130 bits in as many lines of memory.
     Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
     """

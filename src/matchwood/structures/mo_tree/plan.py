@@ -2,7 +2,7 @@
 
 `planned` chooses from a sample of the rows and compares alternatives by the work that the sample predicts (ticks and slices are
 quantiles, so that cells are filled evenly). `paper` is the configuration of MO-Tree 6.1: six layers, four levels of
-uniform cells each, widths by the optimisation of section 5 (`mo_tree_width`), no slices.
+uniform cells each, widths by the optimisation of section 5 (`width`), no slices.
 
 Attributes are selected by the three guidelines of MO-Tree 4.2 as one number, the share of rows that an event is
 expected to lose on the attribute: popularity times (1 - mean share of the domain, in quantiles, that an interval

@@ -1,1 +1,1 @@
-"""scan."""
+"""Scan: looks at every row (docs/indexes/scan.md)."""

@@ -30,7 +30,7 @@ BAND = 3  # rows are ordered by cell in bands of 2^3 lines, from left to right
 class VCR(Index):
     """A grid over two dimensions; each row's rectangle is a few VCRs, each with a list of the rows that have it (VCR, section 2).
 
-    Layout and kernels: `kernels.layout`, `kernels.match`; the paper's definitions: `vcr_geometry`; choices: `vcr_plan`.
+    Layout and kernels: `kernels.layout`, `kernels.match`; the paper's definitions: `geometry`; choices: `plan`.
     Invariant: a row is in exactly the lists of its decomposition, and no other list exists (`check`).
     Insert O(pieces) a row, delete O(pieces * list / 16); match O(corners of a covering set + its active lists + hits) an event.
 

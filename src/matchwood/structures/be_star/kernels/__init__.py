@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `be_star`: arrays in, arrays out."""

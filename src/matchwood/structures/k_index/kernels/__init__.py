@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `k_index`: arrays in, arrays out."""

@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `live`: arrays in, arrays out."""

@@ -89,7 +89,7 @@ class LiveScratch(NamedTuple):
     ends: np.ndarray  # int32: last tick
     planes: np.ndarray  # int32, see `pairs_of`
     pairs: np.ndarray  # PAIRS, one a question
-    stabbed: np.ndarray  # as in `mo_tree_match.Scratch`
+    stabbed: np.ndarray  # as in `structures.mo_tree.kernels.match.Scratch`
     slices: np.ndarray  # int64, beside `stabbed`: slices of the cell below the row's, and << HALF those above
     runs: np.ndarray
     digits: np.ndarray

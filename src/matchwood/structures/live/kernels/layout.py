@@ -1,4 +1,4 @@
-"""Live events: kept compactly, and found by id. Every structure of events places what stands here; `live_values` reads it.
+"""Live events: kept compactly, and found by id. Every structure of events places what stands here; `kernels.values` reads it.
 
 Layout   events[slot] (12 B) -> a region of `words`, in whole cache lines:
              id, until, mask, about (slot, 29 bits of `count` or `tail`, flags), then the values of a plain event
@@ -17,7 +17,8 @@ SPREAD   every dimension up to the event's last one has a place, and a value (as
          the others an upper half that equals a row's end tells all.
 LISTED   a dimension of 64 or more: n keys as they are (`keys`, the same memory) and their n dimensions, ascending. `count`: n.
 LOOSE    (and LISTED): ranges, lists or weights; n upper ends and n weights come after that.
-Table    `id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and with the id.
+Table    `store.kernels.id_table`, event id -> its region: a region begins a cache line, so its number is a multiple of eight, and
+         with the id.
 Invariant  every live event is in the table, once (`EventStore.check`). Regions are of one line or an even number, and single ones
          are taken from the end of the pool by two: so all others begin a pair of lines, where the pool does.
 

@@ -2,7 +2,7 @@
 
     row -> ticks -> cells of each layer that meet it -> nodes -> at most two planes a predicate -> a few events -> exact test
 
-As in `mo_tree_match` the rows of a batch are answered node by node.
+As in `structures.mo_tree.kernels.match` the rows of a batch are answered node by node.
 A row of single intervals is compared with an event of single values without a branch, and has one score for all of them. For any
 other pair the exact test is that of event matching: the few dimensions that the row names are spread over `values`, and the row,
 in a store of its own, is scored by `verify.score_row`: 65 ns an event instead of 10.

@@ -270,7 +270,7 @@ def reach_everywhere(node):
 
 @kernel
 def place_new(tree, live, offsets, spans, which, slots, pieces):
-    """As `mo_tree_place.place_new`, for events."""
+    """As `structures.mo_tree.kernels.place.place_new`, for events."""
     for p in range(pieces.size):
         n, first, last, together = enter_piece(tree, pieces[p])
         node = tree.nodes[n]

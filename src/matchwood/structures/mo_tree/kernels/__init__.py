@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `mo_tree`: arrays in, arrays out."""

@@ -114,7 +114,7 @@ class Tree(NamedTuple):
     nodes: np.ndarray  # NODE
     bits: np.ndarray  # uint64
     members: np.ndarray  # uint32, the memory of `bits`
-    places: np.ndarray  # PLACE, by slot; one without a node waits (`mo_tree_update.Waiting`)
+    places: np.ndarray  # PLACE, by slot; one without a node waits (`kernels.update.Waiting`)
     counts: np.ndarray  # int64
     ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.spans`
     here: np.ndarray  # uint32, the cell of each layer of the bucket that is written

@@ -6,7 +6,7 @@
 
 In the paper every row of a stabbed bucket is verified. Here planes leave about 2 rows for each that matches: of a million city
 squares 75,000 stand in the nodes that are looked at, 650 are verified and 360 match. The paper answers event by event; here
-a batch is answered node by node (`mo_tree_visits`). Readers only.
+a batch is answered node by node (`kernels.visits`). Readers only.
 """
 
 from __future__ import annotations

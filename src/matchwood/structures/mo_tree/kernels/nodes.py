@@ -1,7 +1,7 @@
 """MO-Tree: nodes and their positions. In: the number of a bucket. Out: a node with room, a free position, its bits.
 
 Regions of planes come in four widths and grow with their node; chains and free lists: see the layout in `kernels.layout`. Both
-halves of the tree stand on this: rows (`mo_tree_place`) and live events (`live_events_place`).
+halves of the tree stand on this: rows (`kernels.place`) and live events (`structures.live.kernels.place`).
 
 What all nodes share is changed here and by one thread: `open_nodes` gives out room before a batch is written, `release_nodes`
 takes it back when one has left. Between, each node is written by whoever has its piece, so pieces may go to several threads.

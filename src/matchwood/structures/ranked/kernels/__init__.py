@@ -1,1 +1,1 @@
-"""Kernels of the scored interval indexes (Ranked): layout, building, stabbing, updating, the Threshold Algorithm."""
+"""Compiled code of `ranked`: arrays in, arrays out."""

@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `scan`: arrays in, arrays out."""

@@ -1,1 +1,1 @@
-"""Compiled code."""
+"""Compiled code of `vcr`: arrays in, arrays out."""

@@ -1,4 +1,4 @@
-"""Virtual construct rectangles: the layout, and how a row is placed on the grid and cut. `vcr_update` writes, `vcr_match` reads.
+"""Virtual construct rectangles: the layout, and how a row is placed on the grid and cut. `update` writes, `match` reads.
 
 Grid     cell c of an axis is [edges[c], edges[c + 1]); what lies outside goes to the first or last cell. Beyond the last
          cell of each axis is one more, the strip: rows without an interval on y stand in row Y_CELLS, those without one on x
