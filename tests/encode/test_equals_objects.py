@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.encode.arrays import CIRCLE, concatenate_events, concatenate_rows
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.event_tables import encode_event_table
@@ -336,7 +336,7 @@ def test_sets_of_bools_and_instants_are_the_same_in_every_form(
         assert_same(encode_subscription_table(pa.table({"id": [0], **columns}), Schema(TYPES)).rows, expected)
 
 
-DEGREES_PER_METRE = 180.0 / sphere.HALF_TURN_M
+DEGREES_PER_METRE = 180.0 / geo.HALF_TURN_M
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -118,7 +118,7 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.package = folder / "site" / "matchwood"
-        for name in ["sphere.py", "encode/arrays.py", "kernels/__init__.py", "jit/decorators.py", "jit/cache.py"]:
+        for name in ["geo.py", "encode/arrays.py", "kernels/__init__.py", "jit/decorators.py", "jit/cache.py"]:
             (self.package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PACKAGE / name, self.package / name)
         for name in ["__init__.py", "encode/__init__.py"]:
@@ -205,7 +205,7 @@ def test_a_change_behind_a_kernel_changes_its_fingerprint(installation, changed)
 def test_a_change_elsewhere_leaves_a_kernel_compiled(installation):
     before = outer_fingerprint(installation)
     (installation.package / "kernels/other.py").write_text("# another structure\n")
-    (installation.package / "sphere.py").write_text("# not imported\n")
+    (installation.package / "geo.py").write_text("# not imported\n")
     assert outer_fingerprint(installation) == before
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.errors import ExpressionError, InexactValueError, NeverMatchesError, TooComplexError, ValueTypeError
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import Event, event_keys
@@ -105,8 +105,8 @@ def leaf(predicate: Expression, value: Any) -> bool:
     if predicate.shape is Shape.SQUARE:
         lon, lat = square(predicate.centre, predicate.radius)
         return value.lon in lon and value.lat in lat
-    vector = sphere.unit_vector(*predicate.centre)
-    return bool(sphere.is_within(*value, *vector, sphere.chord_squared(predicate.radius)))
+    vector = geo.unit_vector(*predicate.centre)
+    return bool(geo.is_within(*value, *vector, geo.chord_squared(predicate.radius)))
 
 
 def choices(event: Event) -> list[dict[str, Any]]:

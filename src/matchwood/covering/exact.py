@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.lang.places import Circle
 from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point
@@ -61,7 +61,7 @@ def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
 
 
 def _implies_circle(narrow: Placed, wide: Circle) -> bool:
-    if not wide.outside and (wide.radius >= sphere.HALF_TURN_M or _box_in_circle(narrow, wide)):
+    if not wide.outside and (wide.radius >= geo.HALF_TURN_M or _box_in_circle(narrow, wide)):
         return True
     return any(circle_implies(circle, wide) for circle in narrow.circles)
 
@@ -70,7 +70,7 @@ def circle_implies(narrow: Circle, wide: Circle) -> bool:
     """Does every place that satisfies `narrow` satisfy `wide`? By the distance of the centres."""
     if narrow.centre == wide.centre and narrow.outside is wide.outside:
         inner, outer = (wide, narrow) if wide.outside else (narrow, wide)
-        return sphere.chord_squared(inner.radius) <= sphere.chord_squared(outer.radius)
+        return geo.chord_squared(inner.radius) <= geo.chord_squared(outer.radius)
     if max(narrow.radius, wide.radius) > LARGEST_M:
         return False
     if wide.outside and not narrow.outside:  # two circles that do not touch
@@ -86,7 +86,7 @@ def _box_in_circle(narrow: Placed, wide: Circle) -> bool:
     """Are the corners of the box in the circle? Then all of it is: within a quarter turn of the centre the distance grows with
     the difference of longitudes, and along a meridian it is largest at an end."""
     reach = wide.radius - SLACK_M
-    if reach < 0.0 or wide.radius > sphere.HALF_TURN_M / 2.0 - 1.0:
+    if reach < 0.0 or wide.radius > geo.HALF_TURN_M / 2.0 - 1.0:
         return False
     west, east = _clipped(narrow.lon.hull, 180.0)
     south, north = _clipped(narrow.lat.hull, 90.0)
@@ -103,4 +103,4 @@ def _clipped(hull: tuple[float, float], limit: float) -> tuple[float, float]:
 
 
 def _near(place: Point, centre: Point, distance: float) -> bool:
-    return sphere.is_within(*place, *sphere.unit_vector(*centre), sphere.chord_squared(distance))
+    return geo.is_within(*place, *geo.unit_vector(*centre), geo.chord_squared(distance))

@@ -175,7 +175,7 @@ def _imported_modules(source: bytes) -> set[str]:
 def _kernel_source(package: Traversable, name: str) -> bytes | None:
     """The text of a module that can end up inside a kernel; None for any other name."""
     *folders, last = name.split(".")
-    if "kernels" not in folders and "jit" not in folders and name not in ("encode.arrays", "sphere"):
+    if "kernels" not in folders and "jit" not in folders and name not in ("encode.arrays", "geo"):
         return None
     try:
         return package.joinpath(*folders, f"{last}.py").read_bytes()

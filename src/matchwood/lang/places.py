@@ -1,7 +1,7 @@
 """Circles and squares on the earth as boxes of longitude and latitude, wrapped at the antimeridian.
 
-A box around a circle only filters, so it is rounded outward; the circle itself is judged by `sphere.is_within`. The box is made
-by plain arithmetic, as everything in `sphere`: whichever way a circle comes in, on whichever machine, its box is the same to the
+A box around a circle only filters, so it is rounded outward; the circle itself is judged by `geo.is_within`. The box is made
+by plain arithmetic, as everything in `geo`: whichever way a circle comes in, on whichever machine, its box is the same to the
 bit, which is how `moving` tells a circle from a circle that something else cuts.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed
 from matchwood.schema import Point
 
@@ -35,8 +35,8 @@ class Circle:
 
     def holds(self, place: Point) -> bool:
         """Is the place in the circle (or, with `outside`, not in it)?"""
-        vector = sphere.unit_vector(*self.centre)
-        return sphere.is_within(*place, *vector, sphere.chord_squared(self.radius)) != self.outside
+        vector = geo.unit_vector(*self.centre)
+        return geo.is_within(*place, *vector, geo.chord_squared(self.radius)) != self.outside
 
 
 Box = tuple[IntervalSet, IntervalSet]
@@ -58,7 +58,7 @@ def box_around_circle(centre: Point, radius: float) -> Box:
 
 def reach_of(radius: Any) -> Any:
     """How many degrees to the north and south a circle reaches. A float, or an array of them."""
-    return (radius / sphere.EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
+    return (radius / geo.EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
 
 
 def widest_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
@@ -66,9 +66,9 @@ def widest_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
 
     Floats with `math.sqrt`, or arrays with NumPy's, to the same bits: IEEE 754 fixes the square root as it fixes + - * /.
     """
-    angle = radius / sphere.EARTH_RADIUS_M + _SLACK
-    cosine = sphere.sine((90.0 - abs(lat)) * sphere.RADIANS_PER_DEGREE)
-    return (_arc_of(sphere.sine(angle) / cosine * _ROUNDED_UP, sqrt) + _SLACK) * _DEGREES_PER_RADIAN
+    angle = radius / geo.EARTH_RADIUS_M + _SLACK
+    cosine = geo.sine((90.0 - abs(lat)) * geo.RADIANS_PER_DEGREE)
+    return (_arc_of(geo.sine(angle) / cosine * _ROUNDED_UP, sqrt) + _SLACK) * _DEGREES_PER_RADIAN
 
 
 def _arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
@@ -86,9 +86,9 @@ def _arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
 
 def square(centre: Point, half_side: float) -> Box:
     """MO-Tree's square: `half_side` metres to the east, west, north and south of the centre."""
-    reach = math.degrees(half_side / sphere.EARTH_RADIUS_M)
+    reach = math.degrees(half_side / geo.EARTH_RADIUS_M)
     south, north = centre.lat - reach, centre.lat + reach
-    shrink = sphere.sine_of_degrees(centre.lat + 90.0)  # the cosine; libm's differs from machine to machine
+    shrink = geo.sine_of_degrees(centre.lat + 90.0)  # the cosine; libm's differs from machine to machine
     if south <= -90.0 or north >= 90.0 or reach >= 180.0 * shrink:
         return EVERYTHING, closed(max(south, -90.0), min(north, 90.0))
     return longitudes(centre.lon - reach / shrink, centre.lon + reach / shrink), closed(south, north)

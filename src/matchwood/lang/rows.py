@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TypeGuard
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError, ValueTypeError
 from matchwood.lang import places
 from matchwood.lang.expression import (
@@ -334,7 +334,7 @@ def _can_hold(predicate: RowPredicate) -> bool:
         return bool(predicate.keys)
     if isinstance(predicate, Absent):
         return True
-    nowhere = any(circle.outside and circle.radius >= sphere.HALF_TURN_M for circle in predicate.circles)
+    nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
     return bool(predicate.lon) and bool(predicate.lat) and not nowhere
 
 

@@ -1,6 +1,6 @@
 """The exact test of covering: one row of a store against one row of another, entry by entry. `covering.exact`, compiled.
 
-Both say the same to the bit: places are compared by the same functions of `sphere`. These functions are not inlined: they judge
+Both say the same to the bit: places are compared by the same functions of `geo`. These functions are not inlined: they judge
 the few candidates that a search leaves, and only where hulls alone do not decide.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.geo import HALF_TURN_M
 from matchwood.jit.decorators import helper, kernel
-from matchwood.sphere import HALF_TURN_M
 from matchwood.store.kernels.places import chord_squared, is_within, unit_vector
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET
 

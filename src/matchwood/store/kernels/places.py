@@ -1,4 +1,4 @@
-"""`matchwood.sphere` compiled: the same code objects, bound to their compiled siblings, so that both give the same bits."""
+"""`matchwood.geo` compiled: the same code objects, bound to their compiled siblings, so that both give the same bits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.jit.decorators import helper
 
 
@@ -16,8 +16,8 @@ def _compiled(function: Callable[..., Any], **siblings: Callable[..., Any]) -> C
     return helper(FunctionType(function.__code__, scope, function.__name__))
 
 
-sine = _compiled(sphere.sine)
-sine_of_degrees = _compiled(sphere.sine_of_degrees, sine=sine)
-unit_vector = _compiled(sphere.unit_vector, sine_of_degrees=sine_of_degrees)
-chord_squared = _compiled(sphere.chord_squared, sine=sine)
-is_within = _compiled(sphere.is_within, unit_vector=unit_vector)
+sine = _compiled(geo.sine)
+sine_of_degrees = _compiled(geo.sine_of_degrees, sine=sine)
+unit_vector = _compiled(geo.unit_vector, sine_of_degrees=sine_of_degrees)
+chord_squared = _compiled(geo.chord_squared, sine=sine)
+is_within = _compiled(geo.is_within, unit_vector=unit_vector)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matchwood import sphere
+from matchwood import geo
 from matchwood.jit.decorators import kernel
 from matchwood.lang.places import Circle, box_around_circle, longitudes, square
 from matchwood.schema import Point
@@ -33,11 +33,11 @@ def haversine(a: Point, b: Point) -> float:
     """The textbook formula with libm, in metres: another way to the same distance."""
     (x, y), (u, v) = (map(math.radians, place) for place in (a, b))
     h = math.sin((v - y) / 2) ** 2 + math.cos(y) * math.cos(v) * math.sin((u - x) / 2) ** 2
-    return 2 * sphere.EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(h)))
+    return 2 * geo.EARTH_RADIUS_M * math.asin(min(1.0, math.sqrt(h)))
 
 
 def within(centre: Point, place: Point, radius: float) -> bool:
-    return bool(sphere.is_within(*place, *sphere.unit_vector(*centre), sphere.chord_squared(radius)))
+    return bool(geo.is_within(*place, *geo.unit_vector(*centre), geo.chord_squared(radius)))
 
 
 def awkward_places(count: int, seed: int) -> list[Point]:
@@ -77,14 +77,14 @@ def _within(lons, lats, x, y, z, chord2, out):
 
 def test_sine_is_as_accurate_as_libm() -> None:
     xs = np.linspace(-math.pi / 2, math.pi / 2, 20_001)
-    assert max(abs(sphere.sine(x) - math.sin(x)) for x in xs.tolist()) < 1e-15
+    assert max(abs(geo.sine(x) - math.sin(x)) for x in xs.tolist()) < 1e-15
 
 
 def test_sine_of_degrees_is_accurate_over_its_whole_range_and_exact_at_right_angles() -> None:
     for degrees in np.linspace(-450, 450, 9_001).tolist():
-        assert abs(sphere.sine_of_degrees(degrees) - math.sin(math.radians(degrees))) < 2e-15, degrees
-    assert [sphere.sine_of_degrees(d) for d in (-360.0, -180.0, 0.0, 180.0, 360.0)] == [0.0] * 5
-    assert [abs(sphere.sine_of_degrees(d) - math.copysign(1, d)) < 1e-15 for d in (90.0, -90.0)] == [True, True]
+        assert abs(geo.sine_of_degrees(degrees) - math.sin(math.radians(degrees))) < 2e-15, degrees
+    assert [geo.sine_of_degrees(d) for d in (-360.0, -180.0, 0.0, 180.0, 360.0)] == [0.0] * 5
+    assert [abs(geo.sine_of_degrees(d) - math.copysign(1, d)) < 1e-15 for d in (90.0, -90.0)] == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_border_of_a_circle_lies_where_haversine_says() -> None:
     places = awkward_places(300, seed=1)
     for centre, place in zip(places, reversed(places), strict=True):
         distance = haversine(centre, place)
-        if 1.0 < distance < 0.99 * sphere.HALF_TURN_M:
+        if 1.0 < distance < 0.99 * geo.HALF_TURN_M:
             assert within(centre, place, distance * (1 + 1e-7) + 0.01)
             assert not within(centre, place, distance * (1 - 1e-7) - 0.01)
 
@@ -117,37 +117,35 @@ def test_the_border_of_a_circle_lies_where_haversine_says() -> None:
 def test_from_half_a_turn_on_a_circle_holds_the_whole_earth() -> None:
     for centre in awkward_places(20, seed=2):
         antipode = Point(centre.lon + (180.0 if centre.lon <= 0 else -180.0), -centre.lat)
-        assert within(centre, antipode, sphere.HALF_TURN_M)
+        assert within(centre, antipode, geo.HALF_TURN_M)
         assert within(centre, centre, 1e-9)
 
 
 def test_a_pole_is_one_place_and_the_antimeridian_one_line() -> None:
-    assert sphere.unit_vector(10.0, 90.0)[:2] == sphere.unit_vector(-170.0, 90.0)[:2] == (0.0, 0.0)
+    assert geo.unit_vector(10.0, 90.0)[:2] == geo.unit_vector(-170.0, 90.0)[:2] == (0.0, 0.0)
     assert within(Point(180.0, 12.5), Point(-180.0, 12.5), 1e-6)
 
 
 def test_nan_is_within_no_circle() -> None:
-    vector = sphere.unit_vector(0.0, 0.0)
-    assert not sphere.is_within(math.nan, 0.0, *vector, 5.0)
-    assert not sphere.is_within(0.0, math.nan, *vector, 5.0)
+    vector = geo.unit_vector(0.0, 0.0)
+    assert not geo.is_within(math.nan, 0.0, *vector, 5.0)
+    assert not geo.is_within(0.0, math.nan, *vector, 5.0)
 
 
 def test_compiled_sines_vectors_and_chords_have_the_bits_of_the_plain_ones() -> None:
     xs = np.concatenate([np.linspace(-math.pi / 2, math.pi / 2, 5_001), [-0.0, 5e-324, -5e-324, 1e-160]])
     out = np.empty(len(xs))
     _sines(xs, out)
-    assert out.tobytes() == np.array([sphere.sine(x) for x in xs.tolist()]).tobytes()
+    assert out.tobytes() == np.array([geo.sine(x) for x in xs.tolist()]).tobytes()
     places = awkward_places(20_000, seed=3)
     lons, lats = (np.array(column) for column in zip(*places, strict=True))
     vectors = np.empty((len(places), 3))
     _vectors(lons, lats, vectors)
-    assert vectors.tobytes() == np.array([sphere.unit_vector(*place) for place in places]).tobytes()
-    radii = np.concatenate(
-        [10.0 ** np.linspace(-200, 8, 2_000), [sphere.HALF_TURN_M, math.nextafter(sphere.HALF_TURN_M, 0)]]
-    )
+    assert vectors.tobytes() == np.array([geo.unit_vector(*place) for place in places]).tobytes()
+    radii = np.concatenate([10.0 ** np.linspace(-200, 8, 2_000), [geo.HALF_TURN_M, math.nextafter(geo.HALF_TURN_M, 0)]])
     chords = np.empty(len(radii))
     _chords(radii, chords)
-    assert chords.tobytes() == np.array([sphere.chord_squared(r) for r in radii.tolist()]).tobytes()
+    assert chords.tobytes() == np.array([geo.chord_squared(r) for r in radii.tolist()]).tobytes()
 
 
 def test_on_the_rim_compiled_and_plain_code_decide_alike() -> None:
@@ -157,12 +155,12 @@ def test_on_the_rim_compiled_and_plain_code_decide_alike() -> None:
     for _ in range(60):
         centre = Point(chooser.uniform(-180, 180), chooser.uniform(-80, 80))
         radius = chooser.choice([10.0, 500.0, 1000.0, 250_000.0])
-        lat = centre.lat + math.degrees(radius / sphere.EARTH_RADIUS_M)
+        lat = centre.lat + math.degrees(radius / geo.EARTH_RADIUS_M)
         lats = [lat]
         for _ in range(40):
             lats = [math.nextafter(lats[0], -100), *lats, math.nextafter(lats[-1], 100)]
-        vector, chord2 = sphere.unit_vector(*centre), sphere.chord_squared(radius)
-        plain = [bool(sphere.is_within(centre.lon, y, *vector, chord2)) for y in lats]
+        vector, chord2 = geo.unit_vector(*centre), geo.chord_squared(radius)
+        plain = [bool(geo.is_within(centre.lon, y, *vector, chord2)) for y in lats]
         out = np.zeros(len(lats), np.bool_)
         _within(np.full(len(lats), centre.lon), np.array(lats), *vector, chord2, out)
         assert out.tolist() == plain
@@ -193,12 +191,12 @@ def test_the_box_around_a_circle_holds_the_circle(
 
 def test_the_box_of_nearly_a_quarter_turn_holds_its_widest_longitude() -> None:
     """asin near 1 magnifies rounding to centimetres; the box must be rounded outward by as much."""
-    quarter = sphere.HALF_TURN_M / 2
+    quarter = geo.HALF_TURN_M / 2
     found = 0
     for step in range(400):
         radius = quarter - 10.0 ** (-3 + step / 100)
         box_lon, _ = box_around_circle(Point(0.0, 0.0), radius)
-        lon = math.degrees(radius / sphere.EARTH_RADIUS_M)
+        lon = math.degrees(radius / geo.EARTH_RADIUS_M)
         for near in (math.nextafter(lon, 0), lon, math.nextafter(lon, 180)):
             if within(Point(0.0, 0.0), Point(near, 0.0), radius):
                 assert near in box_lon
@@ -237,7 +235,7 @@ def test_180_and_minus_180_are_one_meridian() -> None:
 
 def _walked(start: Point, bearing: float, metres: float) -> Point:
     """Where one ends up, by the textbook formula."""
-    angle, course, lat = metres / sphere.EARTH_RADIUS_M, math.radians(bearing), math.radians(start.lat)
+    angle, course, lat = metres / geo.EARTH_RADIUS_M, math.radians(bearing), math.radians(start.lat)
     sine = math.sin(lat) * math.cos(angle) + math.cos(lat) * math.sin(angle) * math.cos(course)
     to = math.asin(max(-1.0, min(1.0, sine)))
     east = math.atan2(math.sin(course) * math.sin(angle) * math.cos(lat), math.cos(angle) - math.sin(lat) * sine)
