@@ -17,7 +17,7 @@ from numba.core import config
 from numba.core.errors import NumbaError
 
 import matchwood
-from matchwood.jit import cache as _cache
+from matchwood.jit import cache
 from matchwood.jit.decorators import helper, kernel
 
 PACKAGE = Path(matchwood.__file__).parent
@@ -71,7 +71,7 @@ def larger(a, b):
 PROGRAM = """
 import numpy as np
 from numba import cfunc
-from matchwood.kernels.outer import apply, twice_all
+from matchwood.structures.toy.kernels.outer import apply, twice_all
 
 @cfunc("float64(float64, float64)")
 def add(a, b):
@@ -86,7 +86,7 @@ print(*map(float, result), hits, misses, stats[0].cache_path)
 
 OUTER = """
 from matchwood.jit.decorators import kernel
-from matchwood.kernels.inner import twice
+from matchwood.structures.toy.kernels.inner import twice
 
 @kernel
 def twice_all(values):
@@ -118,16 +118,17 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.package = folder / "site" / "matchwood"
-        for name in ["geo.py", "encode/arrays.py", "kernels/__init__.py", "jit/decorators.py", "jit/cache.py"]:
+        for name in ["geo.py", "encode/arrays.py", "jit/__init__.py", "jit/decorators.py", "jit/cache.py"]:
             (self.package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PACKAGE / name, self.package / name)
-        for name in ["__init__.py", "encode/__init__.py"]:
+        for name in ["__init__.py", "encode/__init__.py", "structures/toy/kernels/__init__.py"]:
+            (self.package / name).parent.mkdir(parents=True, exist_ok=True)
             (self.package / name).touch()
-        (self.package / "kernels/outer.py").write_text(OUTER)
+        (self.package / "structures/toy/kernels/outer.py").write_text(OUTER)
         self.write_inner(INNER)
 
     def write_inner(self, source: str) -> None:
-        (self.package / "kernels/inner.py").write_text(source)
+        (self.package / "structures/toy/kernels/inner.py").write_text(source)
 
     def run(self, program: str = PROGRAM, **environment: str) -> tuple[list[float], int, int, str]:
         """Results, cache hits, cache misses and cache folder of one process."""
@@ -190,10 +191,15 @@ def test_a_changed_callee_in_another_file_is_noticed(installation):
 
 
 def outer_fingerprint(installation):
-    return _cache.fingerprint(installation.package, (installation.package / "kernels/outer.py").read_bytes())
+    return cache.fingerprint(
+        installation.package, (installation.package / "structures/toy/kernels/outer.py").read_bytes()
+    )
 
 
-@pytest.mark.parametrize("changed", ["kernels/outer.py", "kernels/inner.py", "jit/decorators.py", "jit/cache.py"])
+@pytest.mark.parametrize(
+    "changed",
+    ["structures/toy/kernels/outer.py", "structures/toy/kernels/inner.py", "jit/decorators.py", "jit/cache.py"],
+)
 def test_a_change_behind_a_kernel_changes_its_fingerprint(installation, changed):
     before = outer_fingerprint(installation)
     assert before == outer_fingerprint(installation)
@@ -204,7 +210,7 @@ def test_a_change_behind_a_kernel_changes_its_fingerprint(installation, changed)
 
 def test_a_change_elsewhere_leaves_a_kernel_compiled(installation):
     before = outer_fingerprint(installation)
-    (installation.package / "kernels/other.py").write_text("# another structure\n")
+    (installation.package / "structures/toy/kernels/other.py").write_text("# another structure\n")
     (installation.package / "geo.py").write_text("# not imported\n")
     assert outer_fingerprint(installation) == before
 
@@ -212,17 +218,17 @@ def test_a_change_elsewhere_leaves_a_kernel_compiled(installation):
 @pytest.mark.parametrize(
     "line",
     [
-        "from matchwood.kernels.inner import twice",
-        "from matchwood.kernels import inner",
-        "from matchwood.kernels import (\n    outer,\n    inner,\n)",
-        "import matchwood.kernels.inner",
-        "if True:\n    from matchwood.kernels.inner import (\n        twice,\n    )",
+        "from matchwood.structures.toy.kernels.inner import twice",
+        "from matchwood.structures.toy.kernels import inner",
+        "from matchwood.structures.toy.kernels import (\n    outer,\n    inner,\n)",
+        "import matchwood.structures.toy.kernels.inner",
+        "if True:\n    from matchwood.structures.toy.kernels.inner import (\n        twice,\n    )",
     ],
 )
 def test_every_way_to_import_is_noticed(installation, line):
-    before = _cache.fingerprint(installation.package, line.encode())
+    before = cache.fingerprint(installation.package, line.encode())
     installation.write_inner(INNER + "\n")
-    assert _cache.fingerprint(installation.package, line.encode()) != before
+    assert cache.fingerprint(installation.package, line.encode()) != before
 
 
 def test_without_a_writable_folder_kernels_still_run(installation):
@@ -239,12 +245,12 @@ def test_an_unwritable_cache_folder_gives_way_to_the_next(tmp_path, monkeypatch)
     blocked = tmp_path / "a-file"
     blocked.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
-    folder = _cache.cache_folder.__wrapped__("f", str(blocked / "below"), False)
+    folder = cache.cache_folder.__wrapped__("f", str(blocked / "below"), False)
     assert folder.parent == tmp_path / "user" / "matchwood"
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked / "below"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = _cache.cache_folder.__wrapped__("f", "", False)
+    folder = cache.cache_folder.__wrapped__("f", "", False)
     assert folder.parent.parent == tmp_path
 
 
@@ -253,9 +259,9 @@ def test_a_temp_folder_that_others_can_write_to_is_refused(tmp_path, monkeypatch
     blocked.touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = _cache._private_temp_folder()
+    folder = cache._private_temp_folder()
     folder.chmod(0o777)
-    assert _cache.cache_folder.__wrapped__("f", "", False) is None
+    assert cache.cache_folder.__wrapped__("f", "", False) is None
 
 
 def test_bounds_checked_code_has_its_own_folder(tmp_path, monkeypatch):
@@ -314,7 +320,7 @@ def test_folders_unused_for_a_month_are_removed(tmp_path):
         (folder / "content").touch()
         used = time.time() - days * 86_400
         os.utime(folder, (used, used))
-    _cache.prune(tmp_path)
+    cache.prune(tmp_path)
     assert not old.exists()
     assert recent.exists()
     assert foreign.exists()
