@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
 import matchwood
+import matchwood.spark
 
 
 def test_the_public_names_are_these() -> None:
@@ -15,23 +17,60 @@ def test_the_public_names_are_these() -> None:
         "Engine",
         "Event",
         "Explanation",
+        "LiveMatch",
         "ManualClock",
         "Match",
         "MatchwoodError",
         "Point",
         "Range",
         "Schema",
+        "Subscription",
         "attr",
         "parse",
     ]
 
 
-def test_every_public_name_is_there_and_documented() -> None:
-    for name in matchwood.__all__:
-        assert getattr(matchwood, name).__doc__, name
+def test_the_public_names_of_the_pipeline_are_these() -> None:
+    assert sorted(matchwood.spark.__all__) == [
+        "Codebook",
+        "Evaluation",
+        "IndexVersion",
+        "Lake",
+        "Manifest",
+        "MatchStream",
+        "build_index",
+        "compact",
+        "cover_table",
+        "evaluate_table",
+        "index_table",
+        "ingest_table",
+        "local_session",
+        "match_subscriptions_table",
+        "match_table",
+        "open_index",
+        "profile_tables",
+        "read_raw",
+        "settings",
+        "weigh_table",
+    ]
 
 
-@pytest.mark.parametrize("module", ["pyspark", "starlette", "uvicorn", "pandas", "matplotlib", "hypothesis"])
+@pytest.mark.parametrize("package", [matchwood, matchwood.spark])
+def test_every_public_name_is_there_and_documented(package: ModuleType) -> None:
+    if package is matchwood.spark:
+        pytest.importorskip("pyspark")
+    for name in package.__all__:
+        assert getattr(package, name).__doc__, name
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing
+
+
+def test_importing_the_pipeline_imports_no_stage_of_it() -> None:
+    script = "import sys, matchwood.spark; raise SystemExit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("module", ["pyspark", "pandas", "matplotlib", "hypothesis"])
 def test_importing_matchwood_does_not_import(module: str) -> None:
     script = f"import sys, matchwood; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

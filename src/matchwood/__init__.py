@@ -8,7 +8,7 @@
 [Match(id=0, score=2.0)]
 """
 
-from matchwood.engine import Engine, Explanation, Match
+from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
 from matchwood.engine.clock import ManualClock
 from matchwood.errors import MatchwoodError
 from matchwood.lang.builder import attr
@@ -22,12 +22,14 @@ __all__ = [
     "Engine",
     "Event",
     "Explanation",
+    "LiveMatch",
     "ManualClock",
     "Match",
     "MatchwoodError",
     "Point",
     "Range",
     "Schema",
+    "Subscription",
     "attr",
     "parse",
 ]

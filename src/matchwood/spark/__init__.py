@@ -1,5 +1,84 @@
 """The pipeline on Spark: raw tables -> ingest -> profile -> weigh -> cover -> index -> match -> evaluate, batch and streaming.
 
 Every stage is a function from DataFrame to lazy DataFrame, on the caller's session. `Lake` keeps tables and indexes as
-versions; `docs/spark.md` shows how they go together.
+versions; `docs/spark.md` shows how they go together. The names below are public; they are imported when they are first used, so
+that workers load no more than they need.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matchwood.spark.codebook import Codebook
+    from matchwood.spark.evaluate import Evaluation
+    from matchwood.spark.index_stage import IndexVersion, build_index, open_index
+    from matchwood.spark.ingest import read_raw
+    from matchwood.spark.lake import Lake, Manifest
+    from matchwood.spark.pipeline import (
+        cover_table,
+        evaluate_table,
+        index_table,
+        ingest_table,
+        match_subscriptions_table,
+        match_table,
+        profile_tables,
+        weigh_table,
+    )
+    from matchwood.spark.session import local_session, settings
+    from matchwood.spark.streaming import MatchStream, compact
+
+_MODULES = {
+    "codebook": ["Codebook"],
+    "evaluate": ["Evaluation"],
+    "index_stage": ["IndexVersion", "build_index", "open_index"],
+    "ingest": ["read_raw"],
+    "lake": ["Lake", "Manifest"],
+    "pipeline": [
+        "cover_table",
+        "evaluate_table",
+        "index_table",
+        "ingest_table",
+        "match_subscriptions_table",
+        "match_table",
+        "profile_tables",
+        "weigh_table",
+    ],
+    "session": ["local_session", "settings"],
+    "streaming": ["MatchStream", "compact"],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "Codebook",
+    "Evaluation",
+    "IndexVersion",
+    "Lake",
+    "Manifest",
+    "MatchStream",
+    "build_index",
+    "compact",
+    "cover_table",
+    "evaluate_table",
+    "index_table",
+    "ingest_table",
+    "local_session",
+    "match_subscriptions_table",
+    "match_table",
+    "open_index",
+    "profile_tables",
+    "read_raw",
+    "settings",
+    "weigh_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
