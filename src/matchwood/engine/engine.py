@@ -466,8 +466,9 @@ class Engine:
             engine._next_id = int(about["next_id"])
             index = load_index(folder / "index", verify=verify)
             engine._index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
-            if not engine._index.store.knows(arrays["expiring_ids"]).all():
-                raise ValueError("a subscription that is not there is to expire")
+            unknown = arrays["expiring_ids"][~engine._index.store.knows(arrays["expiring_ids"])]
+            if len(unknown):
+                raise ValueError(f"expiry list names unknown subscription {unknown[0]}")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
                 engine._expiry.note(id_, until)
             engine._live = Live.of_arrays(arrays)

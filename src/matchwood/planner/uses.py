@@ -22,7 +22,7 @@ class Use(NamedTuple):
 
 @dataclass
 class Uses:
-    """Counts of one span of time. `k` is the largest asked for lately."""
+    """Counts of one span of time. `k` is that of the latest top-k query."""
 
     events: dict[Use, int] = field(default_factory=dict)
     changed: int = 0

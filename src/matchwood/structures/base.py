@@ -1,9 +1,9 @@
 """What an index is: the protocol that one contract suite, one benchmark and one Spark job use for all of them.
 
-An index holds rows (conjunctions), grouped by subscription id, and answers batches of events. Arrays go in,
-arrays come out; a single event is
-a batch of one. `Index` does what all share: the exact row store, the checks of arguments, the growing of results, saving. A
-structure adds its own state and five methods: `_insert`, `_delete`, `_match`, `_top_k` and `_check`.
+An index holds rows (conjunctions), grouped by subscription id, and answers batches of events. Arrays go in, arrays come out; a
+single event is a batch of one. `Index` does what all share: the exact row store, the checks of arguments, the growing of
+results, saving, and repair after an exception. A structure adds its own state and seven methods: `_insert`, `_delete`, `_match`,
+`_top_k`, `_check`, `_arrays` and `_restore`.
 
 One writer, and no reader while it writes: the engine holds one lock per batch.
 """
