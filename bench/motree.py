@@ -82,7 +82,7 @@ def _warm() -> None:
     tree = MOTree.build(rows)
     for part in (rows, _moved(rows), rows.take(5, 6)):
         tree.update(part)
-    for live in (tree.live, BEQTree()):
+    for live in (LiveEvents(like=tree.axes), BEQTree()):
         kept = city.events(3_000)
         _keep(live, kept)
         live.match(rows.take(0, 10), 0.0)
@@ -161,7 +161,7 @@ def _live(report: Report, city: City, name: str, *, changes: bool) -> None:
     subscriptions = replace(city, size=min(city.size, 200_000)).subscriptions()
     rows, few = subscriptions.take(0, 2_000), subscriptions.take(0, 50)
     events, tree = city.events(city.size, batch=3), MOTree.build(subscriptions)
-    live = tree.live
+    live = LiveEvents(like=tree.axes)
     _keep(live, events)
     beq = BEQTree()
     _keep(beq, events)

@@ -8,7 +8,7 @@ import pytest
 from matchwood.encode.arrays import Matches, concatenate_events, make_events
 from matchwood.encode.picking import pick_events
 from matchwood.store.batch_order import FEWEST, centres_of, keys_of, neighbours, put_back
-from matchwood.structures import MOTree, Scan
+from matchwood.structures import LiveEvents, MOTree, Scan
 from matchwood.structures.base import Index
 from matchwood.workloads import City
 from tests.worlds import a_world, listed, ranked, seeded_dice
@@ -66,10 +66,11 @@ def test_batches_of_events_and_of_subscriptions_agree_with_scan() -> None:
     assert tree._order(events, "all") is not None
     assert ranked(tree.match(events)) == ranked(scan.match(events)) == ranked(Index.match(tree, events))
     assert listed(tree.top_k(events, 5)) == listed(scan.top_k(events, 5))
-    tree.live.insert(events, np.arange(500), np.full(500, 10.0), now=0.0)
+    live = LiveEvents(like=tree.axes)
+    live.insert(events, np.arange(500), np.full(500, 10.0), now=0.0)
     asked = rows.take(0, 300)
-    whole = tree.live.match(asked, 1.0)
-    ones = [tree.live.match(asked.take(r, r + 1), 1.0) for r in range(300)]
+    whole = live.match(asked, 1.0)
+    ones = [live.match(asked.take(r, r + 1), 1.0) for r in range(300)]
     assert ranked(whole) == [hits for one in ones for hits in ranked(one)]
-    best = tree.live.match(asked, 1.0, k=2)
+    best = live.match(asked, 1.0, k=2)
     assert listed(best) == [hits[:2] for one in ones for hits in ranked(one)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,30 +128,30 @@ def test_events_planned_like_the_rows_of_a_tree_leave_few_candidates(preset: str
     city = City.preset(preset, size=400, source="synthetic")
     rows, events = city.subscriptions(), city.events(20_000)
     tree = MOTree.build(City.preset(preset, size=20_000, source="synthetic").subscriptions())
-    tree.live.insert(events, np.arange(20_000), np.full(20_000, np.inf))
-    found = tree.live.match(rows, 0.0)
+    live = LiveEvents(like=tree.axes)
+    live.insert(events, np.arange(20_000), np.full(20_000, np.inf))
+    found = live.match(rows, 0.0)
     turned = Scan.build(rows).match(events)
     pairs = {(int(s), e) for e in range(20_000) for s in turned.of(e)[0]}
     assert {(s, int(e)) for s in range(400) for e in found.of(s)[0]} == pairs
-    assert tree.live.candidates[0] < 3 * len(pairs) + 400 * 100
+    assert live.candidates[0] < 3 * len(pairs) + 400 * 100
 
 
-def test_a_tree_is_saved_with_its_live_events_and_goes_on(tmp_path: Path) -> None:
+def test_live_events_are_saved_as_arrays_and_go_on() -> None:
     city = City.preset("k6", size=3_000, source="synthetic")
     rows, events = city.subscriptions(), city.events(4_000)
     tree = MOTree.build(rows)
-    tree.live.insert(events.take(0, 3_000), np.arange(3_000), np.arange(3_000.0))
-    tree.save(tmp_path / "tree")
-    again = MOTree.load(tmp_path / "tree")
-    again.live.check()
+    live = LiveEvents(like=tree.axes)
+    live.insert(events.take(0, 3_000), np.arange(3_000), np.arange(3_000.0))
+    again = LiveEvents.of_arrays({name: array.copy() for name, array in live.arrays().items()}, like=tree.axes)
+    again.check()
     some = rows.take(0, 200)
-    assert ranked(again.live.match(some, 1_000.0)) == ranked(tree.live.match(some, 1_000.0))
-    for each in (tree, again):
-        each.live.delete(np.arange(2_500, 2_600))
-        each.live.insert(events.take(3_000, 4_000), np.arange(3_000, 4_000), np.full(1_000, np.inf), now=1_000.0)
-        each.live.check()
-    assert ranked(again.live.match(some, 1_200.0)) == ranked(tree.live.match(some, 1_200.0))
-    assert ranked(again.match(events)) == ranked(tree.match(events))
+    assert ranked(again.match(some, 1_000.0)) == ranked(live.match(some, 1_000.0))
+    for each in (live, again):
+        each.delete(np.arange(2_500, 2_600))
+        each.insert(events.take(3_000, 4_000), np.arange(3_000, 4_000), np.full(1_000, np.inf), now=1_000.0)
+        each.check()
+    assert ranked(again.match(some, 1_200.0)) == ranked(live.match(some, 1_200.0))
 
 
 @pytest.mark.parametrize("seed", range(3))

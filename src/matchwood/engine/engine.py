@@ -44,7 +44,8 @@ from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.locations import local_path
 from matchwood.store.scoring import scoring as make_scoring
 from matchwood.store.storage import read_folder, write_folder
-from matchwood.structures import Capability, Index, Stats, load_index, make_index
+from matchwood.structures import Capability, Index, LiveEvents, Stats, load_index, make_index
+from matchwood.structures.base import AxisShape
 
 
 class Match(NamedTuple):
@@ -103,7 +104,7 @@ class Engine:
         self._reader = Reader(self.schema, max_rows)
         self._covers = Covers(lambda: self._index.store)
         self._expiry = Expiry()
-        self._live = Live()
+        self._live = Live(LiveEvents(like=self._axes))
         self._next_id = 0
         self._undo: Undo | None = None  # of the change under way, or of one that was cut short
         watch_forks(self)
@@ -471,7 +472,7 @@ class Engine:
                 raise ValueError(f"expiry list names unknown subscription {unknown[0]}")
             for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
                 engine._expiry.note(id_, until)
-            engine._live = Live.of_arrays(arrays)
+            engine._live = Live.of_arrays(arrays, like=engine._axes)
         except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
             raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
         return engine
@@ -484,6 +485,10 @@ class Engine:
             self._lock = LostLock()
         if isinstance(self._index, Planned):
             self._index.after_fork(self._lock)
+
+    def _axes(self) -> list[AxisShape]:
+        """The attributes that live events are divided by: those of the index, which may change; none, and they choose."""
+        return self._index.axes()
 
     def _made(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
         if index != AUTO:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from matchwood.encode.arrays import Events, Rows
 from matchwood.errors import EventError
 from matchwood.lang.evaluate import Mode
 from matchwood.schema import describe
+from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
 
 MAX_ID = 2**63 - 1
@@ -56,8 +57,8 @@ class Live:
     `sweep`, which looks at a few on every call.
     """
 
-    def __init__(self, events: LiveEvents | None = None, next_id: int = 0) -> None:
-        self._events = LiveEvents() if events is None else events
+    def __init__(self, events: LiveEvents, next_id: int = 0) -> None:
+        self._events = events
         self.next_id = next_id
 
     def __len__(self) -> int:
@@ -114,8 +115,8 @@ class Live:
         return {**saved, "live_next": np.array([self.next_id])}
 
     @classmethod
-    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> Live:
+    def of_arrays(cls, saved: Mapping[str, np.ndarray], *, like: Callable[[], Sequence[AxisShape]]) -> Live:
         """What `arrays` gave, again."""
         prefix = "live_"
         inner = {n.removeprefix(prefix): a for n, a in saved.items() if n.startswith(prefix) and n != "live_next"}
-        return cls(LiveEvents.of_arrays(inner), int(saved["live_next"][0]))
+        return cls(LiveEvents.of_arrays(inner, like=like), int(saved["live_next"][0]))

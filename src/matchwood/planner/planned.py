@@ -31,6 +31,7 @@ from matchwood.planner.uses import Use
 from matchwood.planner.watch import Reason, Watch
 from matchwood.store.row_store import RowStore
 from matchwood.structures import Capability, Index, Stats, make_index
+from matchwood.structures.base import AxisShape
 
 CHUNK = 1 << 16
 """Subscriptions copied at a time for a new structure: the lock is held for some 30 ms."""
@@ -124,6 +125,10 @@ class Planned:
         """As `Index.stats`; bytes of all structures."""
         first, *others = (index.stats() for index in self._structures())
         return replace(first, bytes=first.bytes + sum(other.bytes for other in others))
+
+    def axes(self) -> list[AxisShape]:
+        """As `Index.axes`, of the structure for matching wholly."""
+        return self._parts[Mode.ALL].axes()
 
     def check(self) -> None:
         """As `Index.check`, of all structures; they hold the same subscriptions."""

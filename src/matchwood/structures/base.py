@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -60,6 +60,15 @@ class Stats:
     @property
     def candidates_per_event(self) -> float:
         return self.candidates / self.events if self.events else 0.0
+
+
+class AxisShape(NamedTuple):
+    """An attribute that a structure divides: live events in the same engine are divided alike."""
+
+    dim: int
+    slices: int
+    is_layer: bool
+    """Do its cells make up the buckets, rather than planes inside them?"""
 
 
 class Index(Repairable):
@@ -208,6 +217,10 @@ class Index(Repairable):
             float(most),
             lambda asked, first, out, ends: self._top_k(asked, first, how, combine, most, out, ends),
         )
+
+    def axes(self) -> list[AxisShape]:
+        """The attributes that the structure divides, most important first; none if it does not work that way."""
+        return []
 
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""

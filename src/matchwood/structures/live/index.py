@@ -17,7 +17,7 @@ from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
 from matchwood.store.workers import threads_for
-from matchwood.structures.base import new_values
+from matchwood.structures.base import AxisShape, new_values
 from matchwood.structures.event_base import ALWAYS_SWEPT, Asked, EventIndex
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.live.kernels import ask as asking
@@ -66,7 +66,7 @@ class LiveEvents(EventIndex):
     _tree = Handed[mo_tree.Tree]()
     _tree_at: Int64s
 
-    def __init__(self, *, like: Callable[[], Sequence[tuple[int, int, bool]]] | None = None) -> None:
+    def __init__(self, *, like: Callable[[], Sequence[AxisShape]] | None = None) -> None:
         super().__init__()
         self._like = like
         self._planned_for = 0
@@ -130,7 +130,7 @@ class LiveEvents(EventIndex):
 
     @classmethod
     def of_arrays(
-        cls, saved: Mapping[str, np.ndarray], *, like: Callable[[], Sequence[tuple[int, int, bool]]] | None = None
+        cls, saved: Mapping[str, np.ndarray], *, like: Callable[[], Sequence[AxisShape]] | None = None
     ) -> LiveEvents:
         """The events that `arrays` gave, as they were. O(1)."""
         live = cls(like=like)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import Index, new_values
-from matchwood.structures.live.index import LiveEvents
+from matchwood.structures.base import AxisShape, Index, new_values
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.structures.mo_tree.check import check_tree
@@ -76,10 +75,6 @@ class MOTree(Index):
         """How many rows the plan is good for."""
         self._tree = new_tree(plans.Plan((), 0))
         self._room: Scratch | None = None
-        self.live = LiveEvents(like=self._axes)
-        """The event half: events of the past that subscriptions of the future may match, in cells of the same attributes.
-
-        It is saved with the tree and counted in its `stats().bytes`."""
         self._waiting = np.zeros(MOST_WAITING + 1, np.uint32)
         """How many rows wait, and their slots (`kernels.single`)."""
 
@@ -128,9 +123,9 @@ class MOTree(Index):
             self._reserve_places()
             self._place(np.arange(len(slots), dtype=np.uint32), (keys[order] >> np.uint64(32)).astype(np.uint32))
 
-    def _axes(self) -> list[tuple[int, int, bool]]:
-        """Of each axis the dimension, its slices and whether it is a layer: what the event half is made like."""
-        return [(int(axis["dim"]), int(axis["slices"]), bool(axis["cells"])) for axis in self._tree.axes]
+    def axes(self) -> list[AxisShape]:
+        """As `Index.axes`."""
+        return [AxisShape(int(axis["dim"]), int(axis["slices"]), bool(axis["cells"])) for axis in self._tree.axes]
 
     def _plan(self, slots: Slots) -> plans.Plan:
         if self._made["plan"] == "paper":
@@ -241,12 +236,7 @@ class MOTree(Index):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         self._place_waiting()
-        live = self.live.arrays() if len(self.live) else {}
-        return {
-            **saved_tree(self._tree),
-            "planned_for": np.array([self._planned_for]),
-            **{f"live_{name}": array for name, array in live.items()},
-        }
+        return {**saved_tree(self._tree), "planned_for": np.array([self._planned_for])}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
@@ -254,16 +244,8 @@ class MOTree(Index):
         tree = restored_tree(saved)
         # spare places of older folders do not say that nobody stands there
         self._tree = tree._replace(places=tree.places[: self.store.slots])
-        live = {name.removeprefix("live_"): array for name, array in saved.items() if name.startswith("live_")}
-        if live:
-            self.live = LiveEvents.of_arrays(live, like=self._axes)
         self._room = None
         self._waiting[0] = 0
-
-    def _rebuilt(self) -> Self:
-        tree = super()._rebuilt()
-        tree.live = self.live
-        return tree
 
     def _parameters(self) -> dict[str, Any]:
         return self._made

@@ -19,6 +19,7 @@ import numpy as np
 from matchwood.encode.arrays import Float64s
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import RowStore, Slots
+from matchwood.structures.base import AxisShape
 from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.width import cell_widths
@@ -266,10 +267,10 @@ def paper(
     return Plan(tuple(axes), len(slots))
 
 
-def planned_events(store: EventStore, slots: np.ndarray, like: Sequence[tuple[int, int, bool]]) -> Plan:
+def planned_events(store: EventStore, slots: np.ndarray, like: Sequence[AxisShape]) -> Plan:
     """Disjoint cells of even filling on the layers of the subscriptions' tree (else on the two most popular attributes).
 
-    `like` says of that tree's axes their dimension, slices, and whether they are layers.
+    `like` are the shapes of that tree's axes.
     As many cells as leave a node of 512 events mostly full; ten a layer, as in the paper, left 40 nodes a cell at 1M.
     """
     some = np.ascontiguousarray(slots[:: max(1, len(slots) // SAMPLE)])
