@@ -1,12 +1,13 @@
-"""Forking: a process that is forked while other threads work has only the thread that forked, and memory as it was.
+"""Forking: a forked process has only the thread that forked, and memory as it was at that moment.
 
-So the fork waits for a moment in which no other thread is inside a call of an engine, starts a process or is inside the
-compiler: it takes their locks before, and lets go of them after in both processes. In the new one engines forget their
-planner's thread, which is not there.
+So a fork waits until no other thread is inside a call of an engine, starts a process or is inside the compiler: it acquires their
+locks before, and releases them afterwards in both processes. In the new process engines forget their planner's thread, which
+does not exist there.
 
-A call may last, or wait for the very thread that forks (expressions that come from a pool of processes). Hence the wait for
-engines is limited. An engine that is inside a call even then is of no use in the new process: it may be half changed, and its
-lock has no owner who could let go of it; a `LostLock` takes its place, and says so. The first process notices nothing.
+A call may take long, or may wait for the very thread that forks (expressions that come from a pool of processes). Hence the wait
+for engines is limited. An engine that is still inside a call then cannot be used in the new process: it may be half changed, and
+no thread there can release its lock. A `LostLock` takes the place of the lock and raises a clear error. The first process is not
+affected.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PATIENCE = 5.0
 
 
 class Forked(Protocol):
-    """What is told of forks."""
+    """An object with a lock that forks wait for, and that they notify in the new process."""
 
     _lock: Lock
 
@@ -60,7 +61,7 @@ class LostLock:
 
 _all: WeakSet[Forked] = WeakSet()
 _one_at_a_time = RLock()
-_taken: list[Callable[[], None]] = []  # how to let go of what the fork holds
+_taken: list[Callable[[], None]] = []  # the releases of all locks that the fork holds
 
 
 def watch_forks(engine: Forked) -> None:
@@ -72,7 +73,7 @@ def _before() -> None:
     _take(_one_at_a_time)
     _take(SPAWNING)
     _taken.extend(lock.release for lock in _acquired([engine._lock for engine in _engines()], PATIENCE))
-    # Last: whoever compiles waits for nobody. One who holds an engine's lock may compile.
+    # Last, since a thread that holds an engine's lock may compile, and a thread that compiles waits for no engine.
     global_compiler_lock.acquire()
     _taken.append(global_compiler_lock.release)
 
@@ -84,9 +85,8 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for engine in _engines():
-        whole = engine._lock.acquire(
-            blocking=False
-        )  # ours since `_before`, nobody's, or that of a thread which is not here
+        # Acquired by this thread in `_before`, or free; otherwise held by a thread that does not exist here.
+        whole = engine._lock.acquire(blocking=False)
         if whole:
             _taken.append(engine._lock.release)
         else:

@@ -17,7 +17,7 @@ from matchwood.structures.live.index import LiveEvents
 MAX_ID = 2**63 - 1
 
 SWEPT = 16
-"""How many kept events each call looks at for expiry, so that memory comes back though nobody subscribes or publishes."""
+"""How many kept events each call looks at for expiry, so that memory is freed though no call subscribes or publishes."""
 
 
 class LiveMatch(NamedTuple):

@@ -1,4 +1,4 @@
-"""An attribute that is handed over to kernels by address: whoever sets it writes down where its arrays are."""
+"""Descriptor that caches the addresses of the arrays of a state, for kernels that take it by address."""
 
 from __future__ import annotations
 

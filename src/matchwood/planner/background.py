@@ -1,7 +1,7 @@
 """Background: the thread that an engine's planner works in, owned by one object that starts it, waits for it and stops it.
 
-The thread is no daemon: the interpreter waits for it before it takes down what the thread uses (a thread inside LLVM at that
-moment aborts the process). So that nobody waits long, the work calls `check` between its steps, which ends it once the main
+The thread is not a daemon: the interpreter waits for it before it takes down what the thread uses (a thread inside LLVM at that
+moment aborts the process). To keep this wait short, the work calls `check` between its steps, which ends it once the main
 thread has ended; where the thread itself compiles, every pass of the compiler is such a step.
 After a fork the thread is not there: the child makes a new `Background`.
 """
@@ -34,7 +34,7 @@ class Lock(Protocol):
 
 
 class Stopped(BaseException):
-    """The work is to be given up. No `Exception`, so that nobody on its way takes it for a failure of the work."""
+    """The work is to stop. Not an `Exception`, so that no handler takes it for a failure of the work."""
 
 
 class Background:
@@ -78,7 +78,7 @@ class Background:
 
     @contextlib.contextmanager
     def holding(self, lock: Lock) -> Iterator[None]:
-        """Hold the lock, for which the job waits until it is to end: its holder may be a daemon, which never lets go of it."""
+        """Hold the lock; the job stops waiting for it when it is to end, since a daemon thread may never release it."""
         while not lock.acquire(timeout=PAUSE):
             self.check()
         try:

@@ -1,7 +1,7 @@
 """Compiling ahead: kernels of structures to be tried are compiled by another process, which fills the cache on disk.
 
 Compiling takes minutes on a new machine, and holds the interpreter's lock and Numba's: in the planner's thread it would slow
-down every call, and nobody could fork or exit meanwhile. So the thread starts `python -m matchwood.planner.warm NAME` and
+down every call and delay every fork and the exit. So the thread starts `python -m matchwood.planner.warm NAME` and
 waits; the engine serves with what it has. When a structure is done, the process leaves a *stamp* beside the kernels, named by
 all that decides whether they can be used: sources, versions, processor. Where the stamp is there no process is started.
 

@@ -44,7 +44,7 @@ def _at_once(names: Iterable[str]) -> None:
 
 
 def _go_on() -> None:
-    """Nobody stops a trial."""
+    """Trials run to their end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Watching an engine at work, so cheaply that nobody notices, and saying when its plan should be looked at again."""
+"""Watching an engine at work at next to no cost, and saying when its plan should be looked at again."""
 
 from __future__ import annotations
 

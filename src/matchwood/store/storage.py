@@ -2,14 +2,14 @@
 
 A folder is written under a temporary name beside its place, flushed to disk and renamed: a reader sees the whole folder or none,
 and a writer that dies leaves only the temporary one. A writer locks its temporary folder for as long as it lives; the next one
-that writes to the same place removes those that nobody has locked. Arrays are read by memory map, copy on write, so that
+that writes to the same place removes the unlocked ones. Arrays are read by memory map, copy on write, so that
 processes share the pages and a change in memory never reaches the disk.
 
 Compiled code trusts the arrays it is given, so a damaged file must not get that far. The manifest holds the size and a checksum
 of each file, of the manifest of each folder inside, and of itself, and must read exactly as it was written: a file that is cut
 short, changed, swapped or taken from another folder is refused, whichever byte it is. Reading everything costs 0.2 s a gigabyte
-(4.6 GB/s, pages in memory); `verify=False` leaves the arrays' contents unread. Whoever can write checksums can forge them: they
-guard against damage, not against malice.
+(4.6 GB/s, pages in memory); `verify=False` leaves the arrays' contents unread. Checksums guard against
+damage, not against malice.
 """
 
 from __future__ import annotations
