@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matchwood import Engine
+from matchwood import Event, Schema, parse
 from matchwood.baselines.beq_tree import BEQTree
 from matchwood.baselines.tama import Tama
 from matchwood.encode.arrays import make_events, make_rows
@@ -16,7 +16,7 @@ from matchwood.errors import SubscriptionError
 from matchwood.structures import Scan
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
-from tests.worlds import a_world, listed, ranked, seeded_dice
+from tests.worlds import World, a_world, listed, ranked, seeded_dice
 
 
 def test_an_approximate_tama_misses_nothing_and_may_say_too_much() -> None:
@@ -42,11 +42,12 @@ def test_an_approximate_tama_misses_nothing_in_domains_that_are_hard_to_divide(d
 
 
 def test_tama_finds_what_lies_within_a_domain_of_one_denormal() -> None:
-    engine = Engine(index="tama")
-    engine.subscribe("x != 0")
-    engine.subscribe("x >= 0")
-    assert [match.id for match in engine.match({"x": 1})] == [0, 1]
-    assert [match.id for match in engine.match({"x": 0})] == [1]
+    world = World(Schema({"x": "number"}), events=[Event({"x": 1}), Event({"x": 0})])
+    tama = Tama()
+    for id_, text in enumerate(["x != 0", "x >= 0"]):
+        world.put(id_, 0.0, parse(text))
+        tama.insert(world.rows([id_]))
+    assert [[id_ for id_, _ in hits] for hits in ranked(tama.match(world.event_arrays()))] == [[0, 1], [1]]
 
 
 def test_a_tama_whose_row_stands_in_other_cells_is_told() -> None:
