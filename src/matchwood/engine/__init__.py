@@ -1,7 +1,8 @@
 """The facade: subscribe, publish, match, explain, save and load."""
 
-from matchwood.engine.engine import Engine, Match, Subscription
+from matchwood.engine.engine import Engine
 from matchwood.engine.explanation import Explanation
 from matchwood.engine.live import LiveMatch
+from matchwood.engine.results import Match, Subscription
 
 __all__ = ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from matchwood.engine.explanation import Explanation
 from matchwood.engine.forking import LostLock, watch_forks
 from matchwood.engine.live import MAX_ID, Live, LiveMatch, SubscriptionId, checked_event_id
 from matchwood.engine.reading import Reader, Source
+from matchwood.engine.results import Match, Subscription, instant_of, listed
+from matchwood.engine.saving import load_engine, save_engine
 from matchwood.engine.undo import Change, Undo, take_back
 from matchwood.errors import (
     DuplicateSubscriptionError,
@@ -27,7 +29,6 @@ from matchwood.errors import (
     MatchwoodError,
     QueryError,
     SchemaError,
-    StorageError,
     SubscriptionError,
     UnsupportedError,
 )
@@ -39,29 +40,11 @@ from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.planner.background import Lock
-from matchwood.schema import Point, Schema, Type, describe, instant_key, point_of
+from matchwood.schema import Point, Schema, describe, instant_key, point_of
 from matchwood.store.kernels.ordering import order_hits
-from matchwood.store.locations import local_path
 from matchwood.store.scoring import scoring as make_scoring
-from matchwood.store.storage import read_folder, write_folder
-from matchwood.structures import Capability, Index, LiveEvents, Stats, load_index, make_index
+from matchwood.structures import Capability, Index, LiveEvents, Stats, make_index
 from matchwood.structures.base import AxisShape
-
-
-class Match(NamedTuple):
-    """One subscription that an event matches."""
-
-    id: int
-    score: float
-
-
-class Subscription(NamedTuple):
-    """What the engine knows of a subscription; `expression` is its normal form as text."""
-
-    id: int
-    expression: str
-    priority: float
-    until: datetime | None
 
 
 class Engine:
@@ -234,7 +217,7 @@ class Engine:
             id_ = self._checked_id(id)
             rows = self._rows_at(id_)
             until = self._expiry.of(id_)
-            instant = None if until is None else _instant(until)
+            instant = None if until is None else instant_of(until)
             text = describe_rows(tuple(decode_rows(rows, self.schema)), self.schema)
             return Subscription(id_, text, float(rows.priority[0]), instant)
 
@@ -261,7 +244,7 @@ class Engine:
 
     def match(self, event: Event | Mapping[str, object], *, mode: Mode | str = Mode.ALL) -> list[Match]:
         """Every subscription that the event matches: best score first, then smallest id."""
-        return _listed(self.match_many([event], mode=mode))
+        return listed(self.match_many([event], mode=mode))
 
     def match_many(
         self,
@@ -277,7 +260,7 @@ class Engine:
 
     def top_k(self, event: Event | Mapping[str, object], k: int, *, mode: Mode | str = Mode.ALL) -> list[Match]:
         """The k best subscriptions for the event: best score first, then smallest id."""
-        return _listed(self.top_k_many([event], k, mode=mode))
+        return listed(self.top_k_many([event], k, mode=mode))
 
     def top_k_many(
         self, events: Events | Iterable[Event | Mapping[str, object]], k: int, *, mode: Mode | str = Mode.ALL
@@ -346,7 +329,7 @@ class Engine:
                 if is_kept and id_ is not None:
                     change.keeps(id_)
                     self._live.keep(arrays, id_, expiry, now)
-            return _listed(matches)
+            return listed(matches)
 
     def live(self, id: int, *, k: int | None = None, mode: Mode | str = Mode.ALL) -> list[LiveMatch]:
         """The live events that a subscription matches (all, or the k best): best score first, then smallest id."""
@@ -438,13 +421,7 @@ class Engine:
         """Write everything to a new folder, whole or not at all. O(bytes)."""
         with self._lock:
             self._expire()
-            folder = local_path(path, "saved engine")
-            ids, until = self._expiry.arrays()
-            arrays = {"expiring_ids": ids, "expiring_until": until, **self._live.arrays()}
-            about: dict[str, Any] = {"schema": self.schema.to_json(), "next_id": self._next_id}
-            if isinstance(self._index, Planned):
-                about["plan"] = self._index.to_json()
-            write_folder(folder, "engine", about, arrays, also=lambda inside: self._index.save(inside / "index"))
+            save_engine(self, path)
 
     @classmethod
     def load(
@@ -460,22 +437,11 @@ class Engine:
 
         Scoring and clock are not saved: give them again.
         """
-        folder = local_path(path, "saved engine")
-        about, arrays = read_folder(folder, "engine", verify=verify)
-        try:
-            engine = cls(Schema.from_json(about["schema"]), scoring=scoring, clock=clock, max_rows=max_rows)
-            engine._next_id = int(about["next_id"])
-            index = load_index(folder / "index", verify=verify)
-            engine._index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
-            unknown = arrays["expiring_ids"][~engine._index.store.knows(arrays["expiring_ids"])]
-            if len(unknown):
-                raise ValueError(f"expiry list names unknown subscription {unknown[0]}")
-            for id_, until in zip(arrays["expiring_ids"].tolist(), arrays["expiring_until"].tolist(), strict=True):
-                engine._expiry.note(id_, until)
-            engine._live = Live.of_arrays(arrays, like=engine._axes)
-        except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
-            raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
-        return engine
+
+        def made(schema: Schema) -> Engine:
+            return cls(schema, scoring=scoring, clock=clock, max_rows=max_rows)
+
+        return load_engine(made, path, verify=verify)
 
     # inside
 
@@ -606,14 +572,3 @@ class Engine:
         """Take back a change that an exception cut short, if it could not be taken back then."""
         if self._undo is not None:
             take_back(self)
-
-
-def _listed(matches: Matches) -> list[Match]:
-    return list(map(Match._make, zip(matches.ids.tolist(), matches.scores.tolist(), strict=True)))
-
-
-def _instant(key: float) -> datetime:
-    schema = Schema({"until": Type.TIMESTAMP})
-    value = schema.value(schema.find("until"), key)
-    assert isinstance(value, datetime)
-    return value

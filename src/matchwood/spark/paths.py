@@ -2,7 +2,7 @@
 
 Python opens a lake's files itself, on the driver and in workers, so a lake is a folder that they see: a path, or a `file:` URI.
 Spark takes the same text otherwise: without a scheme it means the cluster's default file system, and `[`, `{`, `*`, `?` and `\\`
-make it a pattern. What is told to Spark of a lake therefore has a scheme, and what is read is escaped.
+make it a pattern. Paths of a lake are therefore given to Spark with a scheme, and escaped where it reads.
 """
 
 from __future__ import annotations
