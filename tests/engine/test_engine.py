@@ -840,3 +840,16 @@ def test_json_true_is_an_expression_by_itself() -> None:
     assert engine.match({"a": 1}) == [] == engine.match({})
     id_ = engine.subscribe(True)
     assert engine.match({"a": 1}) == engine.match({}) == [(id_, 0.0)]
+
+
+def test_a_refused_change_keeps_the_index_of_covers() -> None:
+    engine = Engine()
+    engine.subscribe_many(["a > 1", "a > 2"])
+    assert engine.covers("a > 3").tolist() == [0, 1]
+    made = engine._covers._index
+    with pytest.raises(UnknownSubscriptionError):
+        engine.unsubscribe_many([0, 99])
+    with pytest.raises(DuplicateSubscriptionError):
+        engine.subscribe("a > 5", id=1)
+    assert engine._covers._index is made
+    assert engine.covers("a > 3").tolist() == [0, 1]

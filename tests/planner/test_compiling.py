@@ -89,6 +89,9 @@ def test_without_an_interpreter_to_start_the_thread_compiles(
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
     compile_ahead(["scan"], lambda: None)
+    stamp = compiling.stamp("scan")
+    assert stamp is not None
+    assert not stamp.exists()
 
 
 def test_without_a_cache_or_when_told_so_the_thread_compiles(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,13 @@ class Change:
             take_back(self._engine)
 
 
+def _has_changed(undo: Undo, known: NDArray[np.bool_]) -> bool:
+    """May the change have reached the index, which knows these of its ids? A refusal has changed nothing."""
+    if undo.rows is None:
+        return not known.all()
+    return bool(known.any())
+
+
 def take_back(engine: Engine) -> None:
     """Make the engine what it was before the change that was cut short. May be repeated. As an insert of what is put back, or,
     where the index was left torn, as the building of all of it."""
@@ -94,8 +101,7 @@ def take_back(engine: Engine) -> None:
     if undo is None:
         return
     if len(undo.ids):
-        known = engine._index.store.knows(undo.ids)
-        if undo.rows is not NO_ROWS or known.any():
+        if _has_changed(undo, engine._index.store.knows(undo.ids)):
             engine._covers.forget()
         engine._index.restore(undo.ids, undo.rows)
         engine._expiry.forget(undo.ids[~engine._index.store.knows(undo.ids)].tolist())

@@ -221,7 +221,7 @@ def _file_checksum(path: Path) -> int:
 
 
 def _checksum(path: Path, array: np.ndarray) -> int:
-    """That of the whole file: the header as it stands there, and the array that it was read to or written from."""
+    """The checksum of the whole file: of its header, then of the array that was read from it or written to it."""
     with path.open("rb") as file:
         header = file.read(path.stat().st_size - array.nbytes)
     return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"", zlib.crc32(header))
