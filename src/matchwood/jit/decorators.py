@@ -1,14 +1,15 @@
-"""The two decorators every compiled function carries: `kernel` is called from Python, `helper` from kernels only.
+"""The decorators of compiled functions: Python calls a `kernel`, kernels call a `helper` or a `subroutine`.
 
-What both ask of Numba, and why:
+What all ask of Numba, and why:
 
     nogil=True              a kernel touches no Python object, so other threads run meanwhile
     error_model="numpy"     a division by zero gives inf or NaN instead of a test and a branch at each division
     _nrt=False              no reference counting, and an allocation inside a kernel does not compile. A private flag of
-                            Numba: its minor version is pinned, and tests/kernels/test_jit.py watches both effects
-    our own disk cache      Numba's would serve stale code; see `jit.cache`
+                            Numba: its minor version is pinned, and tests/jit/test_decorators.py watches both effects
+    no_cfunc_wrapper=True   nobody calls kernels from C
 
-`helper` adds forceinline=True, so that the state tuple a helper is given is never copied to the stack.
+Kernels are kept on disk, in a cache of our own: Numba's would serve stale code (`jit.cache`). Helpers and subroutines are parts
+of the kernels that call them (`jit.linking`).
 """
 
 from __future__ import annotations
@@ -19,23 +20,25 @@ from typing import Any
 import numba
 
 from matchwood.jit.cache import KernelCache
+from matchwood.jit.linking import Helper
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
 
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls; the first call with new argument types compiles or loads from disk."""
-    return _compiled(function)
-
-
-def helper(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels and other helpers call; it is inlined into each of them."""
-    return _compiled(function, forceinline=True)
-
-
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    dispatcher = numba.njit(**OPTIONS, **options)(function)
+    dispatcher = numba.njit(**OPTIONS)(function)
     if hasattr(dispatcher, "enable_caching"):  # under NUMBA_DISABLE_JIT it is the plain function
         # What `enable_caching` does, with our cache in place of Numba's.
         dispatcher._cache = KernelCache(function)
     return dispatcher
+
+
+def helper(function: Callable[..., Any]) -> Any:
+    """Compile a function that is inlined into each of its callers."""
+    return Helper(function, {**OPTIONS, "forceinline": True}, kernel)
+
+
+def subroutine(function: Callable[..., Any]) -> Any:
+    """Compile a function that kernels call and that had better not be inlined: its callers keep their registers."""
+    return Helper(function, OPTIONS, kernel)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.jit.handed import Handed
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels import extract as store_extract
 from matchwood.store.kernels import reorder as store_order
@@ -31,8 +30,7 @@ class RowStore:
     A slot keeps its row until the subscription is removed; then it may be given to another. One writer, no reader meanwhile.
     """
 
-    state = Handed[Store]()
-    state_at: Int64s
+    state: Store
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
@@ -60,7 +58,7 @@ class RowStore:
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.state) - self.state.heads.nbytes  # which is the memory of the rows
+        return self.state.nbytes - self.state.heads.nbytes  # which is the memory of the rows
 
     def add(self, rows: Rows) -> Slots:
         """Add rows of new subscriptions; return the slot of each. O(entries), amortised."""
@@ -271,7 +269,14 @@ def _space_needed(rows: Rows) -> int:
 
 def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Store:
     """A state with room for as many free slots as there are rows."""
-    return Store(rows, rows.view(np.int64), entries, table, np.zeros(len(rows), np.uint32), counts)
+    return Store(
+        rows=rows,
+        heads=rows.view(np.int64),
+        entries=entries,
+        table=table,
+        free=np.zeros(len(rows), np.uint32),
+        counts=counts,
+    )
 
 
 def _table(size: int) -> np.ndarray:

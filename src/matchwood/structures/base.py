@@ -2,8 +2,8 @@
 
 An index holds rows (conjunctions), grouped by subscription id, and answers batches of events. Arrays go in, arrays come out; a
 single event is a batch of one. `Index` does what all share: the exact row store, the checks of arguments, the growing of
-results, saving, and repair after an exception. A structure adds its own state and seven methods: `_insert`, `_delete`, `_match`,
-`_top_k`, `_check`, `_arrays` and `_restore`.
+results, saving, and repair after an exception. A structure adds its own state and six methods: `_insert`, `_delete`, `_answer`,
+`_check`, `_arrays` and `_restore`.
 
 One writer, and no reader while it writes: the engine holds one lock per batch.
 """
@@ -11,7 +11,7 @@ One writer, and no reader while it writes: the engine holds one lock per batch.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -71,6 +71,18 @@ class AxisShape(NamedTuple):
     """Do its cells make up the buckets, rather than planes inside them?"""
 
 
+class Query(NamedTuple):
+    """What a batch of events asks for."""
+
+    events: Events
+    mode: int
+    """`ALL` or `ANY` (`store.kernels.verify`)."""
+    combine: object
+    """A compiled scoring function; None for the sum."""
+    k: int
+    """How many hits each event may have, the best, in rank order; 0 for every match, in any order."""
+
+
 class Index(Repairable):
     """A set of rows that answers events. See the module's text; `name` is what users choose it by."""
 
@@ -96,13 +108,18 @@ class Index(Repairable):
     def _delete(self, slots: Slots) -> None:
         """Let go of rows that are still in the store."""
 
-    @abstractmethod
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        """Match events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        """Answer events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
+        events, mode, combine, k = query
+        if k:
+            return self._top_k(events, first, mode, combine, k, out, ends)
+        return self._match(events, first, mode, combine, out, ends)
 
-    @abstractmethod
+    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
+        raise NotImplementedError
+
     def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        """As `_match`, the k best of each event, best first."""
+        raise NotImplementedError
 
     @abstractmethod
     def _check(self) -> None:
@@ -192,14 +209,8 @@ class Index(Repairable):
     def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
         """Every matching subscription of each event with its score, in no particular order."""
         self.repair()
-        how = self._how(events, mode, combine)
-        found = self._collect(
-            events,
-            how,
-            1024,
-            self._hits_per_event,
-            lambda asked, first, out, ends: self._match(asked, first, how, combine, out, ends),
-        )
+        query = Query(events, self._mode(events, mode, combine), combine, 0)
+        found = self._collect(query, 1024, self._hits_per_event)
         self._hits_per_event = len(found.ids) / max(events.size, 1)
         return found
 
@@ -208,15 +219,9 @@ class Index(Repairable):
         self.repair()
         check_k(k)
         self._demand(Capability.TOP_K)
-        how = self._how(events, mode, combine)
-        most = min(int(k), max(self.store.subscriptions, 1))
-        return self._collect(
-            events,
-            how,
-            most,
-            float(most),
-            lambda asked, first, out, ends: self._top_k(asked, first, how, combine, most, out, ends),
-        )
+        checked = self._mode(events, mode, combine)
+        best = min(int(k), max(self.store.subscriptions, 1))
+        return self._collect(Query(events, checked, combine, best), best, float(best))
 
     def axes(self) -> list[AxisShape]:
         """The attributes that the structure divides, most important first; none if it does not work that way."""
@@ -278,7 +283,7 @@ class Index(Repairable):
         """Further figures of the structure for `stats`."""
         return {}
 
-    def _how(self, events: Events, mode: Mode | str, combine: object) -> int:
+    def _mode(self, events: Events, mode: Mode | str, combine: object) -> int:
         relaxed = mode_of(mode) is Mode.ANY
         if relaxed:
             self._demand(Capability.ANY)
@@ -292,22 +297,17 @@ class Index(Repairable):
         if capability not in self.capabilities:
             raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
 
-    def _collect(
-        self,
-        events: Events,
-        how: int,
-        room: int,
-        hits_each: float,
-        run: Callable[[Events, int, Out, Int64s], int],
-    ) -> Matches:
-        """The hits of all events, from a kernel that asks for more room."""
+    def _collect(self, query: Query, room: int, hits_each: float) -> Matches:
+        """The hits of all events; `room` and `hits_each` as for `collect`."""
         self._prepare()
-        self._events += events.size
-        order = self._order(events, how)
-        asked = events if order is None else pick_events(events, order)
-        return collect(partial(run, asked), events.size, room=room, hits_each=hits_each, order=order, kept=self._kept)
+        self._events += query.events.size
+        order = self._order(query)
+        if order is not None:
+            query = query._replace(events=pick_events(query.events, order))
+        answer = partial(self._answer, query)
+        return collect(answer, query.events.size, room=room, hits_each=hits_each, order=order, kept=self._kept)
 
-    def _order(self, events: Events, how: int) -> Int64s | None:
+    def _order(self, query: Query) -> Int64s | None:
         """In which order the events had better be answered, if it matters."""
         return None
 

@@ -116,6 +116,25 @@ def offer(store, slot, score, out, begin, size, k):
 
 
 @helper
+def take_hit(store, slot, score, out, begin, n, k, seen):
+    """Add a row's hit to the answer of an event, out[begin:n]: every match (k = 0), or the k best.
+
+    Return the new end, -1 if `out` is full; the caller has seen to room for k. A subscription with several rows is kept once,
+    with its best score. O(1), O(log k) for the k best, O(k) for a subscription with several rows.
+    """
+    if k == 0:
+        return emit(store, slot, score, out, begin, n, seen)
+    return begin + offer(store, slot, score, out, begin, n - begin, k)
+
+
+@helper
+def finish_hits(out, begin, n, k):
+    """Put an answer that `take_hit` made into rank order, if it has the k best. O(k log k)."""
+    if k > 0:
+        best_first(out, begin, n - begin)
+
+
+@helper
 def take_event(seen, out, begin, n, k, id_, slot, score, several):
     """Add an event to the answer of a subscription, once: every match (k = 0), or the k best. Return the new count, -1 if
     `out` is full. `seen[slot]` is where the event was put. O(log k), O(k) for a subscription of several rows."""

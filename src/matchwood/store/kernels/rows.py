@@ -22,14 +22,12 @@ One writer, no reader at the same time. Kernels never grow a pool: they stop bef
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.encode import arrays
-from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in, prefetch_bearer
 from matchwood.store.kernels.places import chord_squared, unit_vector
 
@@ -75,18 +73,15 @@ _INTERVAL, _MORE, _JOINED, _ABSENT, _CIRCLE = (
 )
 
 
-class Store(NamedTuple):
-    """The state of a row store, as kernels see it."""
+class Store(State):
+    """The state of a row store."""
 
-    rows: np.ndarray  # ROW
-    heads: np.ndarray  # int64, the memory of `rows`, four words each, the first the id
-    entries: np.ndarray  # ENTRY
-    table: np.ndarray  # uint32, see `kernels.id_table`
-    free: np.ndarray  # uint32, as long as `rows`
-    counts: np.ndarray  # int64, see the places above
-
-
-store_at = from_addresses(Store, ROW, np.int64, ENTRY, np.uint32, np.uint32, np.int64)
+    rows: np.ndarray = array(ROW)
+    heads: np.ndarray = array(np.int64)  # the memory of `rows`, four words each, the first the id
+    entries: np.ndarray = array(ENTRY)
+    table: np.ndarray = array(np.uint32)  # see `kernels.id_table`
+    free: np.ndarray = array(np.uint32)  # as long as `rows`
+    counts: np.ndarray = array(np.int64)  # see the places above
 
 
 @helper

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import EventError
-from matchwood.jit.direct import Direct
-from matchwood.jit.handed import Handed
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
 from matchwood.store.pool_check import check_regions, check_table, freed
@@ -22,7 +20,6 @@ from matchwood.structures.live.kernels.values import count_values, list_values
 from matchwood.structures.mo_tree.kernels.layout import LINE, NONE
 
 Slots = NDArray[np.uint32]
-LIST_EXPIRED = Direct(kernel.list_expired)
 
 
 class EventStore:
@@ -32,8 +29,7 @@ class EventStore:
     meanwhile.
     """
 
-    state = Handed[Live]()
-    state_at: Int64s
+    state: Live
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
@@ -142,7 +138,7 @@ class EventStore:
     def expired(self, now: float, limit: int) -> Slots:
         """The slots of those of the next `limit` events, round and round, that have expired. O(limit)."""
         slots = np.empty(max(min(limit, int(self.state.counts[kernel.SLOTS])), 0), np.uint32)
-        return slots[: int(LIST_EXPIRED.call(self.state, float(now), int(limit), slots))]
+        return slots[: int(kernel.list_expired(self.state, float(now), int(limit), slots))]
 
     def starts(self, slots: Slots) -> Int64s:
         """Where the regions of these events begin."""
@@ -243,7 +239,8 @@ class EventStore:
 
 
 def _live(events: np.ndarray, keys: np.ndarray, table: np.ndarray, free: np.ndarray, counts: np.ndarray) -> Live:
-    return Live(events, keys, keys.view(np.uint64), keys.view(np.uint32), table, free, counts)
+    views = {"words": keys.view(np.uint64), "halves": keys.view(np.uint32)}
+    return Live(events=events, keys=keys, table=table, free=free, counts=counts, **views)
 
 
 def _with_own_free(state: Live, begin: int, end: int) -> Live:

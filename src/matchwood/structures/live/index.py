@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.jit.direct import IDS, KEPT, WORDS, Checked, Direct
-from matchwood.jit.handed import Handed
 from matchwood.store.batch_order import FEWEST, centres_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
 from matchwood.store.workers import threads_for
 from matchwood.structures.base import AxisShape, new_values
-from matchwood.structures.event_base import ALWAYS_SWEPT, Asked, EventIndex
+from matchwood.structures.event_base import Asked, EventIndex
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.live.kernels import ask as asking
 from matchwood.structures.live.kernels import match as matching
 from matchwood.structures.live.kernels import place as kernel
 from matchwood.structures.live.kernels.ask import LiveScratch
-from matchwood.structures.live.kernels.layout import MOST, PLACED, WAITING, Live, keep_one
+from matchwood.structures.live.kernels.layout import MOST, PLACED, WAITING, Live
 from matchwood.structures.live.kernels.values import Parts
 from matchwood.structures.mo_tree import plan as plans
-from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice
+from matchwood.structures.mo_tree.bulk import FEW, place_all, put_and_slice
 from matchwood.structures.mo_tree.kernels import layout as mo_tree
 from matchwood.structures.mo_tree.kernels.nodes import PIECE
 from matchwood.structures.mo_tree.kernels.spans import SPAN
@@ -44,9 +42,6 @@ from matchwood.structures.mo_tree.state import (
 
 MOST_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long ones are answered fewer at a time
 EXPIRED = 4096  # that a batch of rows removes; others are met again
-KEEP_ONE = Checked(keep_one, WORDS, int, *KEPT.types)
-REMOVE_ONE = Checked(kernel.remove_one, WORDS, WORDS, *IDS.types)
-PLACE_FEW = Direct(kernel.place_few)
 
 
 class LiveEvents(EventIndex):
@@ -63,8 +58,6 @@ class LiveEvents(EventIndex):
     """
 
     name = "live-events"
-    _tree = Handed[mo_tree.Tree]()
-    _tree_at: Int64s
 
     def __init__(self, *, like: Callable[[], Sequence[AxisShape]] | None = None) -> None:
         super().__init__()
@@ -74,21 +67,6 @@ class LiveEvents(EventIndex):
         self._tree = new_tree(plans.Plan((), 0))
         self._room: LiveScratch | None = None
         self._waiting = array("I")  # slots of events that are kept and not placed yet
-
-    def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
-        """As `EventIndex.insert`; a single event in one call of a kernel. O(entries) amortised."""
-        self.repair()
-        with self._changing():
-            slot = KEEP_ONE.call(self.store.state_at, self._most, *events, ids, until) if len(ids) == 1 else None
-            if slot is not None and slot >= 0:
-                self._waiting.append(slot)
-        if slot is None or slot < 0:
-            return super().insert(events, ids, until, now=now)
-        if len(self._waiting) >= MOST_WAITING:
-            self._place_waiting()
-        if now > -np.inf:
-            self.sweep(now, ALWAYS_SWEPT)
-        return None
 
     def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
         """Keep the events in the order in which they come, and place them in the order of their buckets."""
@@ -114,12 +92,6 @@ class LiveEvents(EventIndex):
             kernel.keep_and_slice(self._tree, live, *new, slots, numbers, spans)
 
         return self.store.put_shared(events, ids, until, keep, threads), numbers, spans
-
-    def delete(self, ids: Int64s) -> None:
-        """As `EventIndex.delete`; a single event in one call of a kernel."""
-        self.repair()
-        if len(ids) != 1 or not REMOVE_ONE.call(self._tree_at, self.store.state_at, ids):
-            super().delete(ids)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The kept events and their tree without spare room, for saving. O(1), or of those that wait."""
@@ -159,7 +131,7 @@ class LiveEvents(EventIndex):
         numbers, done = np.empty(many, np.uint32), 0
         if many <= FEW:
             which = np.arange(many, dtype=np.uint32)
-            done = PLACE_FEW.call(tree, live, offsets, spans, which, slots, numbers, np.empty(many, PIECE))
+            done = kernel.place_few(tree, live, offsets, spans, which, slots, numbers, np.empty(many, PIECE))
         else:
             kernel.slice_kept(tree, live, slots, numbers, offsets, spans)
         if done < many:

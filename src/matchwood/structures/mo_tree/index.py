@@ -8,29 +8,25 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.encode.arrays import Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
-from matchwood.jit.direct import IDS, ROWS, SLOTS, WORDS, Checked, Direct, exact
-from matchwood.jit.handed import Handed
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import AxisShape, Index, new_values
+from matchwood.structures.base import AxisShape, Index, Query, new_values
 from matchwood.structures.mo_tree import plan as plans
 from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.structures.mo_tree.check import check_tree
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels import match as matching
 from matchwood.structures.mo_tree.kernels import place as placing
-from matchwood.structures.mo_tree.kernels import single
 from matchwood.structures.mo_tree.kernels.match import Scratch
 from matchwood.structures.mo_tree.kernels.nodes import PIECE
 from matchwood.structures.mo_tree.kernels.order import order_keys
 from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows
-from matchwood.structures.mo_tree.kernels.update import DONE, FULL, UNPLACED
 from matchwood.structures.mo_tree.kernels.visits import MOST_RANKED, QUESTIONS, new_batch
 from matchwood.structures.mo_tree.state import (
     in_order,
@@ -44,10 +40,6 @@ from matchwood.structures.mo_tree.state import (
 from matchwood.structures.tally import new_keys
 
 MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
-INSERT_ONE = Checked(single.insert_one, WORDS, SLOTS, int, *ROWS.types)
-DELETE_ONE = Checked(single.delete_one, WORDS, WORDS, SLOTS, *IDS.types)
-UPDATE_ONE = Checked(single.update_one, WORDS, WORDS, SLOTS, *ROWS.types)
-PLACE_FEW = Direct(placing.place_few)
 
 
 class MOTree(Index):
@@ -62,8 +54,6 @@ class MOTree(Index):
     """
 
     name: ClassVar[str] = "mo-tree"
-    _tree = Handed[kernel.Tree]()
-    _tree_at: Int64s
 
     def __init__(self, *, plan: str = "planned", bytes_per_row: int = 64, layers: int | None = None) -> None:
         super().__init__()
@@ -89,7 +79,7 @@ class MOTree(Index):
         """Place rows that are in the store. O(slices of the row) each, less where they are many."""
         numbers = np.empty(len(slots), np.uint32)
         if len(slots) <= FEW:
-            done = PLACE_FEW.call(self._tree, self.store.state, slots, numbers, np.empty(len(slots), PIECE))
+            done = placing.place_few(self._tree, self.store.state, slots, numbers, np.empty(len(slots), PIECE))
             slots, numbers = slots[done:], numbers[done:]
         else:
             kernel.locate(self._tree, self.store.state, slots, numbers)
@@ -144,16 +134,13 @@ class MOTree(Index):
         (nodes,) = in_order(slots, self._tree.places["node"])
         remove_all(self._tree, slots, nodes, *meanwhile)
 
-    # single changes in one call of a kernel; whatever is unusual goes the way of all indexes
-
     def insert(self, rows: Rows) -> None:
         """Add the rows of new subscriptions, all or (if an id is known already) none."""
         self.repair()
-        code = INSERT_ONE.call(self.store.state_at, self._waiting, self._most, *rows) if len(rows.ids) == 1 else None
-        if code is None or code == FULL:
-            many = len(rows.ids) > 1 and exact(rows, ROWS) and not self._outgrown(rows.size)
-            return self._insert_many(rows) if many else super().insert(rows)
-        return self._place_waiting() if code == MOST_WAITING else None
+        if rows.size and not self._outgrown(rows.size):
+            self._insert_many(rows)
+        else:
+            super().insert(rows)
 
     def _insert_many(self, rows: Rows) -> None:
         """Store the rows in the order in which they come, and place them in the order of their buckets."""
@@ -172,10 +159,7 @@ class MOTree(Index):
     def delete(self, ids: Int64s) -> None:
         """Remove subscriptions with all their rows, all or (if one is not known) none."""
         self.repair()
-        if len(ids) == 1 and DELETE_ONE.call(self._tree_at, self.store.state_at, self._waiting, ids) == DONE:
-            return None
-        if len(ids) < 2 or not exact((ids,), IDS):
-            return super().delete(ids)
+        ids = np.ascontiguousarray(ids, np.int64)
         self._place_waiting()
         slots = self.store.slots_once(ids)
         if slots is None:
@@ -187,14 +171,7 @@ class MOTree(Index):
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
         self.repair()
-        if len(rows.ids) == 1:
-            code = UPDATE_ONE.call(self._tree_at, self.store.state_at, self._waiting, *rows)
-            if code is None or code == FULL:
-                return super().update(rows)
-            if code in (UNPLACED, MOST_WAITING):
-                self._place_waiting()
-            return self.update(rows) if code == UNPLACED else None
-        if not exact(rows, ROWS) or not rows.size:
+        if not rows.size:
             return super().update(rows)
         self._place_waiting()
         self.store.check_shapes(rows)
@@ -211,20 +188,18 @@ class MOTree(Index):
             super().update(pick_rows(rows, left.odd))
         return None
 
-    def _order(self, events: Events, how: int) -> Int64s | None:
+    def _order(self, query: Query) -> Int64s | None:
         """Neighbours one after the other, where layers say who is one; relaxed matching looks at everything anyway."""
         tree = self._tree
         layers = tree.axes[: min(2, int(tree.counts[kernel.LAYERS]))]
-        if events.size < FEWEST or not len(layers) or how == ANY:
+        if query.events.size < FEWEST or not len(layers) or query.mode == ANY:
             return None
-        return neighbours([ticks_of(tree, axis, keys_of(events, int(axis["dim"]))) for axis in layers])
+        return neighbours([ticks_of(tree, axis, keys_of(query.events, int(axis["dim"]))) for axis in layers])
 
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        return self._top_k(events, first, how, combine, 0, out, ends)
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        events, mode, combine, k = query
         state = self._tree, self.store.state, self._scratch()
-        return int(matching.answer_many(*state, events, first, how, combine, k, out, ends, self._candidates))
+        return int(matching.answer_many(*state, events, first, mode, combine, k, out, ends, self._candidates))
 
     def _prepare(self) -> None:
         super()._prepare()
@@ -278,25 +253,25 @@ class MOTree(Index):
             begins, ends, planes, lasts = (np.zeros(questions * axes, np.int32) for _ in range(4))
             plain, light, single = (np.zeros(questions, np.bool_) for _ in range(3))
             self._room = room = Scratch(
-                new_values(questions * dims).reshape(questions, dims),
-                new_keys(questions * dims).reshape(questions, dims),
-                plain,
-                light,
-                self._seen,
-                begins,
-                ends,
-                planes,
-                lasts,
-                single,
-                np.zeros(cells, np.int64),
-                np.zeros(cells, np.int64),
-                np.zeros(cells, np.uint64),
-                np.zeros(axes + 1, np.int64),
-                np.zeros(axes + 1, np.int64),
-                np.zeros(kernel.LINE, np.uint64),
-                np.zeros((questions, MOST_RANKED)),
-                np.zeros(questions, np.int64),
-                np.zeros(questions),
-                new_batch(len(tree.directory), questions),
+                values=new_values(questions * dims).reshape(questions, dims),
+                keys=new_keys(questions * dims).reshape(questions, dims),
+                plain=plain,
+                light=light,
+                seen=self._seen,
+                begins=begins,
+                ends=ends,
+                planes=planes,
+                lasts=lasts,
+                single=single,
+                stabbed=np.zeros(cells, np.int64),
+                slices=np.zeros(cells, np.int64),
+                touched=np.zeros(cells, np.uint64),
+                runs=np.zeros(axes + 1, np.int64),
+                digits=np.zeros(axes + 1, np.int64),
+                line=np.zeros(kernel.LINE, np.uint64),
+                best=np.zeros((questions, MOST_RANKED)),
+                held=np.zeros(questions, np.int64),
+                worst=np.zeros(questions),
+                batch=new_batch(len(tree.directory), questions),
             )
         return room

@@ -27,18 +27,18 @@ def new_tree(plan: Plan) -> Tree:
     directory["first"] = directory["spare"] = kernel.NONE
     bits = zeros(8, WORD)
     return Tree(
-        axes,
-        axis_of,
-        cuts,
-        begins,
-        nearest,
-        cells,
-        directory,
-        np.zeros(0, kernel.NODE),
-        bits,
-        bits.view(np.uint32),
-        np.zeros(0, kernel.PLACE),
-        counts,
+        axes=axes,
+        axis_of=axis_of,
+        cuts=cuts,
+        begins=begins,
+        nearest=nearest,
+        cells=cells,
+        directory=directory,
+        nodes=np.zeros(0, kernel.NODE),
+        bits=bits,
+        members=bits.view(np.uint32),
+        places=np.zeros(0, kernel.PLACE),
+        counts=counts,
         **_notes(counts),
     )
 

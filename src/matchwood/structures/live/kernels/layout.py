@@ -28,14 +28,11 @@ all three in one piece a new subscription waited a seventh longer for its events
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.encode.arrays import Events
-from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import claim, prefetch
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.id_table import (
     NONE,
     cell_of,
@@ -71,19 +68,16 @@ REGIONS = 8
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 
-class Live(NamedTuple):
+class Live(State):
     """The state of the kept events, as kernels see it."""
 
-    events: np.ndarray  # EVENT
-    keys: np.ndarray  # float64
-    words: np.ndarray  # uint64, the memory of `keys`
-    halves: np.ndarray  # uint32, the same
-    table: np.ndarray  # uint32, a power of two long
-    free: np.ndarray  # uint32, as long as `events`
-    counts: np.ndarray  # int64
-
-
-live_at = from_addresses(Live, EVENT, np.float64, np.uint64, np.uint32, np.uint32, np.uint32, np.int64)
+    events: np.ndarray = array(EVENT)  # EVENT
+    keys: np.ndarray = array(np.float64)  # float64
+    words: np.ndarray = array(np.uint64)  # uint64, the memory of `keys`
+    halves: np.ndarray = array(np.uint32)  # uint32, the same
+    table: np.ndarray = array(np.uint32)  # uint32, a power of two long
+    free: np.ndarray = array(np.uint32)  # uint32, as long as `events`
+    counts: np.ndarray = array(np.int64)  # int64
 
 
 @helper
@@ -407,25 +401,6 @@ def keep_events(live, events, ids, until, first, slots):
             return e
         slots[e] = np.uint32(slot)
     return ids.size
-
-
-@kernel
-def keep_one(words, most, offsets, dims, lo, hi, weight, ids, until):
-    """Keep one event, so that there are at most `most`; return its slot, or -1 (and nothing is done): it is known, or not kept in
-    so simple a way."""
-    live, events = live_at(words), Events(offsets, dims, lo, hi, weight)
-    for keys in (lo, hi, weight):  # as yet nobody may have read them: a line and the next
-        prefetch(keys, 0)
-        prefetch(keys, LINE)
-    prefetch(dims, 0)
-    alike = (lo.size == dims.size) & (hi.size == dims.size) & (weight.size == dims.size)
-    one = (offsets.size == 2) & (ids.size == 1) & (until.size == 1)
-    if not (one & alike) or offsets[0] != 0 or offsets[1] != dims.size:
-        return np.int64(-1)
-    if live.counts[LIVE] >= most or ids[0] < 0:
-        return np.int64(-1)
-    flags, n = form_of(events, 0)
-    return keep_event(live, events, 0, ids, until, flags, n)
 
 
 @helper

@@ -21,18 +21,15 @@ from matchwood.structures.live.kernels.layout import (
     LISTED,
     LOOSE,
     SPREAD,
-    WAITING,
     count_at,
     flags_at,
     form_of,
     id_at,
     keep_event,
     let_go,
-    live_at,
     mask_at,
     places_at,
     prefetch_id,
-    slot_of,
 )
 from matchwood.structures.live.kernels.values import end_at, key_at, key_in, last_part, nth_value, value_of
 from matchwood.structures.mo_tree.kernels.block import (
@@ -48,7 +45,6 @@ from matchwood.structures.mo_tree.kernels.layout import (
     HEAD_WORDS,
     LAYERS,
     LINE,
-    NONE,
     ONE,
     ONES,
     PLANES,
@@ -57,7 +53,6 @@ from matchwood.structures.mo_tree.kernels.layout import (
     axis_number,
     slice_in,
     tick_of,
-    tree_at,
 )
 from matchwood.structures.mo_tree.kernels.nodes import (
     clear_bits,
@@ -341,14 +336,3 @@ def place_few(tree, live, offsets, spans, which, slots, numbers, pieces):
     done, n = open_nodes(tree, numbers, 0, pieces, 0)
     place_new(tree, live, offsets, spans, which, slots, pieces[:n])
     return done
-
-
-@kernel
-def remove_one(tree_words, live_words, ids):
-    """Remove one event by id; False (and nothing is done) if it is not known or waits."""
-    tree, live = tree_at(tree_words), live_at(live_words)
-    slot = slot_of(live, ids[0]) if ids.size == 1 else np.int64(NONE)
-    if slot == np.int64(NONE) or live.events[slot].node == WAITING:
-        return False
-    remove_event(tree, live, slot)
-    return True

@@ -31,13 +31,11 @@ on the side of keeping. One writer, no reader at the same time; kernels never gr
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.jit.addresses import from_addresses
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, prefetch_entries
 from matchwood.structures.mo_tree.kernels.planes import count_at_most, count_exceeded, count_few_at_most
 
@@ -101,36 +99,31 @@ STEP, FEW_CUTS = 32, 4  # cuts that a search compares at once
 LEVELS = 4  # that are compared at once
 
 
-class Tree(NamedTuple):
+class Tree(State):
     """The state of a tree of rows, as kernels see it."""
 
-    axes: np.ndarray  # AXIS, layers first, then by falling selectivity
-    axis_of: np.ndarray  # uint16: dimension -> axis
-    cuts: np.ndarray  # float64, ascending within an axis
-    begins: np.ndarray  # uint16, by axis, of even parts of its domain: how many cuts lie before the part
-    nearest: np.ndarray  # int16, by axis and sum of two ticks: level by level how far apart they may be; then the cells
-    cells: np.ndarray  # TREE_CELL
-    directory: np.ndarray  # HEAD, by number of the bucket
-    nodes: np.ndarray  # NODE
-    bits: np.ndarray  # uint64
-    members: np.ndarray  # uint32, the memory of `bits`
-    places: np.ndarray  # PLACE, by slot; one without a node waits (`kernels.update.Waiting`)
-    counts: np.ndarray  # int64
-    ticks: np.ndarray  # int64, this and what follows are the writer's notes: see `kernels.spans`
-    here: np.ndarray  # uint32, the cell of each layer of the bucket that is written
-    changes: np.ndarray  # uint64, this and what follows: see `kernels.block`
-    noted: np.ndarray  # uint64
-    leaving: np.ndarray  # uint64
-    stale: np.ndarray  # uint64
-    turned: np.ndarray  # int64
-    turning: np.ndarray  # uint64
-
-
-tree_at = from_addresses(
-    Tree,
-    *(AXIS, np.uint16, np.float64, np.uint16, np.int16, TREE_CELL, HEAD, NODE, np.uint64, np.uint32, PLACE, np.int64),
-    *(np.int64, np.uint32, np.uint64, np.uint64, np.uint64, np.uint64, np.int64, np.uint64),
-)
+    axes: np.ndarray = array(AXIS)  # layers first, then by falling selectivity
+    axis_of: np.ndarray = array(np.uint16)  # dimension -> axis
+    cuts: np.ndarray = array(np.float64)  # ascending within an axis
+    begins: np.ndarray = array(np.uint16)  # by axis, of even parts of its domain: how many cuts lie before the part
+    nearest: np.ndarray = array(
+        np.int16
+    )  # by axis and sum of two ticks: level by level how far apart they may be; then the cells
+    cells: np.ndarray = array(TREE_CELL)  # TREE_CELL
+    directory: np.ndarray = array(HEAD)  # by number of the bucket
+    nodes: np.ndarray = array(NODE)  # NODE
+    bits: np.ndarray = array(np.uint64)
+    members: np.ndarray = array(np.uint32)  # the memory of `bits`
+    places: np.ndarray = array(PLACE)  # by slot; one without a node waits (`kernels.update.Waiting`)
+    counts: np.ndarray = array(np.int64)
+    ticks: np.ndarray = array(np.int64)  # this and what follows are the writer's notes: see `kernels.spans`
+    here: np.ndarray = array(np.uint32)  # the cell of each layer of the bucket that is written
+    changes: np.ndarray = array(np.uint64)  # this and what follows: see `kernels.block`
+    noted: np.ndarray = array(np.uint64)
+    leaving: np.ndarray = array(np.uint64)
+    stale: np.ndarray = array(np.uint64)
+    turned: np.ndarray = array(np.int64)
+    turning: np.ndarray = array(np.uint64)
 
 
 @helper

@@ -11,16 +11,15 @@ a batch is answered node by node (`kernels.visits`). Readers only.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.candidates import load_keys, score_single, unload_keys
+from matchwood.jit.state import State, array, nested
+from matchwood.store.kernels.candidates import KEY, load_keys, score_single, unload_keys
 from matchwood.store.kernels.results import best_first, emit, keep_best, keep_largest
 from matchwood.store.kernels.rows import JOINED, SIBLING, SIBLINGS, most_of
-from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 from matchwood.structures.mo_tree.kernels.layout import (
     AXES,
     HEAD_WORDS,
@@ -58,27 +57,29 @@ from matchwood.structures.mo_tree.kernels.visits import (
 )
 
 
-class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, by question and dimension
-    keys: np.ndarray  # KEY, by question and dimension
-    plain: np.ndarray  # bool, one a question: may its candidates be verified by their keys?
-    light: np.ndarray  # bool, one a question: does no row score more than `most_of` says?
-    seen: np.ndarray  # uint32, one a slot
-    begins: np.ndarray  # int32, one an axis of each question: the event's first tick, -1 if it lacks the attribute
-    ends: np.ndarray  # int32: its last tick
-    planes: np.ndarray  # int32: its first plane
-    lasts: np.ndarray  # int32: its last plane
-    single: np.ndarray  # bool, one a question: has the event one plane on every axis?
-    stabbed: np.ndarray  # int64: what the stabbed cells add to the number of a bucket, layer by layer
-    slices: np.ndarray  # int64: the event's first slice of each stabbed cell
-    touched: np.ndarray  # uint64: a bit for each slice of the stabbed cell that the event touches
-    runs: np.ndarray  # int64: where the cells of a layer begin in `stabbed`
-    digits: np.ndarray  # int64: the cell of each layer that is visited now
-    line: np.ndarray  # uint64 [8]
-    best: np.ndarray  # float64, by question: the k best scores found so far, falling
-    held: np.ndarray  # int64, one a question: how many they are
-    worst: np.ndarray  # float64, one a question: a row that cannot score as much is none of the k best
-    batch: Batch
+class Scratch(State):
+    values: np.ndarray = array(VALUE, ndim=2)  # by question and dimension
+    keys: np.ndarray = array(KEY, ndim=2)  # by question and dimension
+    plain: np.ndarray = array(np.bool_)  # one a question: may its candidates be verified by their keys?
+    light: np.ndarray = array(np.bool_)  # one a question: does no row score more than `most_of` says?
+    seen: np.ndarray = array(np.uint32)  # one a slot
+    begins: np.ndarray = array(
+        np.int32
+    )  # one an axis of each question: the event's first tick, -1 if it lacks the attribute
+    ends: np.ndarray = array(np.int32)  # its last tick
+    planes: np.ndarray = array(np.int32)  # its first plane
+    lasts: np.ndarray = array(np.int32)  # its last plane
+    single: np.ndarray = array(np.bool_)  # one a question: has the event one plane on every axis?
+    stabbed: np.ndarray = array(np.int64)  # what the stabbed cells add to the number of a bucket, layer by layer
+    slices: np.ndarray = array(np.int64)  # the event's first slice of each stabbed cell
+    touched: np.ndarray = array(np.uint64)  # a bit for each slice of the stabbed cell that the event touches
+    runs: np.ndarray = array(np.int64)  # where the cells of a layer begin in `stabbed`
+    digits: np.ndarray = array(np.int64)  # the cell of each layer that is visited now
+    line: np.ndarray = array(np.uint64)  # of a node
+    best: np.ndarray = array(np.float64, ndim=2)  # by question: the k best scores found so far, falling
+    held: np.ndarray = array(np.int64)  # one a question: how many they are
+    worst: np.ndarray = array(np.float64)  # one a question: a row that cannot score as much is none of the k best
+    batch: Batch = nested(Batch)
 
 
 @helper
@@ -276,7 +277,7 @@ def prefetch_visit(tree, scratch, visit):
     prefetch_planes(tree.bits, base, shift_of(node), scratch.planes, start, tree.counts[SLICED])
 
 
-@kernel
+@subroutine
 def verify_plain(store, scratch, i, owner, found, k):
     """Verify candidates i, i + 1, ..., the first of them of `owner`, as long as row and event are plain, and keep the hits;
     return the first that is not so, or `found`, and its owner. O(entries).
@@ -332,7 +333,7 @@ def prefetch_entries(store, scratch, question, i, ranked):
         prefetch(store.entries, start + 4)
 
 
-@kernel
+@subroutine
 def verify_found(scratch, found, known):
     """Verify the candidates that are listed, and keep the hits. O(entries)."""
     store, events, how, combine, k = known

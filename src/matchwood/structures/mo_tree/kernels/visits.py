@@ -14,12 +14,11 @@ of 64 neighbours among 2,000 events at a million city squares four in nine have 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
+from matchwood.jit.state import State, array
 from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LINE, NONE, ONE, ONES, PLANES, VALID
 from matchwood.structures.mo_tree.kernels.planes import count_ones, keep_words
 
@@ -48,24 +47,28 @@ MOST, BEST, FIRST, MANY, NOTED = range(13, 18)  # from MOST on they outlast a ba
 COUNTS = 18
 
 
-class Batch(NamedTuple):
-    askers: np.ndarray  # uint32, by bucket: how many ask it, then where they end in `by_bucket`; 0 between batches
-    buckets: np.ndarray  # uint32: those that are asked
-    asks: np.ndarray  # ASK, as they came
-    by_bucket: np.ndarray  # uint32: their order by bucket
-    run: np.ndarray  # ASK: those of the bucket that is listed now
-    visits: np.ndarray  # VISIT
-    words: np.ndarray  # uint64: words of lines in which a bit is left
-    tags: np.ndarray  # uint64: the question << 32 | the place in `members` of the word's first bit
-    found: np.ndarray  # uint32: candidates, as members of a tree
-    owners: np.ndarray  # OWNER: whose they are
-    ids: np.ndarray  # int64: those of the hits, as they are found
-    scores: np.ndarray  # float64, where those of a series differ
-    slots: np.ndarray  # uint32: those of rows, where a subscription may have several
-    series: np.ndarray  # SERIES_OF_HITS: whose they are
-    order: np.ndarray  # uint32: their order by question
-    ends: np.ndarray  # int64, two more than questions: the hits of question q are order[ends[q] : ends[q + 1]]
-    counts: np.ndarray  # int64, see the places above
+class Batch(State):
+    askers: np.ndarray = array(
+        np.uint32
+    )  # by bucket: how many ask it, then where they end in `by_bucket`; 0 between batches
+    buckets: np.ndarray = array(np.uint32)  # those that are asked
+    asks: np.ndarray = array(ASK)  # as they came
+    by_bucket: np.ndarray = array(np.uint32)  # their order by bucket
+    run: np.ndarray = array(ASK)  # those of the bucket that is listed now
+    visits: np.ndarray = array(VISIT)  # VISIT
+    words: np.ndarray = array(np.uint64)  # words of lines in which a bit is left
+    tags: np.ndarray = array(np.uint64)  # the question << 32 | the place in `members` of the word's first bit
+    found: np.ndarray = array(np.uint32)  # candidates, as members of a tree
+    owners: np.ndarray = array(OWNER)  # whose they are
+    ids: np.ndarray = array(np.int64)  # those of the hits, as they are found
+    scores: np.ndarray = array(np.float64)  # where those of a series differ
+    slots: np.ndarray = array(np.uint32)  # those of rows, where a subscription may have several
+    series: np.ndarray = array(SERIES_OF_HITS)  # whose they are
+    order: np.ndarray = array(np.uint32)  # their order by question
+    ends: np.ndarray = array(
+        np.int64
+    )  # two more than questions: the hits of question q are order[ends[q] : ends[q + 1]]
+    counts: np.ndarray = array(np.int64)  # see the places above
 
 
 def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
@@ -73,23 +76,23 @@ def new_batch(directory: int, questions: int = QUESTIONS) -> Batch:
     counts = np.zeros(COUNTS, np.int64)
     counts[MOST] = counts[BEST] = questions
     return Batch(
-        np.zeros(directory, np.uint32),
-        np.empty(directory + 1, np.uint32),
-        np.empty(max(directory, ASKS), ASK),
-        np.empty(max(directory, ASKS), np.uint32),
-        np.empty(questions, ASK),
-        np.empty(BLOCK + questions, VISIT),
-        np.empty(BLOCK * LINE + LINE, np.uint64),
-        np.empty(BLOCK * LINE + LINE, np.uint64),
-        np.empty(FOUND + WORD_BITS + AFAR, np.uint32),
-        np.empty(FOUND + 1, OWNER),
-        np.empty(HITS + 1, np.int64),
-        np.empty(HITS + 1),
-        np.empty(HITS + 1, np.uint32),
-        np.empty(HITS + 1, SERIES_OF_HITS),
-        np.empty(HITS, np.uint32),
-        np.zeros(questions + 2, np.int64),
-        counts,
+        askers=np.zeros(directory, np.uint32),
+        buckets=np.empty(directory + 1, np.uint32),
+        asks=np.empty(max(directory, ASKS), ASK),
+        by_bucket=np.empty(max(directory, ASKS), np.uint32),
+        run=np.empty(questions, ASK),
+        visits=np.empty(BLOCK + questions, VISIT),
+        words=np.empty(BLOCK * LINE + LINE, np.uint64),
+        tags=np.empty(BLOCK * LINE + LINE, np.uint64),
+        found=np.empty(FOUND + WORD_BITS + AFAR, np.uint32),
+        owners=np.empty(FOUND + 1, OWNER),
+        ids=np.empty(HITS + 1, np.int64),
+        scores=np.empty(HITS + 1),
+        slots=np.empty(HITS + 1, np.uint32),
+        series=np.empty(HITS + 1, SERIES_OF_HITS),
+        order=np.empty(HITS, np.uint32),
+        ends=np.zeros(questions + 2, np.int64),
+        counts=counts,
     )
 
 
@@ -260,7 +263,7 @@ def filter_visits(tree, scratch, first, last, how, filter_visit, prefetch_visit)
     return n
 
 
-@kernel
+@subroutine
 def next_words(tree, scratch, how, filter_visit, prefetch_visit):
     """Go on to the words of the next visits; False if there are none."""
     counts = scratch.batch.counts
