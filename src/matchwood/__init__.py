@@ -1,4 +1,4 @@
-"""Matchwood: ranked content-based publish/subscribe. Events against millions of standing subscriptions, best first.
+"""Matchwood: ranked content-based publish/subscribe. Matches events against millions of subscriptions, best first.
 
 >>> from matchwood import Engine, attr
 >>> engine = Engine()
@@ -16,7 +16,7 @@ from matchwood.lang.event import Event
 from matchwood.lang.parser import parse
 from matchwood.schema import Point, Range, Schema
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Engine",
