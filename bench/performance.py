@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,15 @@ from bench.claims.forms import Chapter, Claim, Figure, Grid, Rival, Section
 from bench.results import Experiment, MissingFigureError, Results
 
 NOT_MEASURED = "not measured"
+README_WORKLOADS = {
+    "BEGen uniform": "8 of 400 attributes each, about 320 matches an event",
+    "City k6": "a square and 4 ranges, 110 matches",
+    "Retail": "real invoices, 120 matches",
+    "Papers": "real titles, lists of terms, 2,100 matches",
+    "Ranked d = 2": "2 wide ranges, 24,000 matches",
+    "VCR 90-10": "2 ranges, 7,200 matches",
+}
+"""The workloads that the README shows, described."""
 BEGIN, END = "<!-- made by `make report` from auto.json -->", "<!-- end of what `make report` made -->"
 
 
@@ -245,19 +254,20 @@ def number(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def winners(experiment: Experiment, metric: str = "us_per_event") -> list[str]:
-    """Of each workload: the best index by name, the next, what `auto` makes of it, and Scan."""
-    lines = ["| workload | subscriptions | best | next | `auto` | `scan` |", "|---|---|---|---|---|---|"]
+def winners(experiment: Experiment, workloads: Mapping[str, str], metric: str = "us_per_event") -> list[str]:
+    """A table of the named workloads, each with its description: the best index, the second, `auto` and Scan."""
+    lines = ["| workload | subscriptions | best index | second | `auto` | `scan` |", "|---|---|---|---|---|---|"]
     values: dict[tuple[str, int], dict[str, float]] = {}
     for row in experiment.rows:
-        if row["metric"] == metric:
+        if row["metric"] == metric and row["workload"] in workloads:
             values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
     for (workload, n), found in values.items():
         named = sorted((value, system) for system, value in found.items() if system != "auto")
         cells = [f"`{system}` {number(value)}" for value, system in named[:2]] + [""] * (2 - len(named[:2]))
         rest = [number(found[system]) if system in found else "" for system in ("auto", "scan")]
-        lines.append(f"| {workload} | {n:,} | {' | '.join(cells + rest)} |")
-    return lines
+        lines.append(f"| {workload}: {workloads[workload]} | {n:,} | {' | '.join(cells + rest)} |")
+    about = experiment.environment
+    return [*lines, "", f"Measured {about['time'][:10]}, {about['cpu']}, one thread."]
 
 
 def with_block(text: str, lines: Sequence[str]) -> str:
@@ -318,7 +328,9 @@ def main() -> None:
     print(f"written: {path}")
     auto, readme = page.results.get("auto"), arguments.out.parent / "README.md"
     if auto is not None and readme.exists():
-        readme.write_text(with_block(readme.read_text(encoding="utf-8"), winners(auto)), encoding="utf-8")
+        readme.write_text(
+            with_block(readme.read_text(encoding="utf-8"), winners(auto, README_WORKLOADS)), encoding="utf-8"
+        )
         print(f"written: the table of {readme}")
 
 
