@@ -1,9 +1,9 @@
-"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: OUT/performance.md from the figures kept in FOLDER.
+"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: writes OUT/performance.md from the result files in FOLDER.
 
-The table of winners in the README beside OUT is written anew too.
+It also rewrites the table in the README beside OUT.
 
-Every number on the page is looked up in the rows; a figure that is asked for and not there ends the run with its name. Files of
-the preset `quick` hold less: there, what is missing is left out, and so it is with `--lenient`.
+Every number on the page is looked up in the result files; a missing figure ends the run with an error that names it. With
+files of the preset `quick`, which hold less, and with `--lenient`, missing figures are left out.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Page:
         if not self.losses:
             yield from ("Nowhere in these figures.", "")
             return
-        yield from ("| where | what | ours | asked, or better | why |", "|---|---|---|---|---|")
+        yield from ("| where | what | ours | target or competitor | why |", "|---|---|---|---|---|")
         for anchor, section, judged in self.losses:
             asked = []
             if judged.is_missed:
@@ -291,20 +291,21 @@ def bold(text: str, wanted: bool) -> str:
 
 HEAD = """# Performance
 
-This page is made by `make report` from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. No number on
-it is typed in by hand, but for those of the papers and the targets.
+`make report` writes this page from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. Only the
+figures of the papers and the targets are typed by hand. The table below says when and with which commit each part was measured.
 
 How to read it:
 
 - *The paper* is what the source claims, on its machine. *Ours* is measured here, in the same terms.
-- A *target* is a figure the project was asked for, or the paper's own. A few were added with the page, after first measurements:
-  the choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), tests in vain, and changes of live events.
-  One that is missed says so, here and in the list below.
-- The reason given for a miss is our reading of it. Unless a count stands beside it, it has not been measured by itself.
-- The *strongest competitor* is the best other system that ran on the same data in the same run; the number in brackets is how
-  many times ours is better. Below 1 it is a loss, and in bold.
-- Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians, of one thread and of
-  its processor time where a part says nothing else; ratios travel better than times. Large bulk changes look ids up by all cores.
+- A *target* is a requirement of the project, or the figure of the paper. A few were added after first measurements: the
+  choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), wasted tests, and changes of live events.
+  A missed target is marked, and listed below.
+- The reason given for a miss is our interpretation. Unless a count stands beside it, it has not been measured separately.
+- The *strongest competitor* is the best other system on the same data in the same run; the number in brackets says how many
+  times better ours is. Below 1 it is a loss, and in bold.
+- Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians of the processor
+  time of one thread, unless a section says otherwise; large bulk changes look up ids with all cores. Ratios depend less on the
+  machine than times.
 
 ## Environment
 """.splitlines()
