@@ -1,8 +1,7 @@
-"""Hooks of `mkdocs build`: pages that stand beside docs/ join the site, and links between the two keep their meaning.
+"""Hooks of `mkdocs build`: add the pages beside docs/ to the site, and rewrite links between the two.
 
-In the repository README.md links to `docs/language.md`; on the site both stand in one folder. Links are followed in the
-repository and
-written anew for the site, so that every page reads well in both and `--strict` judges the links as they will be.
+In the repository README.md links to `docs/language.md`; on the site both are in one folder. A link is resolved in the
+repository and rewritten for the site, so that it works in both and `--strict` checks it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ LINK = re.compile(r"(\]\()([^)\s:#]+)((?:#[^)\s]*)?\))")
 
 
 def on_config(config: Any) -> Any:
-    """List all examples and decisions: people add them in parallel, and nobody should have to name them twice."""
+    """List all examples and decisions in the navigation."""
     pages = sorted(path.name for path in (Path(config.docs_dir) / "decisions").glob("*.md"))
     for item in config.nav:
         if "Examples" in item:
@@ -42,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def examples(config: Any) -> list[Path]:
-    """The examples, which become pages that show their source."""
+    """The examples; each becomes a page that shows its source."""
     return sorted((Path(config.config_file_path).parent / "examples").glob("*.py"))
 
 
@@ -54,7 +53,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def followed(link: str, place: str, path: str) -> str:
-    """A link that stands at `place` in the repository, as it must stand on the page `path` of the site."""
+    """The link in the file `place` of the repository, rewritten for the page `path` of the site."""
     target = posixpath.normpath(posixpath.join(posixpath.dirname(place), link))
     target = target.removeprefix("docs/")
     if target.startswith("examples/"):

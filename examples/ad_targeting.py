@@ -1,7 +1,7 @@
 """Ad targeting: which three campaigns should this visitor see, and why?
 
-Campaigns say whom they want and what each condition is worth to them (`^weight`); a priority is the bid beside it. A visitor's
-page may weigh attributes too: here it cares for interests twice as much as for age.
+A campaign is a subscription: its conditions have weights (`^weight`), and its priority is a bid. An event has weights too: here
+interests count twice as much as age.
 
 Prints:
 

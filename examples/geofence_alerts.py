@@ -1,7 +1,7 @@
-"""Geofence alerts: couriers move through the city, and parcels find those nearby.
+"""Geofence alerts: couriers move through the city, and parcels find the couriers nearby.
 
-Each courier's subscription is a circle around where they are; `move` takes it along. The MO-Tree is the index for places
-that move: most moves stay in their cell and cost next to nothing.
+The subscription of a courier is a circle around their position; `move` changes its centre. The MO-Tree is the index for
+subscribers that move: most moves stay in one cell and are cheap.
 
 Prints:
 
@@ -16,7 +16,7 @@ Prints:
 from matchwood import Engine, Event
 
 PLACES = {"station": (10.7502, 59.9111), "harbour": (10.7313, 59.9068), "park": (10.7018, 59.9272)}
-COURIERS = {  # where they start, how far they look (metres), what they carry
+COURIERS = {  # where they start, radius in metres, what they carry
     "iris": ("station", 500, "weight <= 5"),
     "noor": ("park", 900, "weight <= 20"),
     "omar": ("park", 400, "weight <= 5 AND fragile = FALSE"),

@@ -1,14 +1,14 @@
-"""A job board: people who subscribe late still hear of the jobs that are open.
+"""A job board: people who subscribe late are still notified of the jobs that are open.
 
-A job is published with the instant at which it closes; until then it stays alive. Whoever subscribes meanwhile is told at once,
-best first. The clock is set by hand here, so that the story always goes the same way.
+A job is published with the instant at which it closes, and is a live event until then. A new subscription returns the live events
+that it matches, best first. The clock is set by hand, so that the output is always the same.
 
 Prints:
 
-    09:00  electrician published, 1 is told: ann
-    10:00  gardener published, nobody is told
-    11:00  bob subscribes and is told of: electrician 3.0, gardener 1.0
-    13:00  cat subscribes and is told of: gardener 2.0
+    09:00  electrician published, notified: ann
+    10:00  gardener published, notified: nobody
+    11:00  bob subscribes, open jobs: electrician 3.0, gardener 1.0
+    13:00  cat subscribes, open jobs: gardener 2.0
     14:00  the gardener is found: 0 open jobs for cat
 """
 
@@ -30,15 +30,14 @@ def main() -> None:
 
     def publish(number: int) -> None:
         title, values, closes = JOBS[number]
-        told = [people[hit.id] for hit in engine.publish(Event(values, id=number), until=closes)]
-        who = f"{len(told)} is told: {', '.join(told)}" if told else "nobody is told"
-        print(f"{clock():%H:%M}  {title} published, {who}")
+        notified = [people[hit.id] for hit in engine.publish(Event(values, id=number), until=closes)]
+        print(f"{clock():%H:%M}  {title} published, notified: {', '.join(notified) or 'nobody'}")
 
     def subscribe(name: str, text: str) -> int:
         number = engine.subscribe(text)
         people[number] = name
         jobs = ", ".join(f"{JOBS[job.event][0]} {job.score}" for job in number.live)
-        print(f"{clock():%H:%M}  {name} subscribes and is told of: {jobs}")
+        print(f"{clock():%H:%M}  {name} subscribes, open jobs: {jobs}")
         return number
 
     publish(1)

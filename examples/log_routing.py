@@ -1,7 +1,7 @@
-"""Log routing: rules and records come as tables, in bulk; rules that others cover need not travel upstream.
+"""Log routing: rules and records as tables, in bulk; rules that are covered by others need not be sent to the collectors.
 
-Tables become arrays whole, and a batch of records is matched by one call. `reduce` names the rules that nothing else covers: a
-collector that knows only those still forwards every record that somebody wants.
+Tables are encoded as a whole, and a batch of records is matched by one call. `reduce` returns the rules that no other rule
+covers: a collector that has only these forwards every record that matches any rule.
 
 Prints:
 

@@ -1,7 +1,7 @@
-"""Market alerts: price bands that a day's range touches, alerts that expire, and alerts that fire once.
+"""Market alerts: ranges as values, alerts that expire, and alerts that fire once.
 
-An event's value may be a range: the low and the high of an hour. An alert holds if its band and that range meet. An alert with
-`until` goes by itself; one that should fire once is unsubscribed when it has.
+The value of an event may be a range: the low and the high of an hour. An alert matches if its interval overlaps that range. An
+alert with `until` expires; one that should fire once is unsubscribed after its first match.
 
 Prints:
 
