@@ -1,16 +1,16 @@
-"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: writes OUT/performance.md from the result files in FOLDER.
+"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: OUT/performance.md from the figures kept in FOLDER.
 
-It also rewrites the table in the README beside OUT.
+The table of winners in the README beside OUT is written anew too.
 
-Every number on the page is looked up in the result files; a missing figure ends the run with an error that names it. With
-files of the preset `quick`, which hold less, and with `--lenient`, missing figures are left out.
+Every number on the page is looked up in the rows; a figure that is asked for and not there ends the run with its name. Files of
+the preset `quick` hold less: there, what is missing is left out, and so it is with `--lenient`.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,15 +20,6 @@ from bench.claims.forms import Chapter, Claim, Figure, Grid, Rival, Section
 from bench.results import Experiment, MissingFigureError, Results
 
 NOT_MEASURED = "not measured"
-README_WORKLOADS = {
-    "BEGen uniform": "8 of 400 attributes each, about 320 matches an event",
-    "City k6": "a square and 4 ranges, 110 matches",
-    "Retail": "real invoices, 120 matches",
-    "Papers": "real titles, lists of terms, 2,100 matches",
-    "Ranked d = 2": "2 wide ranges, 24,000 matches",
-    "VCR 90-10": "2 ranges, 7,200 matches",
-}
-"""The workloads that the README shows, described."""
 BEGIN, END = "<!-- made by `make report` from auto.json -->", "<!-- end of what `make report` made -->"
 
 
@@ -99,7 +90,7 @@ class Page:
         if not self.losses:
             yield from ("Nowhere in these figures.", "")
             return
-        yield from ("| where | what | ours | target or competitor | why |", "|---|---|---|---|---|")
+        yield from ("| where | what | ours | asked, or better | why |", "|---|---|---|---|---|")
         for anchor, section, judged in self.losses:
             asked = []
             if judged.is_missed:
@@ -254,20 +245,19 @@ def number(value: float) -> str:
     return f"{value:,.{decimals}f}"
 
 
-def winners(experiment: Experiment, workloads: Mapping[str, str], metric: str = "us_per_event") -> list[str]:
-    """A table of the named workloads, each with its description: the best index, the second, `auto` and Scan."""
-    lines = ["| workload | subscriptions | best index | second | `auto` | `scan` |", "|---|---|---|---|---|---|"]
+def winners(experiment: Experiment, metric: str = "us_per_event") -> list[str]:
+    """Of each workload: the best index by name, the next, what `auto` makes of it, and Scan."""
+    lines = ["| workload | subscriptions | best | next | `auto` | `scan` |", "|---|---|---|---|---|---|"]
     values: dict[tuple[str, int], dict[str, float]] = {}
     for row in experiment.rows:
-        if row["metric"] == metric and row["workload"] in workloads:
+        if row["metric"] == metric:
             values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
     for (workload, n), found in values.items():
         named = sorted((value, system) for system, value in found.items() if system != "auto")
         cells = [f"`{system}` {number(value)}" for value, system in named[:2]] + [""] * (2 - len(named[:2]))
         rest = [number(found[system]) if system in found else "" for system in ("auto", "scan")]
-        lines.append(f"| {workload}: {workloads[workload]} | {n:,} | {' | '.join(cells + rest)} |")
-    about = experiment.environment
-    return [*lines, "", f"Measured {about['time'][:10]}, {about['cpu']}, one thread."]
+        lines.append(f"| {workload} | {n:,} | {' | '.join(cells + rest)} |")
+    return lines
 
 
 def with_block(text: str, lines: Sequence[str]) -> str:
@@ -291,21 +281,20 @@ def bold(text: str, wanted: bool) -> str:
 
 HEAD = """# Performance
 
-`make report` writes this page from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. Only the
-figures of the papers and the targets are typed by hand. The table below says when and with which commit each part was measured.
+This page is made by `make report` from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. No number on
+it is typed in by hand, but for those of the papers and the targets.
 
 How to read it:
 
 - *The paper* is what the source claims, on its machine. *Ours* is measured here, in the same terms.
-- A *target* is a requirement of the project, or the figure of the paper. A few were added after first measurements: the
-  choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), wasted tests, and changes of live events.
-  A missed target is marked, and listed below.
-- The reason given for a miss is our interpretation. Unless a count stands beside it, it has not been measured separately.
-- The *strongest competitor* is the best other system on the same data in the same run; the number in brackets says how many
-  times better ours is. Below 1 it is a loss, and in bold.
-- Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians of the processor
-  time of one thread, unless a section says otherwise; large bulk changes look up ids with all cores. Ratios depend less on the
-  machine than times.
+- A *target* is a figure the project was asked for, or the paper's own. A few were added with the page, after first measurements:
+  the choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), tests in vain, and changes of live events.
+  One that is missed says so, here and in the list below.
+- The reason given for a miss is our reading of it. Unless a count stands beside it, it has not been measured by itself.
+- The *strongest competitor* is the best other system that ran on the same data in the same run; the number in brackets is how
+  many times ours is better. Below 1 it is a loss, and in bold.
+- Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians, of one thread and of
+  its processor time where a part says nothing else; ratios travel better than times. Large bulk changes look ids up by all cores.
 
 ## Environment
 """.splitlines()
@@ -329,9 +318,7 @@ def main() -> None:
     print(f"written: {path}")
     auto, readme = page.results.get("auto"), arguments.out.parent / "README.md"
     if auto is not None and readme.exists():
-        readme.write_text(
-            with_block(readme.read_text(encoding="utf-8"), winners(auto, README_WORKLOADS)), encoding="utf-8"
-        )
+        readme.write_text(with_block(readme.read_text(encoding="utf-8"), winners(auto)), encoding="utf-8")
         print(f"written: the table of {readme}")
 
 

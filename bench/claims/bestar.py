@@ -24,7 +24,7 @@ LAWS = (("uniform", "uniform"), ("Zipf", "zipf"))
 NAMES = {"uniform": "uniform", "zipf": "Zipf", "k-index": "k-index", "be-tree": "BE-Tree"}
 MILLION = 1_000_000
 SHARED = (
-    "About 1,000 matches an event are verified and written by every index, and our BE-Tree and k-index share "
+    "About 1,000 matches an event are verified and written whatever the index, and our BE-Tree and k-index share "
     "leaf layout and verification with the BE*-Tree, so they are stronger than the paper's; the counts below show "
     "what the clustering itself saves."
 )
@@ -79,7 +79,7 @@ DISTRIBUTION = Section(
         margins("zipf", BE, 65),
     ],
     grids=[of_size(law, head="µs an event by subscriptions", systems=TIMED) for _, law in LAWS],
-    differs="The paper's DBLP sets are not public; *Papers* in the first chapter replaces them.",
+    differs="The paper's DBLP sets are not public; *Papers* in the first chapter stands in for them.",
 )
 
 COUNTS = Section(
@@ -100,7 +100,7 @@ COUNTS = Section(
             ),
         )
         for metric, label, bounds in (
-            ("tests_in_vain_per_event", "wasted tests", {BE: (35, 65), K: (60, 90)}),
+            ("tests_in_vain_per_event", "tests in vain", {BE: (35, 65), K: (60, 90)}),
             ("buckets_visited_per_event", "buckets visited", {BE: (None, None)}),
         )
         for over, by_law in bounds.items()
@@ -111,7 +111,7 @@ COUNTS = Section(
         for _, law in LAWS
     ],
     plots=[("bestar-tests.svg", "Predicates tested")],
-    differs="Wasted are the tests beyond the predicates of the rows that match, which no system can do without. "
+    differs="In vain are the tests beyond the predicates of the rows that match, which no system can do without. "
     "The targets are the "
     "margins that the paper has in time: this is where the clustering shows, and time shows less of it because what "
     "remains is the "
@@ -312,7 +312,7 @@ TABLE_II = Section(
             for metric, what in (("bytes", "stored"), ("reserved", "reserved after the first insertion"))
         ),
     ],
-    differs="Contiguous leaves filtered by signatures hold more rows than linked ones, so one capacity serves "
+    differs="Contiguous leaves filtered by signatures bear more rows than linked ones, so one capacity does for "
     "every probability.",
 )
 

@@ -153,7 +153,7 @@ DIMENSIONS = Section(
                 "x",
                 paper="1.5 to 16 x" if d < 8 else "about 1 x",
                 target=at_least(1) if d < 8 else None,
-                why="The Threshold Algorithm reads from every stream hundreds to thousands of hits and each is "
+                why="The Threshold Algorithm asks every stream for hundreds to thousands of hits and each is "
                 "verified in the row store: that costs more than the trees differ by.",
             )
             for d in (1, 2, 3, 4, 8)

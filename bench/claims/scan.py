@@ -9,8 +9,8 @@ LAWS = (("BEGen, uniform", "BEGen uniform"), ("BEGen, Zipf", "BEGen zipf"), ("ci
 CHAPTER = Chapter(
     "scan",
     "Scan and the way in",
-    "`python -m bench scan`. Scan is the baseline of all other measurements, so it is compared "
-    "with the same algorithm in C++ (plain loops, `-O3 -march=native`), compiled for the host. Wall time.",
+    "`python -m bench scan`. A baseline is worth as much as the effort that went into it, so Scan is compared "
+    "with the same algorithm in C++ (plain loops, `-O3 -march=native`), compiled on the spot. Wall time.",
     [
         Section(
             "Scan against C++",
@@ -66,8 +66,8 @@ CHAPTER = Chapter(
                 Claim("`Engine.subscribe`, from text", at("single calls", "Engine.subscribe", "us_per_call"), "µs"),
                 Claim("`Engine.unsubscribe`", at("single calls", "Engine.unsubscribe", "us_per_call"), "µs"),
             ],
-            differs="Single calls use an index so small that matching takes no time: this is what Python and "
-            "encoding cost. A batch pays it once.",
+            differs="Single calls are with an index so small that matching is nothing: this is what Python and "
+            "encoding cost. Batches pay it once.",
         ),
     ],
 )
