@@ -8,8 +8,9 @@ import pytest
 from matchwood.encode.arrays import Matches, concatenate_events, make_events
 from matchwood.encode.picking import pick_events
 from matchwood.store.batch_order import FEWEST, centres_of, keys_of, neighbours, put_back
+from matchwood.store.kernels.verify import ALL
 from matchwood.structures import LiveEvents, MOTree, Scan
-from matchwood.structures.base import Index
+from matchwood.structures.base import Index, Query
 from matchwood.workloads import City
 from tests.worlds import a_world, listed, ranked, seeded_dice
 
@@ -63,7 +64,7 @@ def test_batches_of_events_and_of_subscriptions_agree_with_scan() -> None:
     city = City.preset("quick", size=6_000)
     rows, events = city.subscriptions(), city.events(500)
     tree, scan = MOTree.build(rows, layers=2), Scan.build(rows)
-    assert tree._order(events, "all") is not None
+    assert tree._order(Query(events, ALL, None, 0)) is not None
     assert ranked(tree.match(events)) == ranked(scan.match(events)) == ranked(Index.match(tree, events))
     assert listed(tree.top_k(events, 5)) == listed(scan.top_k(events, 5))
     live = LiveEvents(like=tree.axes)

@@ -23,7 +23,7 @@ from matchwood.lang.event import event_keys
 from matchwood.lang.expression import Compare, Constant, Operator, any_of
 from matchwood.schema import Range, Schema
 from matchwood.structures import Capability, EventIndex, LiveEvents, Scan
-from matchwood.structures.mo_tree import plan as plans
+from matchwood.structures.live import plan as plans
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.systems import EVENT_SYSTEMS

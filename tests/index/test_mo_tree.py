@@ -8,17 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_events, make_rows
-from matchwood.encode.objects import RowsBuilder
+from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Rows, make_events, make_rows
 from matchwood.errors import QueryError
-from matchwood.lang.parser import parse
-from matchwood.lang.rows import normalise
-from matchwood.schema import Schema
-from matchwood.store.row_store import RowStore
 from matchwood.structures import MOTree, Scan
-from matchwood.structures.mo_tree import index as mo_tree
-from matchwood.structures.mo_tree.kernels import layout as kernel
-from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows
 from matchwood.workloads.city import City
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.worlds import World, a_world, listed, ranked, seeded_dice
@@ -69,7 +61,7 @@ def test_a_city_is_matched_as_scan_matches_it(predicates: str) -> None:
     assert tree.stats().candidates < scan.stats().rows * len(events.offsets) / 50
 
 
-def test_buckets_fill_drain_and_fill_again(threads: int) -> None:
+def test_buckets_fill_drain_and_fill_again() -> None:
     city = City.preset("k6", size=6_000, source="synthetic")
     rows, events = city.subscriptions(), city.events(20)
     tree, chooser = MOTree(layers=2), random.Random(5)
@@ -119,33 +111,6 @@ def test_a_square_of_any_size_is_never_lost(share: float) -> None:
         assert ranked(MOTree.build(rows, plan=plan).match(events)) == ranked(Scan.build(rows).match(events))
 
 
-@pytest.mark.parametrize("plan", ["planned", "paper"])
-def test_a_row_belongs_to_the_same_bucket_before_and_after_it_is_stored(plan: str) -> None:
-    buckets = set()
-    for seed in range(12):
-        world = a_world(seeded_dice(seed), 300, 0)
-        rows, tree = world.rows(), MOTree(layers=3, plan=plan)
-        tree.insert(concatenate_rows([world.rows(sorted(world.subscriptions)[:40]), some_narrow(world.schema)]))
-        before, after = np.zeros(rows.size, np.uint32), np.zeros(rows.size, np.uint32)
-        slice_rows(tree._tree, rows, 0, rows.size, before, np.zeros(len(rows.dims), SPAN))
-        stored = RowStore()
-        slots = stored.add(rows)
-        kernel.locate(tree._tree, stored.state, slots, after)
-        assert before.tolist() == after.tolist()
-        buckets.update(after.tolist())
-    assert len(buckets) > 3
-
-
-def some_narrow(schema: Schema) -> Rows:
-    """Rows for which layers pay, whatever else there is."""
-    builder = RowsBuilder(schema)
-    for n in range(400):
-        age, price = n % 10 - 3, n // 10 % 10 - 3
-        text = f"age BETWEEN {age} AND {age + 0.5} AND price BETWEEN {price} AND {price + 0.5}"
-        builder.add(100_000 + n, 0.0, normalise(parse(text), schema))
-    return builder.build()
-
-
 @pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])
 @pytest.mark.parametrize("scale", [1.0, 1e-30, 1e38, 1e300])
 def test_rows_that_cannot_be_among_the_best_are_left_out_and_no_other(weight: float, scale: float) -> None:
@@ -188,7 +153,7 @@ def test_an_unknown_plan_is_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_long_random_histories_of_subscriptions(seed: int, threads: int) -> None:
+def test_long_random_histories_of_subscriptions(seed: int) -> None:
     """Inserts, deletes, updates in random order, checked and compared with the oracle all along."""
     chooser = random.Random(seed)
     world, pool = a_world(seeded_dice(seed), 0, 8), a_world(seeded_dice(seed + 500), 400, 0)
@@ -213,14 +178,12 @@ def test_long_random_histories_of_subscriptions(seed: int, threads: int) -> None
         assert_agrees(tree, world)
 
 
-@pytest.mark.parametrize("most", [7, 8192])
 @pytest.mark.parametrize("seed", range(2))
-def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Checked after each change, with rows waiting; answers in between, bulk changes, plans and saving find them."""
-    monkeypatch.setattr(mo_tree, "MOST_WAITING", most)
+def test_rows_that_come_one_by_one(seed: int, tmp_path: Path) -> None:
+    """Checked after each change; answers, bulk changes, plans and saving in between."""
     chooser = random.Random(seed)
     world, pool = a_world(seeded_dice(seed + 20), 0, 8), a_world(seeded_dice(seed + 600), 300, 0)
-    tree, waited = MOTree(layers=1), 0
+    tree = MOTree(layers=1)
     first = sorted(pool.subscriptions)[:80]
     world.subscriptions.update({i: pool.subscriptions[i] for i in first})
     tree.insert(world.rows(first))
@@ -240,15 +203,11 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
                 for id_ in some:
                     world.subscriptions[id_] = pool.subscriptions[chooser.choice(sorted(pool.subscriptions))]
                 tree.update(world.rows(some))
-        waited = max(waited, int(tree._waiting[0]))
-        assert tree._waiting[0] < most
         tree.check()
         if step % 25 == 20:
             assert_agrees(tree, world)
         elif step % 25 == 10:
             tree.replan()
-    assert waited > 3
-    tree._tree.places["node"][tree.store.slots :] = 0  # as they were saved before rows could wait
     tree.save(tmp_path / "tree")
     loaded = MOTree.load(tmp_path / "tree")
     assert_agrees(loaded, world)
@@ -263,15 +222,34 @@ def test_rows_that_come_one_by_one_wait(seed: int, most: int, monkeypatch: pytes
     assert_agrees(loaded, world)
 
 
-@pytest.mark.parametrize("most", [7, 8192])
-def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some move again, change, leave or are asked for while they wait."""
-    monkeypatch.setattr(mo_tree, "MOST_WAITING", most)
+def test_reading_leaves_the_tree_as_it_is(tmp_path: Path) -> None:
+    """After single changes too: match, top_k, stats, check and save change no array of the tree or its store."""
+    city = City.preset("k6", size=3_000, source="synthetic")
+    rows, events = city.subscriptions(), city.events(80)
+    tree = MOTree.build(rows.take(0, 2_900))
+    for i in range(2_900, 3_000):
+        tree.insert(rows.take(i, i + 1))
+    tree.update(rows.take(0, 1))
+    states = tree._tree, tree.store.state
+    before = [{name: getattr(state, name).copy() for name in state._fields} for state in states]
+    tree.match(events)
+    tree.match(events.take(0, 1), mode="any")
+    tree.top_k(events, 3)
+    tree.stats()
+    tree.check()
+    tree.save(tmp_path / "tree")
+    assert (tree._tree, tree.store.state) == states
+    for state, arrays in zip(states, before, strict=True):
+        for name, array in arrays.items():
+            assert array.tobytes() == getattr(state, name).tobytes(), name
+
+
+def test_subscribers_that_move_far_one_by_one() -> None:
+    """Some move again, change or leave; they are matched as Scan matches them."""
     rows, far = (City.preset("k6", size=800, source="synthetic", seed=s).subscriptions() for s in (1, 2))
     events = City.preset("k6", size=800, source="synthetic").events(30)
     tree, scan, rng = MOTree(layers=2), Scan.build(rows), np.random.default_rng(5)
     tree.insert(rows)
-    moved = 0
     for step in range(300):
         i = int(rng.integers(100))
         one = (rows, far)[step // 100 % 2].take(i, i + 1)
@@ -281,12 +259,10 @@ def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytes
                 index.insert(one)
             else:
                 index.update(one)
-        moved = max(moved, int(tree._waiting[0]))
         if step % 20 == 0:
             tree.check()
         if step % 50 == 30:
             assert ranked(tree.match(events)) == ranked(scan.match(events))
-    assert moved > 3
     bulk = far.take(50, 150)
     for index in (tree, scan):
         index.update(bulk)
@@ -294,7 +270,7 @@ def test_subscribers_that_move_far_one_by_one_wait(most: int, monkeypatch: pytes
     assert ranked(tree.match(events)) == ranked(scan.match(events))
 
 
-def test_subscribers_move_near_and_far_in_bulk_and_one_by_one(threads: int) -> None:
+def test_subscribers_move_near_and_far_in_bulk_and_one_by_one() -> None:
     city = City.preset("k6", size=4_000, source="synthetic")
     rows, other, events = (
         city.subscriptions(),
@@ -322,7 +298,7 @@ def test_subscribers_move_near_and_far_in_bulk_and_one_by_one(threads: int) -> N
 
 
 def circles(seed: int, shift: float) -> Rows:
-    """Who waits for something cheap (every fourth: of one of two kinds) within 500 m of where he is."""
+    """Something cheap (every fourth: of one of two kinds) within 500 m of a place."""
     n, rng = 1_200, np.random.default_rng(seed)
     lon, lat, price = rng.uniform(0.0, 0.3, n) + shift, rng.uniform(40.0, 40.3, n), rng.uniform(1.0, 9.0, n)
     entries: list[tuple[int, int, float, float, float]] = []
@@ -335,8 +311,8 @@ def circles(seed: int, shift: float) -> Rows:
     return make_rows(range(n), np.zeros(n), offsets, *zip(*entries, strict=True))
 
 
-def test_those_who_move_take_their_circles_along(threads: int) -> None:
-    """In place where the bucket stays, in bulk and one by one; those who ask for sets of values are placed anew."""
+def test_those_who_move_take_their_circles_along() -> None:
+    """In place where the bucket stays, in bulk and one by one; circles and sets of values too."""
     rng, seed = np.random.default_rng(9), 5
     keys = np.column_stack(
         [rng.uniform(0.0, 0.3, 80), rng.uniform(40.0, 40.3, 80), rng.uniform(0, 9, 80), rng.integers(0, 6, 80)]
@@ -356,27 +332,6 @@ def test_those_who_move_take_their_circles_along(threads: int) -> None:
         tree.check()
         assert ranked(tree.match(events)) == ranked(scan.match(events))
     assert len(tree.match(events).ids) > 20
-
-
-def test_a_subscriber_stays_in_a_bucket_that_still_holds_it() -> None:
-    """Not only in the nearest: someone who walks to and fro across the middle between two cells moves once, not each time."""
-    city = City.preset("k6", size=4_000, source="synthetic")
-    rows = city.subscriptions()
-    tree = MOTree(layers=2)
-    tree.insert(rows)
-    moved = rows._replace(lo=rows.lo.copy(), hi=rows.hi.copy())
-    own, stayed = np.zeros(rows.size, np.uint32), 0
-    for step in range(40):
-        shift = np.where(rows.dims == 0, 0.004 * np.sin(step / 3), 0.0)
-        moved = rows._replace(lo=rows.lo + shift, hi=rows.hi + shift)
-        tree.update(moved)
-        slots = tree.store.slots_of(rows.ids)
-        kernel.locate(tree._tree, tree.store.state, slots, own)
-        stayed += int((tree._tree.nodes["number"][tree._tree.places["node"][slots]] != own).sum())
-    tree.check()
-    assert stayed > 4_000
-    events = city.events(30)
-    assert ranked(tree.match(events)) == ranked(Scan.build(moved).match(events))
 
 
 def test_rows_that_ask_for_attributes_without_an_axis() -> None:

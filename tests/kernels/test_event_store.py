@@ -13,6 +13,7 @@ from matchwood.errors import EventError
 from matchwood.store.kernels.id_table import home
 from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.live.kernels import layout as kernel
+from matchwood.structures.live.kernels.layout import EventCount
 
 
 def some_events(sizes: list[int], *, shuffled: bool = False, step: int = 1) -> Events:
@@ -73,15 +74,15 @@ def test_values_come_back_by_rising_dimension(shuffled: bool) -> None:
 
 def test_a_free_slot_gives_its_region_to_an_event_of_another_size() -> None:
     beq = BEQTree()
-    beq.insert(some_events([20] * 50), np.arange(50), np.full(50, np.inf))  # three lines each
-    used = int(beq.store.state.counts[kernel.KEYS])
+    beq.insert(some_events([20] * 50), np.arange(50), np.full(50, np.inf))
+    used = int(beq.store.state.counts[EventCount.KEYS])
     remove(beq, list(range(50)))
-    add_again = [(range(20), 4), (range(20, 70), 20)]  # one line, for which there is none; then three
+    add_again = [(range(20), 4), (range(20, 70), 20)]  # four words, for which there is no region; then twenty
     for ids, size in add_again:
         beq.insert(some_events([size] * len(ids)), np.array(ids), np.full(len(ids), np.inf))
         beq.check()
-    assert int(beq.store.state.counts[kernel.KEYS]) == used + 20 * 8
-    assert int(beq.store.state.counts[kernel.SLOTS]) == 70
+    assert int(beq.store.state.counts[EventCount.KEYS]) == used + 20 * 4
+    assert int(beq.store.state.counts[EventCount.SLOTS]) == 70
 
 
 @pytest.mark.parametrize("damage", ["table", "distance", "live", "free", "start"])
@@ -97,7 +98,7 @@ def test_check_notices_damage(damage: str) -> None:
     elif damage == "distance":
         store.state.table[cell] ^= 3
     elif damage == "live":
-        store.state.counts[kernel.LIVE] += 1
+        store.state.counts[EventCount.LIVE] += 1
     elif damage == "free":
         store.state.free[0] = slot
     else:
@@ -109,7 +110,7 @@ def test_check_notices_damage(damage: str) -> None:
 @pytest.mark.parametrize("step", [1, 2, 5])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool, step: int) -> None:
-    """Also when they are laid out anew: some have a line elsewhere, some have not, some a place for dimensions they lack."""
+    """In both layouts, also when they are laid out anew."""
     rng = np.random.default_rng(7)
     sizes = [*range(65), *range(64, -1, -1), 20, 13, 20]
     events = some_events(sizes, shuffled=shuffled, step=step)
@@ -130,40 +131,27 @@ def test_values_of_events_of_all_sizes_are_kept_to_the_last_bit(shuffled: bool, 
             assert values[span].tolist() == by_dim.tolist()
             assert dims[span].tolist() == sorted(events.dims[span].tolist())
         store.reorder(order.astype(np.uint32))
-        store.state.events["node"] = 0
         store.check()
 
 
 @pytest.mark.parametrize(
-    ("dims", "spread"),
+    ("dims", "lo", "hi", "weight", "is_general"),
     [
-        ([*range(20)], True),
-        ([0, 1, *range(5, 20)], True),
-        ([*range(12), 19], True),  # both ways three lines
-        ([*range(11), 19], False),  # two, with all places three
-        ([0, 2, 3], True),
-        ([0, 5], False),
-        ([], True),
-        ([*range(8, 24)], False),
-        ([*range(4, 24)], False),
-        ([*range(3, 24)], True),
-        ([*range(25)], False),
+        ([0, 5, 63], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [1.0, 1.0, 1.0], False),
+        ([], [], [], [], False),
+        ([0, 64], [1.0, 2.0], [1.0, 2.0], [1.0, 1.0], True),  # more dimensions than a mask has
+        ([0, 1], [1.0, 2.0], [1.0, 2.5], [1.0, 1.0], True),  # a range
+        ([0, 0], [1.0, 2.0], [1.0, 2.0], [1.0, 1.0], True),  # a list
+        ([0, 1], [1.0, 2.0], [1.0, 2.0], [1.0, 0.5], True),  # a weight
     ],
 )
-def test_an_event_has_a_place_for_every_dimension_where_that_takes_no_more_lines(dims: list[int], spread: bool) -> None:
-    store, keys = EventStore(), np.arange(len(dims)) + 0.5
-    add(store, [3], make_events(np.array([0, len(dims)]), np.array(dims, np.int64), keys, keys))
-    store.check()
-    (start,) = store.starts(store.slots_of(np.array([3], np.int64)))
-    assert bool(kernel.flags_at(store.state, start) & kernel.SPREAD) == spread
-    _, back, values = store.values(store.slots_of(np.array([3], np.int64)))
-    assert back.tolist() == dims
-    assert values.tolist() == keys.tolist()
-
-
-def test_regions_of_two_lines_begin_a_pair_of_them() -> None:
-    """Small events between them take theirs by two."""
+def test_an_event_is_plain_or_general(
+    dims: list[int], lo: list[float], hi: list[float], weight: list[float], is_general: bool
+) -> None:
     store = EventStore()
-    add(store, list(range(40)), some_events([20, 3, 17, 9] * 10))
-    assert (store.starts(store.slots_of(np.arange(0, 40, 2))) % 16 == 0).all()
-    assert store.state.keys.ctypes.data % 128 == 0
+    add(store, [3], make_events([0, len(dims)], dims, lo, hi, weight))
+    store.check()
+    slots = store.slots_of(np.array([3], np.int64))
+    assert bool(store.state.events["is_general"][slots[0]]) == is_general
+    _, back, keys = store.values(slots)
+    assert (back.tolist(), keys.tolist()) == (dims, lo)

@@ -1,4 +1,4 @@
-"""Bit planes: ranges of positions, planes that pass or rule out, words with bits, slices without a division."""
+"""Bit planes: positions that are written, planes that pass or exclude, words with bits, slices without a division."""
 
 from __future__ import annotations
 
@@ -8,31 +8,16 @@ import pytest
 from matchwood.jit.decorators import kernel
 from matchwood.structures.mo_tree.kernels.layout import TREE_CELL, scale_of, slice_in
 from matchwood.structures.mo_tree.kernels.planes import (
-    and_changes,
-    and_pairs,
     and_planes,
-    count_at_most,
-    count_exceeded,
-    count_few_at_most,
+    exclude_planes,
     keep_words,
+    write_planes,
 )
 
-ONES = 2**64 - 1
-
 
 @kernel
-def _and_changes(bits, plane, words, planes, changes, row, before):
-    and_changes(bits, plane, words, planes, changes, row, before)
-
-
-@kernel
-def _counts(numbers, first, key):
-    return count_at_most(numbers, first, key), count_few_at_most(numbers, first, key)
-
-
-@kernel
-def _exceeded(numbers, first, number):
-    return count_exceeded(numbers, first, number)
+def _write_planes(bits, plane, words, planes, changes, row, written):
+    write_planes(bits, plane, words, planes, changes, row, written)
 
 
 @kernel
@@ -41,8 +26,8 @@ def _and_planes(bits, valid, base, shift, planes, first, count, out):
 
 
 @kernel
-def _and_pairs(bits, base, shift, planes, first, pairs, out):
-    and_pairs(bits, base, shift, planes, first, pairs, out)
+def _exclude_planes(bits, base, shift, planes, first, count, line):
+    exclude_planes(bits, base, shift, planes, first, count, line)
 
 
 @kernel
@@ -57,46 +42,29 @@ def _slices(cells, ticks, out):
 
 
 @pytest.mark.parametrize("words", [1, 2, 4, 8])
-@pytest.mark.parametrize("stale", [0, 0xF0F0_0000_FFFF_0001])
-def test_planes_keep_those_that_are_on_and_what_was_noted_is_forgotten(words: int, stale: int) -> None:
+def test_planes_are_written_where_positions_are_noted_and_nowhere_else(words: int) -> None:
     rng = np.random.default_rng(2)
     bits, planes = rng.integers(0, 2**64, 400, np.uint64), 33
-    changes, before = np.zeros(400, np.uint64), np.full(8, stale, np.uint64)
-    ranges = {}
+    changes, written = np.zeros(400, np.uint64), np.zeros(8, np.uint64)
+    on = {}
     for position in rng.permutation(64 * words)[: 20 * words].tolist():
-        first, last = sorted(rng.integers(0, planes + 1, 2).tolist())
-        ranges[position] = range(first, last)  # may be empty, or end behind the last plane
+        on[position] = rng.random(planes) < 0.5
         word, bit = position >> 6, np.uint64(1 << (position & 63))
-        for change in (0, first, last):
-            changes[5 + change * words + word] ^= bit
+        written[word] |= bit
+        for plane in np.flatnonzero(on[position] != np.append(True, on[position][:-1])).tolist():
+            changes[5 + plane * words + word] ^= bit
     expected = bits.copy()
-    for plane in range(planes):
-        for word in range(words):
-            off = sum(1 << p for p in range(64) if 64 * word + p in ranges and plane not in ranges[64 * word + p])
-            at = 7 + plane * words + word
-            expected[at] = (expected[at] | np.uint64(stale)) & np.uint64(ONES ^ off)
-    _and_changes(bits, 7, words, planes, changes, 5, before)
+    for position, planes_on in on.items():
+        for plane in range(planes):
+            at, bit = 7 + plane * words + (position >> 6), np.uint64(1 << (position & 63))
+            expected[at] = expected[at] | bit if planes_on[plane] else expected[at] & ~bit
+    _write_planes(bits, 7, words, planes, changes, 5, written)
     assert bits.tolist() == expected.tolist()
     assert not changes.any()
 
 
-@pytest.mark.parametrize("key", [-np.inf, -1.0, 0.0, 0.5, 5.0, 31.0, np.inf, np.nan])
-def test_numbers_at_or_below_a_key_are_counted_and_nan_never_is(key: float) -> None:
-    numbers = np.append(np.arange(40.0), np.full(40, np.nan))
-    for first in (0, 3, 20, 36, 40):
-        expected = [int((numbers[first : first + size] <= key).sum()) for size in (32, 4)]
-        assert list(_counts(numbers, first, key)) == expected
-
-
-def test_small_numbers_below_another_are_counted() -> None:
-    numbers = np.array([-5, 3, 3, 9, 32767, 32767, 2, 0], np.int16)
-    for number in (-6, -5, 0, 3, 4, 2046):
-        for first in range(5):
-            assert _exceeded(numbers, first, np.int16(number)) == int((numbers[first : first + 4] < number).sum())
-
-
 @pytest.mark.parametrize("shift", [0, 1, 2, 3])
-def test_planes_are_anded_and_every_second_of_pairs_rules_out(shift: int) -> None:
+def test_planes_are_anded_and_excluded(shift: int) -> None:
     rng = np.random.default_rng(3)
     bits = rng.integers(0, 2**64, 400, np.uint64) | rng.integers(0, 2**64, 400, np.uint64)
     planes = np.array([9, 3, 0, 7, 7, 12, -2, 20, 5], np.int32)
@@ -111,11 +79,12 @@ def test_planes_are_anded_and_every_second_of_pairs_rules_out(shift: int) -> Non
         for number in planes[2 : 2 + count].tolist():
             expected &= line(40, number)
         assert out.tolist() == expected.tolist()
-    for pairs in range(1, 5):
-        _and_pairs(bits, 40, shift, planes, 1, pairs, out)
-        expected = np.full(8, ONES, np.uint64)
-        for against, passing in planes[1 : 1 + 2 * pairs].reshape(-1, 2).tolist():
-            expected &= line(40, passing) & ~line(40, against)
+    for count in range(5):
+        out[:] = bits[60:68]
+        _exclude_planes(bits, 40, shift, planes, 1, count, out)
+        expected = bits[60:68].copy()
+        for number in planes[1 : 1 + count].tolist():
+            expected &= ~line(40, number)
         assert out.tolist() == expected.tolist()
 
 

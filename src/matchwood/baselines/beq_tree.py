@@ -8,21 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.baselines.kernels import beq_tree as kernel
-from matchwood.baselines.kernels.beq_tree import LeafScratch, Leaves
+from matchwood.baselines.kernels.beq_tree import LeafCount, LeafScratch, Leaves
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.jit.direct import Direct
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import RowStore
 from matchwood.structures.base import EVERYTHING, Capability, new_values
 from matchwood.structures.event_base import Asked, EventIndex
 from matchwood.structures.live.event_store import Slots
-from matchwood.structures.live.kernels.layout import MOST
-from matchwood.structures.live.kernels.values import Parts
+from matchwood.structures.live.kernels.layout import EventCount, Parts
 
 MOST_DEPTH = 24
 NO_LIMIT = int(kernel.NONE)
-PLACE, REMOVE_ONE = map(Direct, (kernel.place_events, kernel.remove_one))
 
 
 class BEQTree(EventIndex):
@@ -40,15 +37,8 @@ class BEQTree(EventIndex):
     def __init__(self, *, x: int = 0, y: int = 1, leaf_events: int = 1024) -> None:
         super().__init__()
         self._x, self._y, self._most = x, y, leaf_events
-        self._room: LeafScratch | None = None
+        self._scratch: LeafScratch | None = None
         self._tree = self._built(np.zeros(0, np.uint32))
-
-    def delete(self, ids: Int64s) -> None:
-        """As `EventIndex.delete`; a single event in one call of a kernel."""
-        self.repair()
-        ids = np.ascontiguousarray(ids, np.int64)
-        if len(ids) != 1 or not REMOVE_ONE.call(self._tree, self.store.state, int(ids[0])):
-            super().delete(ids)
 
     def _parameters(self) -> dict[str, Any]:
         return {"x": self._x, "y": self._y, "leaf_events": self._most}
@@ -57,9 +47,10 @@ class BEQTree(EventIndex):
         if len(slots) == len(self):
             self._tree = self._built(slots)
             return
+        self._tree = self._tree._replace(leaf_of=grown(self._tree.leaf_of, len(self.store.state.events)))
         done = 0
         while True:
-            done, full = PLACE.call(self._tree, self.store.state, slots, done)
+            done, full = kernel.place_events(self._tree, self.store.state, slots, done)
             if done == len(slots):
                 return
             if full == kernel.NEW_DIMENSION:
@@ -71,23 +62,24 @@ class BEQTree(EventIndex):
 
     def _delete(self, slots: Slots) -> None:
         kernel.remove_events(self._tree, self.store.state, slots)
+        self.store.drop(slots)
 
-    def _match(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
-        rows = asked.store.state, asked.slots, asked.groups, first, self._scratch(asked.store)
-        question = asked.now, asked.how, asked.combine, asked.k
-        return int(kernel.match_rows(self._tree, self.store.state, *rows, *question, out, ends, self.candidates))
+    def _answer(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+        scratch = self._scratch_for(asked.store)
+        asked = asked._replace(store=asked.store.state)
+        return int(kernel.answer_rows(self._tree, self.store.state, scratch, asked, first, out, ends))
 
     def _check(self) -> None:
         """Every list is sorted and has the leaf's events with their keys; every event is where its place says."""
-        tree, events = self._tree, self.store.state.events
+        tree = self._tree
         assert int(tree.leaves["size"].sum()) == len(self), "leaves and live events differ"
         live = self.store.live_slots()
         for leaf, record in enumerate(tree.leaves):
-            slots = live[events["node"][live] == leaf]
+            slots = live[tree.leaf_of[live] == leaf]
             assert len(slots) == record["size"] <= record["most"], f"leaf {leaf}: events are miscounted"
             sizes, dims, keys = self.store.values(slots)
             owner = np.repeat(slots, sizes)
-            for dim in range(int(tree.counts[kernel.DIMENSIONS])):
+            for dim in range(int(tree.counts[LeafCount.DIMENSIONS])):
                 run, members = self._run(leaf, dim)
                 assert (run[1:] >= run[:-1]).all(), f"leaf {leaf}: list {dim} is not sorted"
                 here = sorted(zip(members.tolist(), run.tolist(), strict=True))
@@ -99,7 +91,7 @@ class BEQTree(EventIndex):
                 assert inside or leaf == kernel.NOWHERE, f"leaf {leaf}: an event is outside the box"
 
     def _nbytes(self) -> int:
-        return sum(array.nbytes for array in self._tree)
+        return self._tree.nbytes
 
     def _leaf_at(self, x: float, y: float) -> int:
         if not (np.isfinite(x) and np.isfinite(y)):
@@ -130,7 +122,8 @@ class BEQTree(EventIndex):
             leaf_of[members] = number
             leaves[number] = (*_box(place[:, members]), len(members), max(self._most, len(members)))
         leaves[kernel.NOWHERE] = (-np.inf, np.inf, -np.inf, np.inf, len(inside[0]), NO_LIMIT)
-        self.store.state.events["node"][slots] = leaf_of
+        leaf_by_slot = np.zeros(len(self.store.state.events), np.uint32)
+        leaf_by_slot[slots] = leaf_of
         dimensions = max(int(dims.max(initial=0)), self._x, self._y) + 1
         owner = np.repeat(np.arange(len(slots)), sizes)
         run = leaf_of[owner].astype(np.int64) * dimensions + dims
@@ -140,32 +133,46 @@ class BEQTree(EventIndex):
         runs["start"], runs["size"] = starts[:-1], np.diff(starts)
         runs["room"] = runs["size"]
         counts = np.full(kernel.COUNTS, -1, np.int64)
-        counts[: kernel.FREE] = len(order), dimensions, self._x, self._y
-        return Leaves(quads, leaves, runs, keys[order], slots[owner[order]], counts)
+        counts[: LeafCount.FREE] = len(order), dimensions, self._x, self._y
+        return Leaves(
+            quads=quads,
+            leaves=leaves,
+            runs=runs,
+            keys=keys[order],
+            members=slots[owner[order]],
+            leaf_of=leaf_by_slot,
+            counts=counts,
+        )
 
-    def _scratch(self, store: RowStore) -> LeafScratch:
+    def _scratch_for(self, store: RowStore) -> LeafScratch:
         """Scratch for this store of rows, kept between calls as long as it suffices."""
-        room, kept = self._room, len(self.store.state.events)
-        dims, most = max(store.dimensions, 1), int(self.store.state.counts[MOST]) + 1
+        scratch, slots = self._scratch, len(self.store.state.events)
+        dims, values = max(store.dimensions, 1), int(self.store.state.counts[EventCount.MAX_VALUES]) + 1
         names = int(store.state.rows["count"].max(initial=1))
-        if room is None or (
-            len(room.values) < dims or len(room.wanted) < names or len(room.parts.lo) < most or len(room.found) < kept
+        if (
+            scratch is not None
+            and len(scratch.values) >= dims
+            and len(scratch.wanted) >= names
+            and len(scratch.parts.lo) >= values
+            and len(scratch.found) >= slots
         ):
-            self._room = room = LeafScratch(
-                new_values(dims),
-                np.zeros(names, np.int64),
-                Parts(np.zeros(most), np.zeros(most)),
-                np.zeros(kept, np.uint32),
-                np.zeros(names, np.int64),
-                np.zeros(names),
-                np.zeros(names),
-                np.zeros(kept, np.uint16),
-                np.zeros(kept, np.uint32),
-            )
-        return room
+            return scratch
+        self._scratch = LeafScratch(
+            values=new_values(dims),
+            wanted=np.zeros(names, np.int64),
+            parts=Parts(lo=np.zeros(values), hi=np.zeros(values)),
+            seen=np.zeros(slots, np.uint32),
+            dims=np.zeros(names, np.int64),
+            lo=np.zeros(names),
+            hi=np.zeros(names),
+            counters=np.zeros(slots, np.uint16),
+            found=np.zeros(slots + 1, np.uint32),
+            candidates=self.candidates,
+        )
+        return self._scratch
 
     def _run(self, leaf: int, dim: int) -> tuple[Float64s, Slots]:
-        run = self._tree.runs[leaf * int(self._tree.counts[kernel.DIMENSIONS]) + dim]
+        run = self._tree.runs[leaf * int(self._tree.counts[LeafCount.DIMENSIONS]) + dim]
         span = slice(int(run["start"]), int(run["start"]) + int(run["size"]))
         return self._tree.keys[span], self._tree.members[span]
 
@@ -178,11 +185,11 @@ class BEQTree(EventIndex):
 
     def _name_dimensions(self, least: int) -> None:
         """Lists for so many dimensions, and a quarter more than there were. O(leaves * dimensions)."""
-        before = int(self._tree.counts[kernel.DIMENSIONS])
+        before = int(self._tree.counts[LeafCount.DIMENSIONS])
         after = max(least, before * 5 // 4)
         runs = np.zeros((len(self._tree.leaves), after), kernel.RUN)
         runs[:, :before] = self._tree.runs.reshape(-1, before)
-        self._tree.counts[kernel.DIMENSIONS] = after
+        self._tree.counts[LeafCount.DIMENSIONS] = after
         self._tree = self._tree._replace(runs=runs.reshape(-1))
 
     def _split(self, leaf: int) -> None:
@@ -205,14 +212,14 @@ class BEQTree(EventIndex):
         for q, number in enumerate(numbers):
             mine = quarter == q
             leaves[number] = (*_box(place[:, mine]), mine.sum(), max(self._most, int(mine.sum())))
-            self.store.state.events["node"][inside[mine]] = number
+            self._tree.leaf_of[inside[mine]] = number
             quads[len(tree.quads) + q] = (0.0, 0.0, int(kernel.NONE), number)
         self._tree = tree._replace(quads=quads, leaves=leaves)
 
     def _divide_lists(self, numbers: list[int], inside: Slots, quarter: Int64s) -> None:
         """Give each of four leaves its part of the first one's lists; `quarter` says where each event `inside` goes."""
-        leaf, dimensions = numbers[0], int(self._tree.counts[kernel.DIMENSIONS])
-        end = int(self._tree.counts[kernel.END])
+        leaf, dimensions = numbers[0], int(self._tree.counts[LeafCount.DIMENSIONS])
+        end = int(self._tree.counts[LeafCount.END])
         runs = grown(self._tree.runs, (numbers[-1] + 1) * dimensions)
         sizes = runs["size"][leaf * dimensions : (leaf + 1) * dimensions]
         self._make_room(end + int(sizes.sum()))
@@ -228,7 +235,7 @@ class BEQTree(EventIndex):
                 runs[number * dimensions + dim] = (at, size, size if q else room)
                 end += size if q else 0
                 at = end
-        self._tree.counts[kernel.END] = end
+        self._tree.counts[LeafCount.END] = end
         self._tree = self._tree._replace(runs=runs)
 
 

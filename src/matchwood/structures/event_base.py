@@ -1,8 +1,8 @@
 """What a structure of live events is: the protocol of the way back, from a new subscription to the events still alive.
 
-The counterpart of `structures.base`: there rows are kept and events ask, here events are kept and rows ask. `EventIndex` does
-what all share: the exact event store, the checks of arguments, the rows that ask, the growing of results. A structure adds
-its own state and what is abstract here.
+The counterpart of `structures.base`: there rows are kept and queried by events, here events are kept and queried by rows.
+`EventIndex` does what all share: the exact event store, the checks of arguments, the store of the querying rows, the growing of
+results. A structure adds its own state and what is abstract here.
 
 One writer, and no reader while it writes: the engine holds one lock per batch.
 """
@@ -32,13 +32,14 @@ SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one take
 
 
 class Asked(NamedTuple):
-    """Subscriptions that ask for their live events: subscription s has the rows slots[groups[s] : groups[s + 1]]."""
+    """Subscriptions that look for their live events: subscription s has the rows slots[groups[s] : groups[s + 1]]."""
 
-    store: RowStore
+    store: Any
+    """The `RowStore` of the rows; kernels get its state."""
     slots: Slots
     groups: Int64s
     now: float
-    how: int
+    mode: int
     combine: object
     k: int
     """How many events each may have; 0 for all."""
@@ -55,7 +56,7 @@ class EventIndex(Repairable):
         self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
         self._hits_each = 0.0  # of the last batch: the first guess of room for the next
         self._kept = Kept()
-        self._asking = RowStore()  # holds the rows of a small batch while they ask
+        self._asking = RowStore()  # holds the rows of a small batch while they are answered
 
     # what a structure adds
 
@@ -68,7 +69,7 @@ class EventIndex(Repairable):
         """Let go of events, out of the store too."""
 
     @abstractmethod
-    def _match(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
         """Answer the subscriptions from `first` on; return the first not done, because out is full, or their number."""
 
     @abstractmethod
@@ -83,11 +84,7 @@ class EventIndex(Repairable):
         """The keyword arguments that make a structure like this one."""
         return {}
 
-    def _keep(self, events: Events, ids: Int64s, until: Float64s) -> None:
-        """Put events into the store and take them in."""
-        self._insert(self.store.put(events, ids, until))
-
-    def _order(self, rows: Rows, groups: Int64s, how: int) -> Int64s | None:
+    def _order(self, rows: Rows, groups: Int64s, mode: int) -> Int64s | None:
         """In which order the subscriptions had better be answered, if it matters."""
         return None
 
@@ -109,7 +106,7 @@ class EventIndex(Repairable):
         if len(ids):
             self.store.check_new(ids)
             with self._changing():
-                self._keep(events, ids, until)
+                self._insert(self.store.put(events, ids, until))
         if now > -np.inf:
             self.sweep(now, ALWAYS_SWEPT * len(ids))
 
@@ -148,7 +145,7 @@ class EventIndex(Repairable):
         Ties go to smaller event ids. An event whose `until` is `now` has expired.
         """
         self.repair()
-        how = self._how(k, mode, combine)
+        checked = self._mode(k, mode, combine)
         if not rows.size:
             return Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
@@ -159,19 +156,19 @@ class EventIndex(Repairable):
         slots = store.add(rows)
         try:
             best = min(int(k), max(len(self), 1)) if k else 0
-            return self._answer(rows, Asked(store, slots, groups, float(now), how, combine, best))
+            return self._collect(rows, Asked(store, slots, groups, float(now), checked, combine, best))
         finally:
             if store is self._asking:
                 store.remove(rows.ids[heads])
 
-    def _answer(self, rows: Rows, asked: Asked) -> Matches:
+    def _collect(self, rows: Rows, asked: Asked) -> Matches:
         """The answers to rows that are in a store."""
-        order, many = self._order(rows, asked.groups, asked.how), len(asked.groups) - 1
+        order, many = self._order(rows, asked.groups, asked.mode), len(asked.groups) - 1
         if order is not None:
             groups, at = pick_groups(asked.groups, order)
             asked = asked._replace(groups=groups, slots=asked.slots[at])
         found = collect(
-            lambda first, out, ends: self._match(asked, first, out, ends),
+            lambda first, out, ends: self._answer(asked, first, out, ends),
             many,
             room=max(1024, asked.k),
             hits_each=0.0 if asked.k else self._hits_each,
@@ -197,7 +194,6 @@ class EventIndex(Repairable):
         return len(self.store)
 
     def _rebuilt(self) -> Self:
-        self.store.recount()
         index = type(self)(**self._parameters())
         index.store = self.store
         index.candidates = self.candidates
@@ -205,7 +201,7 @@ class EventIndex(Repairable):
             index._insert(self.store.live_slots())
         return index
 
-    def _how(self, k: int | None, mode: Mode | str, combine: object) -> int:
+    def _mode(self, k: int | None, mode: Mode | str, combine: object) -> int:
         if k is not None:
             check_k(k)
             self._demand(Capability.TOP_K)

@@ -4,7 +4,7 @@ Layout   quads[q]: the point at which a square is quartered and the first of fou
          leaves[l]: the box of the leaf's events and their number; leaf 0 has those without a place, and its box is everything.
          Run (leaf, dimension) of `keys` and `members`: the leaf's events that have the dimension, as slots of
          `structures.live.kernels.layout`, by rising key, with some room behind them; freed room is chained by powers of two.
-         `node` of an event is its leaf.
+         leaf_of[slot] is the leaf of an event.
 A row counts, in every leaf that its square meets, the events between its two ends on each dimension: two binary
 searches and a walk. Those that are counted for each are candidates: for a row of single intervals they match, for any other the
 ends are those of its hulls and the exact test decides. An event is put into, or taken out of, one list of its leaf for each of
@@ -13,26 +13,25 @@ its values, and what stands behind it there is moved: this is what makes the BEQ
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import IntEnum
 
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.results import best_first, take_event
+from matchwood.jit.state import State, array, nested
+from matchwood.store.kernels.results import finish_hits, take_event
 from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE
-from matchwood.store.kernels.verify import score_row
+from matchwood.store.kernels.verify import VALUE, score_row
 from matchwood.structures.live.kernels.layout import (
-    LOOSE,
-    SLOTS,
-    UNTIL,
-    count_at,
-    flags_at,
-    id_at,
-    let_go,
-    slot_of,
+    EventCount,
+    Parts,
+    key_range,
+    load_values,
+    unload_values,
+    value_at,
+    value_count,
 )
-from matchwood.structures.live.kernels.values import Parts, key_at, load_live, nth_value, unload_row, value_of
 
 LEAF = np.dtype([("west", "f8"), ("east", "f8"), ("south", "f8"), ("north", "f8"), ("size", "u4"), ("most", "u4")])
 QUAD = np.dtype([("x", "f8"), ("y", "f8"), ("children", "u4"), ("leaf", "u4")])
@@ -40,38 +39,46 @@ RUN = np.dtype([("start", "u4"), ("size", "u4"), ("room", "u4")])
 NONE = np.uint32(0xFFFFFFFF)
 NOWHERE = 0  # the leaf of events without a place
 
-# places in `counts`
-END, DIMENSIONS, X, Y, FREE = (
-    0,
-    1,
-    2,
-    3,
-    4,
-)  # the end of the pool; dimensions known; those of the place; free list heads
-COUNTS = FREE + 32
 
+class LeafCount(IntEnum):
+    """Positions in `Leaves.counts`."""
+
+    END = 0  # of the pool of lists
+    DIMENSIONS = 1  # that lists are known for
+    X = 2  # the dimensions of the place
+    Y = 3
+    FREE = 4  # a free list for each power of two follows
+
+
+COUNTS = LeafCount.FREE + 32
 NO_ROOM, NEW_DIMENSION = -1, -2  # why an event could not be placed, if not because its leaf is full
 
 
-class Leaves(NamedTuple):
-    quads: np.ndarray  # QUAD
-    leaves: np.ndarray  # LEAF
-    runs: np.ndarray  # RUN, by leaf * dimensions + dimension
-    keys: np.ndarray  # float64
-    members: np.ndarray  # uint32
-    counts: np.ndarray  # int64
+class Leaves(State):
+    """The tree."""
+
+    quads: np.ndarray = array(QUAD)
+    leaves: np.ndarray = array(LEAF)
+    runs: np.ndarray = array(RUN)  # by leaf * dimensions + dimension
+    keys: np.ndarray = array(np.float64)
+    members: np.ndarray = array(np.uint32)
+    leaf_of: np.ndarray = array(np.uint32)  # by slot
+    counts: np.ndarray = array(np.int64)  # LeafCount
 
 
-class LeafScratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    wanted: np.ndarray  # int64: the dimensions that the row names
-    parts: Parts
-    seen: np.ndarray  # uint32, one an event: where it stands in the answer
-    dims: np.ndarray  # int64: the hulls of the row's intervals
-    lo: np.ndarray  # float64
-    hi: np.ndarray
-    counters: np.ndarray  # uint16, one an event; zero before and after
-    found: np.ndarray  # uint32, one an event: candidates
+class LeafScratch(State):
+    """What a reader needs."""
+
+    values: np.ndarray = array(VALUE)  # by dimension
+    wanted: np.ndarray = array(np.int64)  # the dimensions that the row names
+    parts: Parts = nested(Parts)
+    seen: np.ndarray = array(np.uint32)  # by slot of an event: where it stands in the answer
+    dims: np.ndarray = array(np.int64)  # the hulls of the row's intervals
+    lo: np.ndarray = array(np.float64)
+    hi: np.ndarray = array(np.float64)
+    counters: np.ndarray = array(np.uint16)  # by slot of an event; zeros before and after
+    found: np.ndarray = array(np.uint32)  # candidates
+    candidates: np.ndarray = array(np.int64)  # how many were counted so far
 
 
 @helper
@@ -86,10 +93,10 @@ def first_at_least(keys, low, high, key):
 
 
 @helper
-def place_of(tree, live, start):
+def place_of(tree, live, event):
     """Both coordinates of an event, NaN where it has none."""
-    x, y = value_of(live, start, tree.counts[X]), value_of(live, start, tree.counts[Y])
-    return key_at(live, start, x) if x >= 0 else np.nan, key_at(live, start, y) if y >= 0 else np.nan
+    x, y = tree.counts[LeafCount.X], tree.counts[LeafCount.Y]
+    return key_range(live, event, x)[0], key_range(live, event, y)[0]
 
 
 @helper
@@ -106,7 +113,7 @@ def leaf_at(tree, x, y):
 
 @helper
 def run_at(tree, leaf, dim):
-    return tree.runs[leaf * tree.counts[DIMENSIONS] + dim]
+    return tree.runs[leaf * tree.counts[LeafCount.DIMENSIONS] + dim]
 
 
 @helper
@@ -123,12 +130,12 @@ def widen(tree, run):
     """Give a full run twice the room, freeing the old; False (and nothing changed) if the pool has none. O(run)."""
     power = power_of(np.int64(run.size)) + 1
     room = np.int64(1) << power
-    start = tree.counts[FREE + power]
+    start = tree.counts[LeafCount.FREE + power]
     if start >= 0:
-        tree.counts[FREE + power] = np.int64(np.int32(tree.members[start]))
-    elif tree.counts[END] + room <= tree.keys.size:
-        start = tree.counts[END]
-        tree.counts[END] += room
+        tree.counts[LeafCount.FREE + power] = np.int64(np.int32(tree.members[start]))
+    elif tree.counts[LeafCount.END] + room <= tree.keys.size:
+        start = tree.counts[LeafCount.END]
+        tree.counts[LeafCount.END] += room
     else:
         return False
     old = np.int64(run.start)
@@ -136,7 +143,7 @@ def widen(tree, run):
         tree.keys[start + i] = tree.keys[old + i]
         tree.members[start + i] = tree.members[old + i]
     if run.room > 0:
-        free = FREE + power_of(np.int64(run.room))
+        free = LeafCount.FREE + power_of(np.int64(run.room))
         tree.members[old] = np.uint32(tree.counts[free])
         tree.counts[free] = old
     run.start, run.room = np.uint32(start), np.uint32(room)
@@ -144,11 +151,11 @@ def widen(tree, run):
 
 
 @helper
-def make_room(tree, live, start, leaf):
+def make_room(tree, live, event, leaf):
     """Room for one more in every list that the event goes into; 0, or why there is none. O(lists)."""
-    for j in range(count_at(live, start)):
-        dim, _ = nth_value(live, start, j)
-        if dim >= tree.counts[DIMENSIONS]:
+    for j in range(value_count(event)):
+        dim, _ = value_at(live, event, j)
+        if dim >= tree.counts[LeafCount.DIMENSIONS]:
             return np.int64(NEW_DIMENSION)
         run = run_at(tree, leaf, dim)
         if run.size == run.room and not widen(tree, run):
@@ -191,51 +198,35 @@ def place_events(tree, live, slots, first):
     """
     for i in range(first, slots.size):
         slot = np.int64(slots[i])
-        start = np.int64(live.events[slot].start)
-        x, y = place_of(tree, live, start)
+        event = live.events[slot]
+        x, y = place_of(tree, live, event)
         number = leaf_at(tree, x, y)
         leaf = tree.leaves[number]
         if leaf.size >= leaf.most:
             return i, number
-        reason = make_room(tree, live, start, number)
+        reason = make_room(tree, live, event, number)
         if reason < 0:
             return i, reason
-        for j in range(count_at(live, start)):
-            dim, place = nth_value(live, start, j)
-            put_into(tree, run_at(tree, number, dim), key_at(live, start, place), slot)
+        for j in range(value_count(event)):
+            dim, key = value_at(live, event, j)
+            put_into(tree, run_at(tree, number, dim), key, slot)
         if number != NOWHERE:
             leaf.west, leaf.east = min(leaf.west, x), max(leaf.east, x)
             leaf.south, leaf.north = min(leaf.south, y), max(leaf.north, y)
         leaf.size += np.uint32(1)
-        live.events[slot].node = np.uint32(number)
+        tree.leaf_of[slot] = np.uint32(number)
     return slots.size, np.int64(0)
-
-
-@helper
-def remove_event(tree, live, slot):
-    """Take an event out of the lists of its leaf, which keeps its box, and out of the store. O(lists)."""
-    start, number = np.int64(live.events[slot].start), np.int64(live.events[slot].node)
-    for j in range(count_at(live, start)):
-        take_out(tree, run_at(tree, number, nth_value(live, start, j)[0]), slot)
-    tree.leaves[number].size -= np.uint32(1)
-    let_go(live, slot)
 
 
 @kernel
 def remove_events(tree, live, slots):
-    """Remove events by slot, each named once. O(lists) each."""
+    """Take events out of the lists of their leaves, which keep their boxes. O(lists) each."""
     for i in range(slots.size):
-        remove_event(tree, live, np.int64(slots[i]))
-
-
-@kernel
-def remove_one(tree, live, id_):
-    """Remove one event by id; False if it is not there."""
-    slot = slot_of(live, id_)
-    if slot == np.int64(NONE):
-        return False
-    remove_event(tree, live, slot)
-    return True
+        slot = np.int64(slots[i])
+        event, number = live.events[slot], np.int64(tree.leaf_of[slot])
+        for j in range(value_count(event)):
+            take_out(tree, run_at(tree, number, value_at(live, event, j)[0]), slot)
+        tree.leaves[number].size -= np.uint32(1)
 
 
 @helper
@@ -262,7 +253,7 @@ def load_row(tree, store, slot, scratch):
         if entry.kind & ABSENT:
             plain = False
             continue
-        possible = possible and dim < tree.counts[DIMENSIONS]
+        possible = possible and dim < tree.counts[LeafCount.DIMENSIONS]
         scratch.dims[hulls], scratch.lo[hulls], scratch.hi[hulls] = dim, entry.lo, entry.hi
         hulls += 1
     return names, hulls, possible, plain, score
@@ -273,9 +264,9 @@ def may_hold(tree, leaf, scratch, hulls):
     """May an event of the leaf meet the row's square?"""
     meets = leaf.size > 0
     for i in range(hulls):
-        if scratch.dims[i] == tree.counts[X]:
+        if scratch.dims[i] == tree.counts[LeafCount.X]:
             meets = meets and scratch.lo[i] <= leaf.east and leaf.west <= scratch.hi[i]
-        elif scratch.dims[i] == tree.counts[Y]:
+        elif scratch.dims[i] == tree.counts[LeafCount.Y]:
             meets = meets and scratch.lo[i] <= leaf.north and leaf.south <= scratch.hi[i]
     return meets
 
@@ -283,7 +274,7 @@ def may_hold(tree, leaf, scratch, hulls):
 @helper
 def count_leaf(tree, number, scratch, hulls, n):
     """Append the events of a leaf that meet all hulls to scratch.found; return the new count. O(events that meet one)."""
-    # Ends in variables: read from the scratch at each step, since counters are written meanwhile, they made it twice as slow.
+    # Ends in variables: the compiler would read them from the scratch at each step, since counters are written meanwhile.
     keys, members, counters, found = tree.keys, tree.members, scratch.counters, scratch.found
     for i in range(hulls):
         lo, hi, run = scratch.lo[i], scratch.hi[i], run_at(tree, number, scratch.dims[i])
@@ -311,9 +302,9 @@ def list_candidates(tree, live, scratch, hulls):
     """The events that meet all hulls, into scratch.found; every event where there is none. Return how many."""
     n = np.int64(0)
     if hulls == 0:
-        for slot in range(live.counts[SLOTS]):
+        for slot in range(live.counts[EventCount.SLOTS]):
             scratch.found[n] = np.uint32(slot)
-            n += np.int64(live.events[slot].node != NONE)
+            n += np.int64(live.events[slot].id >= 0)
         return n
     for number in range(tree.leaves.size):
         if may_hold(tree, tree.leaves[number], scratch, hulls):
@@ -323,7 +314,7 @@ def list_candidates(tree, live, scratch, hulls):
 
 @helper
 def prefetch_event(live, scratch, i, n):
-    """Ask for the record of a candidate that comes soon, and the region of one that comes sooner."""
+    """Prefetch the record of a candidate that comes soon, and the values of one that comes sooner."""
     if i + 2 * AHEAD < n:
         prefetch(live.events, np.int64(scratch.found[i + 2 * AHEAD]))
     if i + AHEAD < n:
@@ -331,8 +322,9 @@ def prefetch_event(live, scratch, i, n):
 
 
 @kernel
-def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combine, k, out, ends, candidates):
-    """As `structures.live.kernels.match.match_rows`. Readers only."""
+def answer_rows(tree, live, scratch, asked, first, out, ends):
+    """As `structures.live.kernels.match.answer_rows`. Readers only."""
+    store, slots, groups, now, mode, combine, k = asked
     n = np.int64(0)
     for s in range(first, ends.size):
         if n + k > out.ids.size:
@@ -344,23 +336,21 @@ def match_rows(tree, live, store, slots, groups, first, scratch, now, how, combi
             names, hulls, possible, plain, total = load_row(tree, store, row, scratch)
             plain = plain and combine is None
             found = list_candidates(tree, live, scratch, hulls) if possible else np.int64(0)
-            candidates[0] += found
+            scratch.candidates[0] += found
             for i in range(-AHEAD, found):
                 prefetch_event(live, scratch, i, found)
                 if i < 0 or n < 0:
                     continue
                 slot = np.int64(scratch.found[i])
-                start = np.int64(live.events[slot].start)
-                score = total
-                if not plain or flags_at(live, start) & LOOSE:
-                    load_live(live, start, scratch, names)
-                    score = score_row(store, row, scratch.values, scratch.parts, how, combine)
-                if now < live.keys[start + UNTIL] and not np.isnan(score):
-                    n = take_event(scratch.seen, out, begin, n, k, id_at(live, start), slot, score, several)
-            unload_row(scratch, names)
+                event, score = live.events[slot], total
+                if not plain or event.is_general:
+                    load_values(live, event, scratch.values, scratch.parts, scratch.wanted, names)
+                    score = score_row(store, row, scratch.values, scratch.parts, mode, combine)
+                if now < event.until and not np.isnan(score):
+                    n = take_event(scratch.seen, out, begin, n, k, event.id, slot, score, several)
+            unload_values(scratch.values, scratch.wanted, names)
         if n < 0:
             return s
-        if k > 0:
-            best_first(out, begin, n - begin)
+        finish_hits(out, begin, n, k)
         ends[s] = n
     return ends.size

@@ -136,20 +136,24 @@ def finish_hits(out, begin, n, k):
 
 @helper
 def take_event(seen, out, begin, n, k, id_, slot, score, several):
-    """Add an event to the answer of a subscription, once: every match (k = 0), or the k best. Return the new count, -1 if
-    `out` is full. `seen[slot]` is where the event was put. O(log k), O(k) for a subscription of several rows."""
-    if k == 0:
+    """Add a hit to the answer out[begin:n]: every hit (k = 0), or the k best. Return the new end, -1 if `out` is full.
+
+    `several`: the answer may have the id already, and keeps the better score; seen[slot] is where it was put. O(1), O(log k) for
+    the k best, O(k) if there may be several.
+    """
+    if k > 0:
+        return begin + keep_best(out, begin, n - begin, k, id_, score, several)
+    if several:
         at = np.int64(seen[slot])
-        if several and begin <= at < n and out.ids[at] == id_:
+        if begin <= at < n and out.ids[at] == id_:
             out.scores[at] = max(out.scores[at], score)
             return n
-        if n == out.ids.size:
-            return np.int64(-1)
         seen[slot] = np.uint32(n)
-        out.ids[n] = id_
-        out.scores[n] = score
-        return n + 1
-    return begin + keep_best(out, begin, n - begin, k, id_, score, several)
+    if n == out.ids.size:
+        return np.int64(-1)
+    out.ids[n] = id_
+    out.scores[n] = score
+    return n + 1
 
 
 @helper

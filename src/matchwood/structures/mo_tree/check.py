@@ -7,21 +7,14 @@ import numpy as np
 from matchwood.store.kernels.rows import CIRCLE, SET, Store
 from matchwood.store.pool_check import chain
 from matchwood.structures.mo_tree.kernels import layout as kernel
-from matchwood.structures.mo_tree.kernels.layout import Tree
+from matchwood.structures.mo_tree.kernels.layout import Tree, TreeCount
 
 _ENDS = (("first", "next"), ("spare", "spare"))
 
 
-def check_tree(tree: Tree, store: Store, rows: int, waiting: list[int]) -> None:
-    """Raise AssertionError, saying which node or slot, if an invariant of `kernels.layout` is broken.
-
-    All `rows` of the store stand in the tree but those at the slots that wait (`kernels.update.Waiting`).
-    """
-    assert len(set(waiting)) == len(waiting), "a row waits twice"
-    for slot in waiting:
-        assert store.rows[slot]["id"] >= 0, f"slot {slot} waits and has no row"
-        assert tree.places[slot]["node"] == kernel.NONE, f"slot {slot} waits and has a place"
-    _Checker(tree, store).walk(rows - len(waiting))
+def check_tree(tree: Tree, store: Store, rows: int) -> None:
+    """Raise AssertionError, saying which node or slot, if an invariant of `kernels.layout` is broken."""
+    _Checker(tree, store).walk(rows)
 
 
 class _Checker:
@@ -46,11 +39,11 @@ class _Checker:
             assert valid.sum() == tree.nodes[n]["count"] > 0, f"node {n}: rows are miscounted"
             total += int(valid.sum())
             self._check_planes(n, valid)
-        free = chain(int(tree.counts[kernel.FREE_NODE]), tree.nodes["next"])
-        assert sorted([*reached, *free]) == list(range(tree.counts[kernel.NODES])), "a node is lost or doubled"
+        free = chain(int(tree.counts[TreeCount.FREE_NODE]), tree.nodes["next"])
+        assert sorted([*reached, *free]) == list(range(tree.counts[TreeCount.NODES])), "a node is lost or doubled"
         assert none not in reached
         assert total == rows, "buckets and live rows differ"
-        assert buckets == tree.counts[kernel.BUCKETS], "buckets are miscounted"
+        assert buckets == tree.counts[TreeCount.BUCKETS], "buckets are miscounted"
 
     def _heads(self, node: np.void, number: int) -> np.ndarray:
         """A bit a position of the words before the planes."""
@@ -62,14 +55,11 @@ class _Checker:
         tree, store = self.tree, self.store
         node = tree.nodes[n]
         words, start = int(node["words"]), int(node["start"])
-        planes = int(tree.counts[kernel.PLANES])
+        planes = int(tree.counts[TreeCount.PLANES])
         at = start + kernel.HEAD_WORDS * words
         region = tree.bits[at : at + planes * words].reshape(planes, words).view(np.uint8)
         bits = np.unpackbits(region, axis=1, bitorder="little").astype(bool)
-        stale = self._heads(node, kernel.STALE)
-        assert not (stale & valid).any(), f"node {n}: a position in use is stale"
-        assert bits[:, ~(valid | stale)].all(), f"node {n}: a free position has zeros"
-        for a in range(min(2, int(tree.counts[kernel.SLICED]))):
+        for a in range(min(2, int(tree.counts[TreeCount.SLICED]))):
             plane, slices = int(tree.axes[a]["plane"]), int(tree.axes[a]["slices"])
             held = bits[plane : plane + slices + 1][:, valid].any(axis=1)
             reached = np.array([int(node[f"reach_{a}"]) >> j & 1 for j in range(slices + 1)])
@@ -79,24 +69,9 @@ class _Checker:
             place = tree.places[slot]
             assert (int(place["node"]), int(place["position"])) == (n, position), f"slot {slot} is misplaced"
             number = np.zeros(1, np.uint32)
-            kernel.locate(tree, store, np.array([slot], np.uint32), number)
-            assert self._may_stand(slot, int(number[0]), int(node["number"])), f"slot {slot} stands in the wrong bucket"
+            kernel.locate_rows(tree, store, np.array([slot], np.uint32), number)
+            assert number[0] == node["number"], f"slot {slot} stands in the wrong bucket"
             self._check_row(slot, node, bits[:, position])
-
-    def _may_stand(self, slot: int, own: int, number: int) -> bool:
-        """Is the bucket the row's own, or one whose cells are as narrow and hold it too? There it stays when it moves a bit."""
-        tree, store = self.tree, self.store
-        row = store.rows[slot]
-        entries = store.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-        for axis in tree.axes[: int(tree.counts[kernel.LAYERS])]:
-            mine, there = (self._cell(axis, n) for n in (own, number))
-            if mine == there:
-                continue
-            ends = [(e["lo"], e["hi"]) for e in entries if e["dim"] == axis["dim"] and not e["kind"] & CIRCLE]
-            ticks = [self._tick(axis, key) - int(there["first"]) for key in np.ravel(ends)]
-            if mine["width"] != there["width"] or not 0 <= min(ticks) <= max(ticks) < there["width"]:
-                return False
-        return True
 
     def _check_row(self, slot: int, node: np.void, bits: np.ndarray) -> None:
         tree, store = self.tree, self.store

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,266 +11,195 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
-from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import AxisShape, Index, Query, new_values
-from matchwood.structures.mo_tree import plan as plans
-from matchwood.structures.mo_tree.bulk import FEW, MOST_WAITING, place_all, put_and_slice, remove_all, rewrite_all
 from matchwood.structures.mo_tree.check import check_tree
 from matchwood.structures.mo_tree.kernels import layout as kernel
-from matchwood.structures.mo_tree.kernels import match as matching
-from matchwood.structures.mo_tree.kernels import place as placing
-from matchwood.structures.mo_tree.kernels.match import Scratch
-from matchwood.structures.mo_tree.kernels.nodes import PIECE
+from matchwood.structures.mo_tree.kernels.batch import QUERIES, new_batch, with_more_hits
+from matchwood.structures.mo_tree.kernels.layout import TreeCount
+from matchwood.structures.mo_tree.kernels.match import MAX_RANKED, MatchScratch, answer_events
+from matchwood.structures.mo_tree.kernels.nodes import release
 from matchwood.structures.mo_tree.kernels.order import order_keys
-from matchwood.structures.mo_tree.kernels.spans import SPAN, slice_rows
-from matchwood.structures.mo_tree.kernels.visits import MOST_RANKED, QUESTIONS, new_batch
-from matchwood.structures.mo_tree.state import (
-    in_order,
-    most_for,
+from matchwood.structures.mo_tree.kernels.place import place_rows, rewrite_rows, write_again
+from matchwood.structures.mo_tree.plan import TreePlan, paper, planned
+from matchwood.structures.mo_tree.tree import (
+    capacity_of,
     new_tree,
-    order_by,
     restored_tree,
     saved_tree,
     ticks_of,
+    with_places,
+    with_room,
 )
 from matchwood.structures.tally import new_keys
 
-MOST_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
+MAX_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 
 
 class MOTree(Index):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
-    Layout and kernels: `kernels.layout` (where), `kernels.spans`, `kernels.place` and `kernels.nodes` (in and
-    out), `kernels.visits` and `kernels.match` (answers), `plan` (which cells).
-    Invariant: every live row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it
-    may hold (`check`); or it waits. Rows that come one by one, or move to another bucket so, are stored at once and
-    placed together, when somebody asks or 8,192 wait: a row alone turns some 130 bits in as many lines of memory.
-    Insert, delete and update O(slices of the row); match O(stabbed lines of 512 rows * axes + candidates).
+    Layout and kernels: `kernels.layout` (where a row belongs), `kernels.nodes`, `kernels.write` and `kernels.place` (changes),
+    `kernels.batch` and `kernels.match` (answers), `plan` (which cells).
+    Invariant: every row stands in one bucket whose cells hold its intervals, and its planes have ones wherever it may hold
+    (`check`).
+    Insert, delete and update: O(slices of the row), and O(planes) for each node that changes. Match: O(axes) for each line of
+    512 rows in a stabbed bucket, and O(entries) for each candidate.
     """
 
     name: ClassVar[str] = "mo-tree"
 
     def __init__(self, *, plan: str = "planned", bytes_per_row: int = 64, layers: int | None = None) -> None:
+        """plan: "planned" from the rows, or "paper", the configuration of MO-Tree 6.1. bytes_per_row: how much memory the planes
+        may take. layers: how many, instead of as many as are estimated to be fastest."""
         super().__init__()
         if plan not in ("planned", "paper"):
             raise QueryError(f"expected a plan of 'planned' or 'paper', got {plan!r}")
-        self._made: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
+        self._options: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
         self._planned_for = 0
-        self._most = 0
-        """How many rows the plan is good for."""
-        self._tree = new_tree(plans.Plan((), 0))
-        self._room: Scratch | None = None
-        self._waiting = np.zeros(MOST_WAITING + 1, np.uint32)
-        """How many rows wait, and their slots (`kernels.single`)."""
-
-    def _insert(self, slots: Slots) -> None:
-        if self._outgrown(0):
-            self.replan()
-        else:
-            self._reserve_places()
-            self._place_stored(slots)
-
-    def _place_stored(self, slots: Slots) -> None:
-        """Place rows that are in the store. O(slices of the row) each, less where they are many."""
-        numbers = np.empty(len(slots), np.uint32)
-        if len(slots) <= FEW:
-            done = placing.place_few(self._tree, self.store.state, slots, numbers, np.empty(len(slots), PIECE))
-            slots, numbers = slots[done:], numbers[done:]
-        else:
-            kernel.locate(self._tree, self.store.state, slots, numbers)
-        if len(slots):
-            order = order_by(numbers, len(self._tree.directory))
-            self._place(*in_order(order, slots, numbers))
-
-    def _place_waiting(self) -> None:
-        """Place the rows that wait."""
-        if many := int(self._waiting[0]):
-            with self._changing():
-                self._waiting[0] = 0
-                self._place_stored(self._waiting[1 : 1 + many])
-
-    def _outgrown(self, more: int) -> bool:
-        """Is it time to plan anew, with so many rows more?"""
-        return len(self.store) + more > self._most
+        self._tree = new_tree(TreePlan((), 0))
+        self._scratch: MatchScratch | None = None
 
     def replan(self) -> None:
-        """Plan for the rows that are there and lay everything out anew, the row store too: in the order of the buckets. O(n)."""
+        """Plan for the rows that are there and lay out everything anew, the row store too, in the order of the buckets. O(n)."""
         slots = self.store.live_slots()
         with self._changing():
-            self._waiting[0] = 0
             self._tree = new_tree(self._plan(slots))
-            self._planned_for, self._most = len(slots), most_for(len(slots))
-            self._room = None
+            self._planned_for = len(slots)
+            self._scratch = None
             keys = np.empty(len(slots), np.uint64)
             order_keys(self._tree, self.store.state, slots, keys)
             order = np.argsort(keys)
             self.store.reorder(slots[order])
-            self._reserve_places()
             self._place(np.arange(len(slots), dtype=np.uint32), (keys[order] >> np.uint64(32)).astype(np.uint32))
+
+    def _plan(self, slots: Slots) -> TreePlan:
+        if self._options["plan"] == "paper":
+            return paper(self.store, slots)
+        return planned(self.store, slots, bytes_per_row=self._options["bytes_per_row"], layers=self._options["layers"])
+
+    def _insert(self, slots: Slots) -> None:
+        if len(self.store) > capacity_of(self._planned_for):
+            self.replan()
+        else:
+            self._place(*self._by_bucket(slots))
+
+    def _by_bucket(self, slots: Slots) -> tuple[Slots, np.ndarray]:
+        """Rows in the order of their buckets, and these."""
+        numbers = np.empty(len(slots), np.uint32)
+        kernel.locate_rows(self._tree, self.store.state, slots, numbers)
+        order = np.argsort(numbers, kind="stable")
+        return slots[order], numbers[order]
+
+    def _place(self, slots: Slots, numbers: np.ndarray) -> None:
+        """Write rows, which are not in the tree, into their buckets; equal buckets are adjacent."""
+        tree = with_places(self._tree, len(self.store.state.rows))
+        self._tree, pieces = with_room(tree, numbers)
+        place_rows(self._tree, self.store.state, slots, pieces)
+
+    def _delete(self, slots: Slots) -> None:
+        release(self._tree, slots)
+
+    def update(self, rows: Rows) -> None:
+        """Replace the rows of known subscriptions, all or none; a row whose bucket stays keeps its position (MO-Tree 4.6.2)."""
+        self.repair()
+        self.store.check_shapes(rows)
+        slots = self.store.slots_once(rows.ids) if rows.size else None
+        if slots is None:  # subscriptions of several rows, unknown or repeated ones
+            super().update(rows)
+            return
+        rewritten = np.empty(len(slots), np.bool_)
+        with self._changing():
+            self.store.note_dimensions(rows)
+            rewrite_rows(self.store.state, rows, slots, rewritten)
+            self._move(slots[rewritten])
+        if not rewritten.all():
+            super().update(pick_rows(rows, np.flatnonzero(~rewritten)))
+
+    def _move(self, slots: Slots) -> None:
+        """Write rows that have changed in the store where they belong now."""
+        slots, numbers = self._by_bucket(slots)
+        nodes = self._tree.places["node"][slots]
+        stays = self._tree.nodes["number"][nodes] == numbers
+        write_again(self._tree, self.store.state, slots[stays][np.argsort(nodes[stays], kind="stable")])
+        release(self._tree, slots[~stays])
+        self._place(slots[~stays], numbers[~stays])
 
     def axes(self) -> list[AxisShape]:
         """As `Index.axes`."""
         return [AxisShape(int(axis["dim"]), int(axis["slices"]), bool(axis["cells"])) for axis in self._tree.axes]
 
-    def _plan(self, slots: Slots) -> plans.Plan:
-        if self._made["plan"] == "paper":
-            return plans.paper(self.store, slots)
-        return plans.planned(self.store, slots, bytes_per_row=self._made["bytes_per_row"], layers=self._made["layers"])
-
-    def _place(self, slots: Slots, numbers: np.ndarray) -> None:
-        self._tree = place_all(self._tree, numbers, placing.place_rows, self.store.state, slots)
-
-    def _delete(self, slots: Slots) -> None:
-        self._place_waiting()
-        self._remove(slots)
-
-    def _remove(self, slots: Slots, *meanwhile: Callable[[np.ndarray], None]) -> None:
-        """Take rows that are placed out of their nodes."""
-        (nodes,) = in_order(slots, self._tree.places["node"])
-        remove_all(self._tree, slots, nodes, *meanwhile)
-
-    def insert(self, rows: Rows) -> None:
-        """Add the rows of new subscriptions, all or (if an id is known already) none."""
-        self.repair()
-        if rows.size and not self._outgrown(rows.size):
-            self._insert_many(rows)
-        else:
-            super().insert(rows)
-
-    def _insert_many(self, rows: Rows) -> None:
-        """Store the rows in the order in which they come, and place them in the order of their buckets."""
-        self.store.check_new(rows)
-        with self._changing():
-            slots, numbers, spans = put_and_slice(self._tree, rows, partial(self.store.put, rows), slice_rows)
-            self._reserve_places()
-            order = order_by(numbers, len(self._tree.directory))
-            self._place_new(rows, spans, order, *in_order(order, slots, numbers))
-
-    def _place_new(self, rows: Rows, spans: np.ndarray, which: np.ndarray, slots: Slots, numbers: np.ndarray) -> None:
-        """Place rows that have just been stored, in the order of their buckets."""
-        new = rows.offsets, spans, which, slots
-        self._tree = place_all(self._tree, numbers, placing.place_new, self.store.state, *new)
-
-    def delete(self, ids: Int64s) -> None:
-        """Remove subscriptions with all their rows, all or (if one is not known) none."""
-        self.repair()
-        ids = np.ascontiguousarray(ids, np.int64)
-        self._place_waiting()
-        slots = self.store.slots_once(ids)
-        if slots is None:
-            return super().delete(ids)
-        with self._changing():
-            self._remove(slots, lambda order: self.store.remove(*in_order(order, ids)))
-        return None
-
-    def update(self, rows: Rows) -> None:
-        """Replace the rows of subscriptions that are there, all or none; in place where their bucket stays."""
-        self.repair()
-        if not rows.size:
-            return super().update(rows)
-        self._place_waiting()
-        self.store.check_shapes(rows)
-        slots = self.store.slots_once(rows.ids)
-        if slots is None:
-            return super().update(rows)
-        with self._changing():
-            self.store.note_dimensions(rows)
-            spans = np.empty(len(rows.dims), SPAN)
-            left = rewrite_all(self._tree, self.store.state, rows, slots, spans)
-            order = order_by(left.numbers, len(self._tree.directory))
-            self._place_new(rows, spans, *in_order(order, left.rows, left.slots, left.numbers))
-        if len(left.odd):
-            super().update(pick_rows(rows, left.odd))
-        return None
-
     def _order(self, query: Query) -> Int64s | None:
-        """Neighbours one after the other, where layers say who is one; relaxed matching looks at everything anyway."""
-        tree = self._tree
-        layers = tree.axes[: min(2, int(tree.counts[kernel.LAYERS]))]
-        if query.events.size < FEWEST or not len(layers) or query.mode == ANY:
+        """Events that are near each other on the first two layers are answered together."""
+        tree, events = self._tree, query.events
+        layers = tree.axes[: min(2, int(tree.counts[TreeCount.LAYERS]))]
+        if events.size < FEWEST or not len(layers) or query.mode == ANY:
             return None
-        return neighbours([ticks_of(tree, axis, keys_of(query.events, int(axis["dim"]))) for axis in layers])
+        return neighbours([ticks_of(tree, axis, keys_of(events, int(axis["dim"]))) for axis in layers])
 
     def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        events, mode, combine, k = query
-        state = self._tree, self.store.state, self._scratch()
-        return int(matching.answer_many(*state, events, first, mode, combine, k, out, ends, self._candidates))
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        self._place_waiting()
+        groups = np.arange(len(ends) + 1)
+        while True:
+            scratch = self._scratch_for(query)
+            done = int(answer_events(self._tree, self.store.state, scratch, groups, query, first, out, ends))
+            if done >= 0:
+                return done
+            self._scratch = scratch._replace(batch=with_more_hits(scratch.batch))
+            if ~done > first:
+                return ~done
 
     def _check(self) -> None:
-        waiting = self._waiting[1 : 1 + self._waiting[0]].tolist()
-        check_tree(self._tree, self.store.state, len(self.store), waiting)
+        check_tree(self._tree, self.store.state, len(self.store))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        self._place_waiting()
         return {**saved_tree(self._tree), "planned_for": np.array([self._planned_for])}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
-        self._most = most_for(self._planned_for)
-        tree = restored_tree(saved)
-        # spare places of older folders do not say that nobody stands there
-        self._tree = tree._replace(places=tree.places[: self.store.slots])
-        self._room = None
-        self._waiting[0] = 0
+        self._tree = restored_tree(saved)
+        self._scratch = None
 
     def _parameters(self) -> dict[str, Any]:
-        return self._made
+        return self._options
 
     def _nodes(self) -> int:
-        return int(self._tree.counts[kernel.NODES])
+        return int(self._tree.counts[TreeCount.NODES])
 
     def _details(self) -> dict[str, float]:
         counts = self._tree.counts
-        return {
-            "layers": float(counts[kernel.LAYERS]),
-            "axes": float(counts[kernel.AXES]),
-            "planes": float(counts[kernel.PLANES]),
-            "buckets": float(counts[kernel.BUCKETS]),
-            "directory": float(len(self._tree.directory)),
-        }
+        shown = {c.name.lower(): c for c in (TreeCount.LAYERS, TreeCount.AXES, TreeCount.PLANES, TreeCount.BUCKETS)}
+        return {**{name: float(counts[c]) for name, c in shown.items()}, "directory": float(len(self._tree.directory))}
 
-    def _reserve_places(self) -> None:
-        places = self._tree.places
-        if len(places) < len(self.store.state.rows):
-            more = grown(places, len(self.store.state.rows))
-            more["node"][len(places) :] = kernel.NONE
-            self._tree = self._tree._replace(places=more)
-
-    def _scratch(self) -> Scratch:
-        tree, room, dims = self._tree, self._room, self.store.dimensions
-        if room is None or room.values.shape[1] < dims or room.seen is not self._seen:
-            questions = max(min(QUESTIONS, MOST_VALUES // max(dims, 1)), 1)
-            axes, cells = len(tree.axes), len(tree.cells) + 1
-            begins, ends, planes, lasts = (np.zeros(questions * axes, np.int32) for _ in range(4))
-            plain, light, single = (np.zeros(questions, np.bool_) for _ in range(3))
-            self._room = room = Scratch(
-                values=new_values(questions * dims).reshape(questions, dims),
-                keys=new_keys(questions * dims).reshape(questions, dims),
-                plain=plain,
-                light=light,
-                seen=self._seen,
-                begins=begins,
-                ends=ends,
-                planes=planes,
-                lasts=lasts,
-                single=single,
-                stabbed=np.zeros(cells, np.int64),
-                slices=np.zeros(cells, np.int64),
-                touched=np.zeros(cells, np.uint64),
-                runs=np.zeros(axes + 1, np.int64),
-                digits=np.zeros(axes + 1, np.int64),
-                line=np.zeros(kernel.LINE, np.uint64),
-                best=np.zeros((questions, MOST_RANKED)),
-                held=np.zeros(questions, np.int64),
-                worst=np.zeros(questions),
-                batch=new_batch(len(tree.directory), questions),
-            )
-        return room
+    def _scratch_for(self, query: Query) -> MatchScratch:
+        """Scratch that fits the tree and the store; kept between calls."""
+        scratch, dims = self._scratch, self.store.dimensions
+        if scratch is not None and scratch.values.shape[1] >= dims and scratch.seen is self._seen:
+            return scratch
+        tree = self._tree
+        queries, axes, cells = max(min(QUERIES, MAX_VALUES // max(dims, 1)), 1), len(tree.axes), len(tree.cells) + 1
+        self._scratch = MatchScratch(
+            values=new_values(queries * dims).reshape(queries, dims),
+            keys=new_keys(queries * dims).reshape(queries, dims),
+            plain=np.zeros(queries, np.bool_),
+            unit_weight=np.zeros(queries, np.bool_),
+            filters=np.zeros(queries, np.uint8),
+            begins=np.zeros(queries * axes, np.int32),
+            ends=np.zeros(queries * axes, np.int32),
+            planes=np.zeros(queries * axes, np.int32),
+            last_planes=np.zeros(queries * axes, np.int32),
+            stabbed=np.zeros(cells, np.int64),
+            slices=np.zeros(cells, np.int64),
+            touched=np.zeros(cells, np.uint64),
+            runs=np.zeros(axes + 1, np.int64),
+            digits=np.zeros(axes + 1, np.int64),
+            line=np.zeros(kernel.LINE, np.uint64),
+            best=np.zeros((queries, MAX_RANKED)),
+            held=np.zeros(queries, np.int64),
+            worst=np.zeros(queries),
+            seen=self._seen,
+            candidates=self._candidates,
+            batch=new_batch(len(tree.directory), queries),
+        )
+        return self._scratch

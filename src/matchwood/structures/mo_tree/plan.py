@@ -1,12 +1,12 @@
-"""What an MO-Tree is made of: which attributes are layers, which cells they have, which slices divide every axis.
+"""The plan of an MO-Tree: which attributes are layers, which cells they have, which slices divide every axis.
 
-`planned` chooses from a sample of the rows and compares alternatives by the work that the sample predicts (ticks and slices are
-quantiles, so that cells are filled evenly). `paper` is the configuration of MO-Tree 6.1: six layers, four levels of
-uniform cells each, widths by the optimisation of section 5 (`width`), no slices.
+`planned` chooses from a sample of the rows and compares alternatives by the work that the sample predicts. Ticks and slices are
+quantiles, so that cells are filled evenly. `paper` is the configuration of MO-Tree 6.1: six layers, four levels of uniform cells
+each, widths by the optimisation of section 5 (`width`), no slices.
 
-Attributes are selected by the three guidelines of MO-Tree 4.2 as one number, the share of rows that an event is
-expected to lose on the attribute: popularity times (1 - mean share of the domain, in quantiles, that an interval
-takes). Quantiles make the third, uniformity, hold by construction.
+Attributes are selected by the three guidelines of MO-Tree 4.2 as one number, the share of rows that an event is expected to lose
+on the attribute: popularity times (1 - mean share of the domain, in quantiles, that an interval takes). Quantiles make the third
+guideline, uniformity, hold by construction.
 """
 
 from __future__ import annotations
@@ -19,24 +19,19 @@ import numpy as np
 from matchwood.encode.arrays import Float64s
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import RowStore, Slots
-from matchwood.structures.base import AxisShape
-from matchwood.structures.live.event_store import EventStore
 from matchwood.structures.mo_tree.kernels import layout as kernel
+from matchwood.structures.mo_tree.kernels.layout import TreeCount
 from matchwood.structures.mo_tree.width import cell_widths
 
 TICKS = 1024  # of a layer
-MOST_AXES = 32  # at most 64: a word has a bit for each
-MOST_LAYERS = 8  # a word has 8 bits for what is asked of a cell of each
-MOST_SLICES = 32  # at most 62: a word holds them and a null bit
-MOST_BUCKETS = 1 << 21
-MOST_PARTS = 4096  # of an axis, two bytes each, in which a search of its cuts may begin
+MAX_AXES = 32
+MAX_LAYERS = 8  # a request has 8 bits for the slices of each
+MAX_SLICES = 32  # at most 62: a word holds them and a null bit
+MAX_LAYER_SLICES = 24
+MAX_BUCKETS = 1 << 21
 SAMPLE = 16_384
-JUDGED = 0.25  # buckets for each row of the sample: of more, the sample cannot tell how many hold rows
+BUCKETS_PER_SAMPLED_ROW = 0.25  # of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
-LINE_ROWS = 512
-EVENT_SLICES, EVENT_LAYER_SLICES = 16, 8  # of a layer at most 16
-EVENT_FEWEST, EVENT_MOST = 6, kernel.STEP + 1  # slices of an event's axis: more cuts than a step are searched in two
-EVENT_SHARE = 1.1  # and as a share of those that the subscriptions have
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
 
 
@@ -50,51 +45,32 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class AxisPlan:
     """An attribute: its cuts, its slices and, if it is a layer, its levels, narrow to wide, the last the whole domain."""
 
     dim: int
     cuts: Float64s
     slices: int
     levels: tuple[Level, ...] = ()
-    parts: int = 0
-    """Disjoint cells of a layer of events."""
+    disjoint: int = 0
+    """Cells of a layer of live events, which has two more: for values that span several, for events without the attribute."""
 
     @property
     def size(self) -> int:
-        """How many cells the layer has; 0 if it is none."""
-        return self.parts + 2 if self.parts else sum(level.cells for level in self.levels)
+        """How many cells the layer has; 0 if the axis is not a layer."""
+        return self.disjoint + 2 if self.disjoint else sum(level.cells for level in self.levels)
 
     @property
     def ticks(self) -> int:
         return len(self.cuts) + 1
 
-    def parts_of_domain(self) -> tuple[float, float, np.ndarray] | None:
-        """`base`, `scale` and `Tree.begins` of the axis: as few even parts as leave no more than four cuts in one, if any do."""
-        if len(self.cuts) <= kernel.FEW_CUTS:
-            return 0.0, 0.0, np.zeros(1, np.uint16)
-        base = float(self.cuts[0])
-        reach = float(self.cuts[-1]) - base
-        parts = 1
-        while parts <= MOST_PARTS and np.isfinite(reach) and np.isfinite(parts / reach):
-            part = np.minimum((self.cuts - base) * (parts / reach), parts - 1).astype(np.int64)  # as in `tick_of`
-            if np.bincount(part).max() <= kernel.FEW_CUTS:
-                return base, parts / reach, np.searchsorted(part, np.arange(parts)).astype(np.uint16)
-            parts *= 2
-        return None
-
-    def steps(self) -> Float64s:
-        """Every 32nd cut, where there are many: a search that has no parts to begin in looks at these first."""
-        stepwise = len(self.cuts) > kernel.STEP and self.parts_of_domain() is None
-        return self.cuts[:: kernel.STEP] if stepwise else np.zeros(0)
-
     def cells(self) -> np.ndarray:
-        """First tick and width of every cell of a layer, level by level, or disjoint, spanning and null cells."""
-        if self.parts:
+        """First tick and width of every cell of the layer, level by level, or disjoint, spanning and null cells."""
+        if self.disjoint:
             found = np.zeros(self.size, kernel.TREE_CELL)
-            ends = -(-np.arange(self.parts + 1) * self.ticks // self.parts)  # cell of a tick: tick * parts // ticks
-            found["first"][: self.parts], found["width"][: self.parts] = ends[:-1], np.diff(ends)
-            found["width"][self.parts :] = self.ticks
+            ends = -(-np.arange(self.disjoint + 1) * self.ticks // self.disjoint)  # as `structures.live` divides ticks
+            found["first"][: self.disjoint], found["width"][: self.disjoint] = ends[:-1], np.diff(ends)
+            found["width"][self.disjoint :] = self.ticks
             return found
         cells = [(round(j * level.stride), level.width) for level in self.levels for j in range(level.cells)]
         found = np.zeros(len(cells), kernel.TREE_CELL)
@@ -102,30 +78,12 @@ class Axis:
         found["width"] = [max(1, int(np.ceil(width))) for _, width in cells]
         return found
 
-    def nearest(self) -> np.ndarray:
-        """A row of `Tree.nearest` for each sum of two ticks: who is around so middle an interval, level by level.
-
-        First how far apart its ends may be for the nearest cell of the level to hold it, or that of a narrower level, up to a
-        whole number of comparisons; then the cells.
-        """
-        sums, cells, first = np.arange(2 * self.ticks - 1 if self.levels else 0), self.cells(), 0
-        found = np.zeros((len(sums), 2, len(self.levels)), np.int16)
-        for i, level in enumerate(self.levels):
-            at = np.floor((0.5 * (sums + 1) - 0.5 * level.width) / (level.stride or 1.0) + 0.5)
-            at = first + np.clip(at, 0, level.cells - 1).astype(np.int64)
-            begin, end = cells["first"][at].astype(np.int64), cells["first"][at] + cells["width"][at] - 1
-            found[:, 0, i], found[:, 1, i] = np.minimum(sums - 2 * begin, 2 * end - sums), at
-            first += level.cells
-        limits = np.full((len(sums), int(kernel.limits_of(len(self.levels)))), np.iinfo(np.int16).max, np.int16)
-        limits[:, : len(self.levels) - 1] = np.maximum.accumulate(found[:, 0], axis=1)[:, :-1]
-        return np.concatenate([limits, found[:, 1]], axis=1).ravel()
-
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Axes, the layers first. `rows` is how many rows it was made for."""
+class TreePlan:
+    """Axes, the layers first. `rows` is how many rows, or live events, it was made for."""
 
-    axes: tuple[Axis, ...]
+    axes: tuple[AxisPlan, ...]
     rows: int
 
     @property
@@ -136,51 +94,46 @@ class Plan:
     def buckets(self) -> int:
         return int(np.prod([axis.size for axis in self.axes if axis.size], initial=1))
 
-    def arrays(self) -> tuple[np.ndarray, ...]:
-        """axes, axis_of, cuts, begins, nearest, cells, counts of `kernels.layout.Tree`."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """axes, axis_of, cuts, levels, cells and counts of `kernels.layout.Tree`."""
         axes = np.zeros(len(self.axes), kernel.AXIS)
-        begins = [np.zeros(0, np.uint16)]
-        nearest = [np.zeros(0, np.int16)]
-        cells = [np.zeros(0, kernel.TREE_CELL)]
-        cuts = plane = first_cell = 0
+        cells, levels = [np.zeros(0, kernel.TREE_CELL)], [np.zeros(0, kernel.LEVEL)]
+        cuts = plane = first_cell = first_level = 0
         radix, whole = self.buckets, 0
         for record, axis in zip(axes, self.axes, strict=True):
             record["dim"], record["slices"], record["plane"] = axis.dim, axis.slices, plane
             record["first_cut"], record["cuts"] = cuts, len(axis.cuts)
-            record["steps"], record["begins"] = len(axis.steps()), kernel.NONE
-            if (parted := axis.parts_of_domain()) is not None:
-                record["base"], record["scale"], mine = parted
-                record["last"], record["begins"] = len(mine) - 1, sum(map(len, begins))
-                begins.append(mine)
-            cuts += len(_filled(axis.cuts)) + len(_filled(axis.steps()))
+            cuts += len(axis.cuts)
             plane += axis.slices + 1 if axis.slices else 0
             if not axis.size:
                 continue
-            own = axis.cells()
-            own["scale"] = kernel.scale_of(axis.slices, own["width"].astype(np.int64))
-            radix //= len(own)
-            record["nearest"], record["levels"] = sum(map(len, nearest)), len(axis.levels)
-            nearest.append(axis.nearest())
-            record["first_cell"], record["cells"], record["radix"] = first_cell, len(own), radix
-            whole += radix * (len(own) - 1)
-            first_cell += len(own)
-            cells.append(own)
+            cells.append(axis.cells())
+            cells[-1]["scale"] = kernel.scale_of(axis.slices, cells[-1]["width"].astype(np.int64))
+            levels.append(
+                np.array([(v.width, v.stride or 1.0, f, v.cells) for f, v in _with_first(axis.levels)], kernel.LEVEL)
+            )
+            radix //= axis.size
+            record["first_level"], record["levels"] = first_level, len(axis.levels)
+            record["first_cell"], record["cells"], record["radix"] = first_cell, axis.size, radix
+            whole += radix * (axis.size - 1)
+            first_cell += axis.size
+            first_level += len(axis.levels)
         axis_of = np.full(max((axis.dim for axis in self.axes), default=-1) + 1, kernel.NO_AXIS, np.uint16)
         axis_of[axes["dim"]] = np.arange(len(axes))
         counts = np.zeros(kernel.COUNTS, np.int64)
-        counts[kernel.REGIONS :] = int(kernel.NO_REGION)
-        counts[kernel.FREE_NODE] = int(kernel.NONE)
-        counts[kernel.SLICED] = len(axes) if plane else 0  # all axes have slices, or none
-        counts[[kernel.LAYERS, kernel.AXES, kernel.PLANES, kernel.WHOLE]] = self.layers, len(axes), plane, whole
-        parts = (_filled(part) for axis in self.axes for part in (axis.cuts, axis.steps()))
-        all_cuts = np.concatenate([np.full(0, np.nan), *parts, np.full(kernel.STEP, np.nan)])
-        tables = np.concatenate(begins), np.concatenate(nearest), np.concatenate(cells)
-        return axes, axis_of, all_cuts, *tables, counts
-
-
-def _filled(cuts: Float64s) -> Float64s:
-    """The cuts, and NaN up to where a search may look."""
-    return np.concatenate([cuts, np.full(int(kernel.filled(len(cuts))) - len(cuts), np.nan)])
+        counts[TreeCount.FREE_REGIONS :] = int(kernel.NO_REGION)
+        counts[TreeCount.FREE_NODE] = int(kernel.NONE)
+        counts[TreeCount.LAYERS], counts[TreeCount.AXES] = self.layers, len(axes)
+        counts[TreeCount.SLICED] = len(axes) if plane else 0
+        counts[TreeCount.PLANES], counts[TreeCount.WHOLE] = plane, whole
+        return {
+            "axes": axes,
+            "axis_of": axis_of,
+            "cuts": np.concatenate([np.zeros(0), *(axis.cuts for axis in self.axes)]),
+            "levels": np.concatenate(levels),
+            "cells": np.concatenate(cells),
+            "counts": counts,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,26 +184,29 @@ def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
     return columns, len(rows)
 
 
-def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | None) -> Plan:
+def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | None) -> TreePlan:
     """The cheapest plan found for these rows. `bytes_per_row` bounds the planes; `layers` fixes the height."""
     columns, sampled = columns_of(store, slots)
-    columns = [column for column in columns[:MOST_AXES] if len(column.ends)]
+    columns = [column for column in columns[:MAX_AXES] if len(column.ends)]
     slices = _slices(columns, 8 * bytes_per_row)
-    best: tuple[Axis, ...] = ()
+    best: tuple[AxisPlan, ...] = ()
     if layers != 0 and columns:
         best = _best_layers(columns, sampled, len(slots), layers)
     chosen = {axis.dim for axis in best}
-    axes = [Axis(axis.dim, axis.cuts, min(24, _of(slices, columns, axis.dim)), axis.levels) for axis in best]
+    axes = [
+        AxisPlan(axis.dim, axis.cuts, min(MAX_LAYER_SLICES, _of(slices, columns, axis.dim)), axis.levels)
+        for axis in best
+    ]
     for column, parts in zip(columns, slices, strict=True):
         if column.dim not in chosen:
             cuts = column.cuts(parts)
-            axes.append(Axis(column.dim, cuts, len(cuts) + 1))
-    return Plan(tuple(axes), len(slots))
+            axes.append(AxisPlan(column.dim, cuts, len(cuts) + 1))
+    return TreePlan(tuple(axes), len(slots))
 
 
 def paper(
     store: RowStore, slots: Slots, *, height: int = 6, levels: int = 4, eta: float = 6.5, ticks: int = 1000
-) -> Plan:
+) -> TreePlan:
     """MO-Tree 6.1: the most popular attributes, uniform ticks, cells of the widths that section 5 gives, no slices."""
     columns, _ = columns_of(store, slots)
     columns = [c for c in sorted(columns, key=lambda c: (-c.popularity, c.dim)) if len(c.ends)][:height]
@@ -263,36 +219,8 @@ def paper(
         size = len(cuts) + 1
         cells = [levels - i for i in range(levels)]
         made = tuple(Level(c, w * size, (1.0 - w) * size / max(c - 1, 1)) for c, w in zip(cells, widths, strict=True))
-        axes.append(Axis(column.dim, cuts, 0, made))
-    return Plan(tuple(axes), len(slots))
-
-
-def planned_events(store: EventStore, slots: np.ndarray, like: Sequence[AxisShape]) -> Plan:
-    """Disjoint cells of even filling on the layers of the subscriptions' tree (else on the two most popular attributes).
-
-    `like` are the shapes of that tree's axes.
-    As many cells as leave a node of 512 events mostly full; ten a layer, as in the paper, left 40 nodes a cell at 1M.
-    """
-    some = np.ascontiguousarray(slots[:: max(1, len(slots) // SAMPLE)])
-    _, dims, keys = store.values(some)
-    found, popular = np.unique(dims, return_counts=True)
-    ranked = [int(dim) for _, dim in sorted(zip(-popular, found, strict=True))]
-    slices = {dim: min(max(EVENT_FEWEST, round(EVENT_SHARE * parts)), EVENT_MOST) for dim, parts, _ in like if parts}
-    chosen = [dim for dim, _, layer in like if layer and dim in ranked] or (
-        ranked[:2] if len(slots) > 2 * LINE_ROWS else []
-    )
-    chosen = chosen[:MOST_LAYERS] if len(slots) > LINE_ROWS else []
-    parts = max(1, int((len(slots) / (1.2 * LINE_ROWS)) ** (1 / max(len(chosen), 1))))
-    axes = []
-    for dim in [*chosen, *(dim for dim in ranked if dim not in chosen)][:MOST_AXES]:
-        values = np.sort(keys[(dims == dim) & np.isfinite(keys)])
-        size = TICKS if dim in chosen else slices.get(dim, EVENT_SLICES)
-        cuts = np.unique(values[np.arange(1, size) * len(values) // size]) if len(values) else np.zeros(0)
-        if dim in chosen:
-            axes.append(Axis(dim, cuts, EVENT_LAYER_SLICES, parts=min(parts, len(cuts) + 1)))
-        else:
-            axes.append(Axis(dim, cuts, len(cuts) + 1))
-    return Plan(tuple(axes), len(slots))
+        axes.append(AxisPlan(column.dim, cuts, 0, made))
+    return TreePlan(tuple(axes), len(slots))
 
 
 def _slices(columns: Sequence[Column], planes: int) -> list[int]:
@@ -301,25 +229,26 @@ def _slices(columns: Sequence[Column], planes: int) -> list[int]:
         return []
     share = np.sqrt([column.popularity for column in columns])
     wanted = share / share.sum() * max(planes - len(columns), 4 * len(columns))
-    return [int(min(max(4, round(w)), MOST_SLICES)) for w in wanted]
+    return [int(min(max(4, round(w)), MAX_SLICES)) for w in wanted]
 
 
 def _of(slices: list[int], columns: Sequence[Column], dim: int) -> int:
     return next(parts for parts, column in zip(slices, columns, strict=True) if column.dim == dim)
 
 
-def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int | None) -> tuple[Axis, ...]:
+def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int | None) -> tuple[AxisPlan, ...]:
     """Layers and their levels that cost the least on the sample."""
     scale = rows / max(sampled, 1)
-    best: tuple[Axis, ...] = ()
-    least = rows / LINE_ROWS * len(columns) * LINE_NS + BUCKET_NS if layers is None else np.inf
-    heights = (1, 2, 3) if layers is None else (min(layers, len(columns), MOST_LAYERS),)
+    best: tuple[AxisPlan, ...] = ()
+    least = rows / kernel.LINE_ROWS * len(columns) * LINE_NS + BUCKET_NS if layers is None else np.inf
+    max_buckets = min(MAX_BUCKETS, max(64, rows), max(64, int(sampled * BUCKETS_PER_SAMPLED_ROW)))
+    heights = (1, 2, 3) if layers is None else (min(layers, len(columns), MAX_LAYERS),)
     for height in heights:
         chosen = columns[:height]
         for quantiles in ((0.9,), (0.35, 0.78, 0.96), (0.25, 0.5, 0.75, 0.95)):
             for strides in (6, 12, 24, 48):
                 axes = tuple(_layer(column, quantiles, strides) for column in chosen)
-                if Plan(axes, rows).buckets > min(MOST_BUCKETS, max(64, rows), max(64, int(sampled * JUDGED))):
+                if TreePlan(axes, rows).buckets > max_buckets:
                     break
                 cost = _cost(axes, chosen, sampled, scale, len(columns))
                 if cost < least:
@@ -327,7 +256,7 @@ def _best_layers(columns: Sequence[Column], sampled: int, rows: int, layers: int
     return best
 
 
-def _layer(column: Column, quantiles: Sequence[float], strides: int) -> Axis:
+def _layer(column: Column, quantiles: Sequence[float], strides: int) -> AxisPlan:
     """Levels for intervals up to these quantiles of the widths, cells a stride of 1 / strides of the domain apart."""
     cuts = column.cuts(TICKS)
     ticks = len(cuts) + 1
@@ -339,10 +268,10 @@ def _layer(column: Column, quantiles: Sequence[float], strides: int) -> Axis:
         if width < 0.9 * ticks and (not levels or width > 1.2 * levels[-1].width):
             cells = int(np.ceil((ticks - width) / stride)) + 1
             levels.append(Level(cells, width, (ticks - width) / (cells - 1)))
-    return Axis(column.dim, cuts, 0, (*levels, Level(1, float(ticks), float(ticks))))
+    return AxisPlan(column.dim, cuts, 0, (*levels, Level(1, float(ticks), float(ticks))))
 
 
-def _cost(axes: Sequence[Axis], columns: Sequence[Column], sampled: int, scale: float, planes: int) -> float:
+def _cost(axes: Sequence[AxisPlan], columns: Sequence[Column], sampled: int, scale: float, planes: int) -> float:
     """Nanoseconds an event is expected to take: the centres of sampled rows stand for events."""
     number = np.zeros(sampled, np.int64)
     events = np.arange(0, sampled, max(1, sampled // EVENTS))
@@ -368,12 +297,12 @@ def _cost(axes: Sequence[Axis], columns: Sequence[Column], sampled: int, scale: 
         visited &= stabbed[:, rest % stabbed.shape[1]]
         rest //= stabbed.shape[1]
         combinations *= stabbed.sum(axis=1)
-    lines = np.ceil(counts * scale / LINE_ROWS + 0.25)
+    lines = np.ceil(counts * scale / kernel.LINE_ROWS + 0.25)
     spent = visited @ (lines * (planes + 1) * LINE_NS + BUCKET_NS)
     return float(np.mean(spent + combinations * NUMBER_NS))
 
 
-def _fitted(axis: Axis, cells: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+def _fitted(axis: AxisPlan, cells: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     """The cell of each interval of ticks, as `kernels.layout.cell_for` finds it."""
     found = np.full(len(begin), len(cells) - 1)
     open_ = np.ones(len(begin), bool)

@@ -1,199 +1,115 @@
-"""MO-Tree: rows put into their buckets and taken out again. In: rows of the store, their buckets. Out: bits in nodes.
-
-Alone, or many of a node together (`kernels.block`).
-"""
+"""MO-Tree: rows written into their nodes. In: rows of the store, and the nodes that have room for them. Out: bits in planes."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, SET
-from matchwood.structures.mo_tree.kernels.block import (
-    clean,
-    leave_stale,
-    note_axes,
-    note_leaving,
-    note_slices,
-    settle,
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    CIRCLE,
+    SET,
+    only_intervals,
+    rank_row,
+    shape_of,
+    write_entries,
+    write_intervals,
 )
 from matchwood.structures.mo_tree.kernels.layout import (
-    HEAD_WORDS,
-    NONE,
     ONE,
     ONES,
-    SLICED,
+    TreeCount,
     axis_number,
-    locate,
+    enter_bucket,
     prefetch_row,
     slice_bits,
-    slice_span,
-    slices_of_set,
+    slice_here,
 )
-from matchwood.structures.mo_tree.kernels.nodes import (
-    clear_bits,
-    enter_piece,
-    open_nodes,
-    open_position,
-    prefetch_share,
-    run_of,
-    share_of,
-    take_position,
-)
-from matchwood.structures.mo_tree.kernels.spans import NOTHING, ODD, prefetch_spans
+from matchwood.structures.mo_tree.kernels.nodes import take_position
+from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, settle
 
 
 @helper
-def write_row(tree, store, slot, node, position, together):
-    """Clear the bits where the row cannot hold: now, or (`together`) with those of others, by `settle`. O(slices).
+def possible_slices(tree, store, start, entry, a):
+    """A bit for each slice of axis a in which an entry of the row at `start` may hold, then the null bit. O(its intervals)."""
+    if entry.kind == ABSENT:
+        return ONE << np.uint64(tree.axes[a].slices)
+    if not entry.kind & SET:
+        return slice_bits(slice_here(tree, a, entry.lo), slice_here(tree, a, entry.hi))
+    touched = np.uint64(0)
+    first = start + np.int64(entry.more)
+    for p in range(first, first + np.int64(store.entries[first].more)):
+        part = store.entries[p]
+        touched |= slice_bits(slice_here(tree, a, part.lo), slice_here(tree, a, part.hi))
+    return touched
 
-    The node has been entered.
-    """
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    words = np.int64(node.words)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
+
+@helper
+def note_row(tree, store, slot, node):
+    """Note the planes of a row that has a position in the node; its bucket has been entered. O(entries * slices)."""
+    row, position = store.rows[slot], np.int64(tree.places[slot].position)
     is_open = False
     reach_0 = reach_1 = ONES
-    axes = np.uint64(0)
-    for at in range(np.int64(row.count)):
-        entry = store.entries[start + at]
-        if entry.kind & CIRCLE:
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        entry = store.entries[at]
+        if entry.kind & CIRCLE:  # its box stands before it
             continue
         a = axis_number(tree, entry.dim)
-        is_open = is_open or entry.kind == ABSENT or a >= tree.counts[SLICED]
-        if a >= tree.counts[SLICED]:
+        is_open = is_open or entry.kind == ABSENT or a >= tree.counts[TreeCount.SLICED]
+        if a >= tree.counts[TreeCount.SLICED]:
             continue
-        begin = end = np.int64(tree.axes[a].slices)  # the null plane
-        if entry.kind != ABSENT:
-            begin, end = slice_span(tree, a, entry.lo, entry.hi)
-        possible = slice_bits(begin, end)
-        if entry.kind & SET:
-            possible = slices_of_set(tree, store, start, entry, a)
+        possible = possible_slices(tree, store, np.int64(row.start), entry, a)
+        note_slices(tree, node, a, position, possible)
         if a == 0:
             reach_0 = possible
         elif a == 1:
             reach_1 = possible
-        if together and not entry.kind & SET:
-            note_slices(tree, words, np.int64(a), position, begin, end)
-            axes |= ONE << np.uint64(a)
-        else:
-            clear_slices(tree, word, words, a, position, possible)
     node.reach_0 |= reach_0
     node.reach_1 |= reach_1
-    note_axes(tree, axes)
-    if is_open:
-        open_position(tree, node, position)
-
-
-@helper
-def clear_slices(tree, word, words, a, position, possible):
-    """Clear the bits of a position on an axis but those in `possible`; `word` is where its bit of the first plane stands."""
-    axis = tree.axes[a]
-    plane = word + np.int64(axis.plane) * words
-    clear_bits(tree.bits, plane, words, np.int64(axis.slices) + 1, position, possible)
-
-
-@helper
-def take_place(tree, n, slot):
-    """A free position of a node that has one, for the row at the slot; its bits are not written yet."""
-    node = tree.nodes[n]
-    position = take_position(tree, node)
-    tree.members[2 * np.int64(node.start) + position] = np.uint32(slot)
-    tree.places[slot].node = np.uint32(n)
-    tree.places[slot].position = np.uint32(position)
-    return position
+    note_position(tree, node, position, is_open)
 
 
 @kernel
 def place_rows(tree, store, slots, pieces):
-    """Write the rows at these slots into the nodes that have been opened for them. O(slices of the row) each, less where many
-    of a node come together."""
+    """Write the rows at these slots into the nodes that `open_nodes` gave them. O(entries * slices), and O(planes) a node."""
     for p in range(pieces.size):
-        n, first, last, together = enter_piece(tree, pieces[p])
+        n, first = np.int64(pieces[p].node), np.int64(pieces[p].first)
         node = tree.nodes[n]
-        for j in range(first, last):
+        enter_bucket(tree, np.int64(node.number))
+        for j in range(first, first + np.int64(pieces[p].rows)):
             prefetch_row(store, slots, j)
             slot = np.int64(slots[j])
-            position = take_place(tree, n, slot)
-            clean(tree, node, position, False)
-            write_row(tree, store, slot, node, position, together)
-        if together:
-            settle(tree, node)
+            take_position(tree, n, slot)
+            note_row(tree, store, slot, node)
+        settle(tree, node)
 
 
 @kernel
-def place_few(tree, store, slots, numbers, pieces):
-    """Place the rows at these slots, with room for as many buckets and pieces; return how many, fewer if a pool is full."""
-    locate(tree, store, slots, numbers)
-    done, n = open_nodes(tree, numbers, 0, pieces, 0)
-    place_rows(tree, store, slots, pieces[:n])
-    return done
-
-
-@helper
-def write_spans(tree, node, position, spans, begin, end, together):
-    """As `write_row`, of a row with the spans begin..end."""
-    words = np.int64(node.words)
-    word = np.int64(node.start) + np.int64(HEAD_WORDS) * words + (position >> 6)
-    reach_0 = reach_1 = ONES
-    axes = np.uint64(0)
-    for at in range(begin, end):
-        if spans[at].axis == NOTHING:
-            continue
-        a, first, last = np.int64(spans[at].axis), np.int64(spans[at].first), np.int64(spans[at].last)
-        possible = slice_bits(first, last)
-        if a == 0:
-            reach_0 = possible
-        elif a == 1:
-            reach_1 = possible
-        if together:
-            note_slices(tree, words, a, position, first, last)
-            axes |= ONE << np.uint64(a)
-        else:
-            clear_slices(tree, word, words, a, position, possible)
-    node.reach_0 |= reach_0
-    node.reach_1 |= reach_1
-    note_axes(tree, axes)
-
-
-@kernel
-def place_new(tree, store, offsets, spans, which, slots, pieces):
-    """As `place_rows`, of rows whose spans are written: the row at slots[i] is row which[i] of the CSR arrays."""
-    for p in range(pieces.size):
-        n, first, last, together = enter_piece(tree, pieces[p])
-        node = tree.nodes[n]
-        share = share_of(tree, node, last - first, together)
-        for j in range(first, last):
-            prefetch_spans(tree.places, offsets, spans, which, slots, j)
-            prefetch_share(tree, node, j - first, share)
-            slot = np.int64(slots[j])
-            position = take_place(tree, n, slot)
-            begin, end = offsets[np.int64(which[j])], offsets[np.int64(which[j]) + 1]
-            is_odd = begin < end and spans[begin].axis == ODD
-            clean(tree, node, position, together and not is_odd)  # sets turn their bits before those noted are settled
-            if is_odd:
-                write_row(tree, store, slot, node, position, together)
-            else:
-                write_spans(tree, node, position, spans, begin, end, together)
-        if together:
-            settle(tree, node)
-
-
-@kernel
-def clear_rows(tree, slots, nodes):
-    """Take rows out of their nodes, which `release_nodes` counts out: their positions are stale. O(rows).
-
-    nodes[i]: where the row at slots[i] stands, the same one after the other.
-    """
+def write_again(tree, store, slots):
+    """Write the planes of rows that stay in their nodes; rows of one node are adjacent. O(entries * slices), O(planes) a node."""
     i = np.int64(0)
     while i < slots.size:
-        end = run_of(nodes, i)
-        for j in range(i, end):
-            prefetch(tree.places, np.int64(slots[min(j + 2 * AHEAD, slots.size - 1)]))
-            place = tree.places[np.int64(slots[j])]
-            note_leaving(tree, np.int64(place.position))
-            place.node = NONE
-        leave_stale(tree, tree.nodes[np.int64(nodes[i])])
-        i = end
+        n = tree.places[np.int64(slots[i])].node
+        node = tree.nodes[n]
+        enter_bucket(tree, np.int64(node.number))
+        while i < slots.size and tree.places[np.int64(slots[i])].node == n:
+            prefetch_row(store, slots, i)
+            note_row(tree, store, np.int64(slots[i]), node)
+            i += 1
+        settle(tree, node)
+
+
+@kernel
+def rewrite_rows(store, rows, slots, done):
+    """Rewrite the row at slots[r] as row r of the CSR arrays where that has as many entries; done[r] says so. O(entries)."""
+    for r in range(slots.size):
+        prefetch_row(store, slots, r)
+        row = store.rows[np.int64(slots[r])]
+        main, extras = shape_of(rows, r)
+        done[r] = np.int64(row.size) == main + extras and np.int64(row.count) == main
+        if done[r]:
+            rank_row(row, rows, r)
+            if only_intervals(rows, r):
+                write_intervals(store, rows, r, np.int64(row.start))
+            else:
+                write_entries(store, rows, r, np.int64(row.start), main)

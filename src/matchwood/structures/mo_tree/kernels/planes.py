@@ -1,28 +1,23 @@
 """Bit planes: the machine operations of bit-sliced filters, as LLVM IR.
 
-    and_planes           64 bytes of several planes, anded in one vector register
-    keep_words           those of eight words in which a bit is set, side by side
-    and_pairs            the same, every second of the planes complemented
-    prefetch_planes      ask for them before
-    and_changes          planes of many positions, anded with what is on from one plane to another
-    count_ones           how many bits of a word are set
-    count_at_most        how many of 32 ascending numbers are at or below a key
-    count_few_at_most    how many of four are
-    count_exceeded       how many of four small numbers are below another
+    and_planes        64 bytes of several planes, ANDed in one vector register
+    exclude_planes    the same, without the bits of several planes
+    prefetch_planes   prefetch them
+    keep_words        those of eight words in which a bit is set, adjacent
+    write_planes      planes of many positions, written from where each position turns on and off
+    count_ones        how many bits of a word are set
 
 They read memory without bounds checks; see what their callers must guarantee.
 """
 
 from __future__ import annotations
 
-from functools import reduce
-
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from matchwood.jit.intrinsics import FIRST, ask_for
+from matchwood.jit.intrinsics import prefetch_pointer
 
 _I4, _I8, _I32, _I64 = ir.IntType(4), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _LINE = ir.VectorType(_I64, 8)
@@ -33,8 +28,8 @@ _HALVES = ir.VectorType(_I32, 8)
 def and_planes(typing_context, bits, valid, base, shift, planes, first, count, out):
     """out[0:8] = bits[valid : valid + 8] & the 8 words at base + (planes[first + i] << shift) of every i < count.
 
-    `bits` and `out` are uint64, `planes` int32. The caller guarantees 8 readable words at each place. A loop in Python keeps the
-    eight words in memory between planes: 8 us an event at 230 lines of 20 planes.
+    `bits` and `out` are uint64, `planes` int32. The caller guarantees 8 readable words at each place. A loop in Python would keep
+    the eight words in memory between planes.
     """
 
     def generate(context, builder, signature, arguments):
@@ -53,42 +48,36 @@ def and_planes(typing_context, bits, valid, base, shift, planes, first, count, o
 
 
 @intrinsic
-def and_pairs(typing_context, bits, base, shift, planes, first, pairs, out):
-    """out[0:8] = the 8 words of every second of `pairs` pairs of planes, anded, without the bits of every first.
-
-    Pair i is planes[first + 2 * i] and the one after it. Types and what the caller guarantees: as `and_planes`.
-    """
+def exclude_planes(typing_context, bits, base, shift, planes, first, count, line):
+    """line[0:8] &= ~(the 8 words at base + (planes[first + i] << shift)) of every i < count. Types: as `and_planes`."""
 
     def generate(context, builder, signature, arguments):
-        _, base, shift, _, first, pairs, _ = arguments
+        _, base, shift, _, first, count, _ = arguments
         data, numbers, target = (_data(context, builder, signature, arguments, i) for i in (0, 3, 6))
-        ruled_out = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
-        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [-1] * 8))
+        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
         region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
-        with cgutils.for_range(builder, pairs) as loop:
-            at = builder.shl(loop.index, ir.Constant(_I64, 1))
-            line = _line(builder, region, _plane(builder, numbers, at, shift))
-            builder.store(builder.or_(builder.load(ruled_out), line), ruled_out)
-            line = _line(builder, region, _plane(builder, numbers, builder.add(at, ir.Constant(_I64, 1)), shift))
-            builder.store(builder.and_(builder.load(held), line), held)
-        kept = builder.and_(builder.load(held), builder.not_(builder.load(ruled_out)))
-        builder.store(kept, builder.bitcast(target, ir.PointerType(_LINE)), align=8)
+        with cgutils.for_range(builder, count) as loop:
+            line = _line(builder, region, _plane(builder, numbers, loop.index, shift))
+            builder.store(builder.or_(builder.load(held), line), held)
+        target = builder.bitcast(target, ir.PointerType(_LINE))
+        left = builder.and_(builder.load(target, align=8), builder.not_(builder.load(held)))
+        builder.store(left, target, align=8)
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, planes, i, i, out), generate
+    return types.void(bits, i, i, planes, i, i, line), generate
 
 
 @intrinsic
 def prefetch_planes(typing_context, bits, base, shift, planes, first, count):
-    """Ask for the lines at base + (planes[first + i] << shift) of every i < count. Types: as `and_planes`; any place is safe."""
+    """Prefetch the lines at base + (planes[first + i] << shift) of every i < count. Types: as `and_planes`; any place is safe."""
 
     def generate(context, builder, signature, arguments):
         _, base, shift, _, first, count = arguments
         data, numbers = (_data(context, builder, signature, arguments, i) for i in (0, 3))
         region, numbers = builder.gep(data, [base]), builder.gep(numbers, [first])
         with cgutils.for_range(builder, count) as loop:
-            ask_for(builder, builder.gep(region, [_plane(builder, numbers, loop.index, shift)]), FIRST)
+            prefetch_pointer(builder, builder.gep(region, [_plane(builder, numbers, loop.index, shift)]))
         return context.get_dummy_value()
 
     i = types.int64
@@ -99,8 +88,8 @@ def prefetch_planes(typing_context, bits, base, shift, planes, first, count):
 def keep_words(typing_context, line, count, tag, words, tags, n):
     """Append the words of line[0:count] that are not zero to `words` from n on, tag + 64 * w of each to `tags`; return the new n.
 
-    All are uint64, `line` has 8 words. The caller guarantees 8 elements from n on in both. Where the processor packs no vector
-    by itself four words are brought into order at a time, by a table: LLVM's own way, word by word, took 15 ns longer.
+    All are uint64, `line` has 8 words. The caller guarantees 8 elements from n on in both. Processors with AVX2 only have no
+    instruction that packs a vector: there four words are permuted at a time, by a table, which is faster than what LLVM does.
     """
 
     def generate(context, builder, signature, arguments):
@@ -128,43 +117,41 @@ def keep_words(typing_context, line, count, tag, words, tags, n):
 
 
 @intrinsic
-def and_changes(typing_context, bits, plane, words, planes, changes, row, before):
-    """Of `planes` planes of so many words (1, 2, 4 or 8), the first at bits[plane]: each |= before, then &= what is on there.
+def write_planes(typing_context, bits, plane, words, planes, changes, row, written):
+    """Write the positions `written` in `planes` planes of so many words (1, 2, 4 or 8), the first at bits[plane].
 
-    All positions are on until `changes` (from `row` on, laid out like the planes, one more of them) has a bit of theirs; then
-    off, until the next such plane, and so forth. It is zero afterwards. All are uint64; the caller guarantees that they are long
-    enough. A plane is one vector, whatever changes; to compare 64 positions at a time with a range of planes each took ten
-    times as many instructions.
+    A position is on until `changes` (from `row` on, laid out like the planes) has its bit; then off, until the next plane that
+    has it, and so forth. `changes` is zero afterwards. All are uint64; the caller guarantees that they are long enough, and that
+    `changes` has bits of positions written only.
     """
 
     def generate(context, builder, signature, arguments):
         _, plane, words, planes, _, row, _ = arguments
-        data, turns, stale = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        data, turns, positions = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
         data, turns = builder.gep(data, [plane]), builder.gep(turns, [row])
         for lanes in (1, 2, 4, 8):
             with builder.if_then(builder.icmp_signed("==", words, ir.Constant(_I64, lanes))):
                 vector = ir.VectorType(_I64, lanes)
                 nothing, everything = (ir.Constant(vector, [word] * lanes) for word in (0, -1))
-                lines, changed, again = (builder.bitcast(p, ir.PointerType(vector)) for p in (data, turns, stale))
-                again = builder.load(again, align=8)
+                lines, changed, mine = (builder.bitcast(p, ir.PointerType(vector)) for p in (data, turns, positions))
+                mine = builder.load(mine, align=8)
                 on = cgutils.alloca_once(builder, vector)
                 builder.store(everything, on)
                 with cgutils.for_range(builder, planes) as loop:
                     turn, line = builder.gep(changed, [loop.index]), builder.gep(lines, [loop.index])
                     builder.store(builder.xor(builder.load(on), builder.load(turn, align=8)), on)
                     builder.store(nothing, turn, align=8)
-                    all_ = builder.or_(builder.load(line, align=8), again)
+                    all_ = builder.or_(builder.load(line, align=8), mine)
                     builder.store(builder.and_(all_, builder.load(on)), line, align=8)
-                builder.store(nothing, builder.gep(changed, [planes]), align=8)
         return context.get_dummy_value()
 
     i = types.int64
-    return types.void(bits, i, i, i, changes, i, before), generate
+    return types.void(bits, i, i, i, changes, i, written), generate
 
 
 @intrinsic
 def count_ones(typing_context, word):
-    """How many bits a uint64 has set. One instruction."""
+    """How many bits of a uint64 are set. One instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
@@ -172,77 +159,20 @@ def count_ones(typing_context, word):
     return types.int64(types.uint64), generate
 
 
-@intrinsic
-def count_at_most(typing_context, numbers, first, key):
-    """How many of numbers[first : first + 32] (float64) are at or below the key; NaN is not.
-
-    The caller guarantees that there are so many. A few vector compares, 3 ns; a loop over a slice took 7 ns, and one of 32 steps
-    was not vectorised. What they say is counted as bits where the processor compares into bits, else lane by lane.
-    """
-
-    def generate(context, builder, signature, arguments):
-        lanes = 32 if "+avx512f" in context.codegen().magic_tuple()[2] else 4
-        keys = _every(builder, arguments[2], lanes)
-        pointer = _vectors(context, builder, signature, arguments, keys.type)
-        parts = [builder.load(builder.gep(pointer, [ir.Constant(_I64, i)]), align=8) for i in range(32 // lanes)]
-        below = [builder.fcmp_ordered("<=", part, keys) for part in parts]
-        if lanes == 32:
-            return builder.zext(builder.ctpop(builder.bitcast(below[0], _I32)), _I64)
-        counts = ir.VectorType(_I64, lanes)
-        minus = reduce(builder.add, (builder.sext(part, counts) for part in below))
-        kind = ir.FunctionType(_I64, [counts])
-        total = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.add.v{lanes}i64")
-        return builder.neg(builder.call(total, [minus]))
-
-    return types.int64(numbers, types.int64, types.float64), generate
-
-
-@intrinsic
-def count_few_at_most(typing_context, numbers, first, key):
-    """`count_at_most` of numbers[first : first + 4]."""
-
-    def generate(context, builder, signature, arguments):
-        keys = _every(builder, arguments[2], 4)
-        pointer = _vectors(context, builder, signature, arguments, keys.type)
-        below = builder.fcmp_ordered("<=", builder.load(pointer, align=8), keys)
-        return builder.zext(builder.ctpop(builder.bitcast(below, _I4)), _I64)
-
-    return types.int64(numbers, types.int64, types.float64), generate
-
-
-@intrinsic
-def count_exceeded(typing_context, numbers, first, number):
-    """How many of numbers[first : first + 4] (int16) are below the number. The caller guarantees that there are so many."""
-
-    def generate(context, builder, signature, arguments):
-        every = _every(builder, arguments[2], 4)
-        pointer = _vectors(context, builder, signature, arguments, every.type)
-        below = builder.icmp_signed("<", builder.load(pointer, align=2), every)
-        return builder.zext(builder.ctpop(builder.bitcast(below, _I4)), _I64)
-
-    return types.int64(numbers, types.int64, types.int16), generate
-
-
 def _every(builder, value, lanes):
-    """So many times the value."""
+    """A vector with the value in each of its lanes."""
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = builder.insert_element(undefined, value, ir.Constant(_I32, 0))
     return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
 
 
-def _vectors(context, builder, signature, arguments, vector):
-    """The first argument, an array, as vectors from the place on that the second one names."""
-    data = _data(context, builder, signature, arguments, 0)
-    return builder.bitcast(builder.gep(data, [arguments[1]]), ir.PointerType(vector))
-
-
 def _data(context, builder, signature, arguments, i):
-    """Where the elements of an argument, an array, begin."""
+    """The address of the first element of an argument, an array."""
     return context.make_array(signature.args[i])(context, builder, arguments[i]).data
 
 
 def _plane(builder, numbers, i, shift):
-    """Where plane numbers[i] begins in its region."""
+    """The word at which plane numbers[i] begins in its region."""
     plane = builder.sext(builder.load(builder.gep(numbers, [i])), _I64)
     return builder.shl(plane, shift)
 
