@@ -26,12 +26,13 @@ from matchwood.structures.mo_tree.kernels.nodes import release
 from matchwood.structures.mo_tree.plan import TreePlan
 from matchwood.structures.mo_tree.tree import (
     capacity_of,
+    grown_tree,
+    in_order,
     new_tree,
     restored_tree,
     saved_tree,
     ticks_of,
     with_places,
-    with_room,
 )
 
 MAX_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long rows are answered fewer at a time
@@ -95,14 +96,13 @@ class LiveEvents(EventIndex):
         """Events in the order of their buckets, and these."""
         numbers = np.empty(len(slots), np.uint32)
         locate_events(self._tree, self.store.state, slots, numbers)
-        order = np.argsort(numbers, kind="stable")
-        return slots[order], numbers[order]
+        return in_order(slots, numbers)
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
-        """Write events, which are not in the tree, into their buckets; equal buckets are adjacent."""
-        tree = with_places(self._tree, len(self.store.state.events))
-        self._tree, pieces = with_room(tree, numbers)
-        place_events(self._tree, self.store.state, slots, pieces)
+        """Put events, which are not in the tree, into their buckets; equal buckets are adjacent."""
+        self._tree, done = with_places(self._tree, len(self.store.state.events)), 0
+        while (done := int(place_events(self._tree, self.store.state, slots, numbers, done))) < len(slots):
+            self._tree = grown_tree(self._tree, len(slots) - done)
 
     def _delete(self, slots: Slots) -> None:
         release(self._tree, slots)

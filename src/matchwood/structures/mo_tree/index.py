@@ -26,12 +26,13 @@ from matchwood.structures.mo_tree.kernels.place import place_rows, rewrite_rows,
 from matchwood.structures.mo_tree.plan import TreePlan, paper, planned
 from matchwood.structures.mo_tree.tree import (
     capacity_of,
+    grown_tree,
+    in_order,
     new_tree,
     restored_tree,
     saved_tree,
     ticks_of,
     with_places,
-    with_room,
 )
 from matchwood.structures.tally import new_keys
 
@@ -90,14 +91,13 @@ class MOTree(Index):
         """Rows in the order of their buckets, and these."""
         numbers = np.empty(len(slots), np.uint32)
         kernel.locate_rows(self._tree, self.store.state, slots, numbers)
-        order = np.argsort(numbers, kind="stable")
-        return slots[order], numbers[order]
+        return in_order(slots, numbers)
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
-        """Write rows, which are not in the tree, into their buckets; equal buckets are adjacent."""
-        tree = with_places(self._tree, len(self.store.state.rows))
-        self._tree, pieces = with_room(tree, numbers)
-        place_rows(self._tree, self.store.state, slots, pieces)
+        """Put rows, which are not in the tree, into their buckets; equal buckets are adjacent."""
+        self._tree, done = with_places(self._tree, len(self.store.state.rows)), 0
+        while (done := int(place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
+            self._tree = grown_tree(self._tree, len(slots) - done)
 
     def _delete(self, slots: Slots) -> None:
         release(self._tree, slots)
@@ -120,12 +120,12 @@ class MOTree(Index):
 
     def _move(self, slots: Slots) -> None:
         """Write rows that have changed in the store where they belong now."""
-        slots, numbers = self._by_bucket(slots)
-        nodes = self._tree.places["node"][slots]
-        stays = self._tree.nodes["number"][nodes] == numbers
-        write_again(self._tree, self.store.state, slots[stays][np.argsort(nodes[stays], kind="stable")])
-        release(self._tree, slots[~stays])
-        self._place(slots[~stays], numbers[~stays])
+        if len(slots) > 1:
+            slots = slots[np.argsort(self._tree.places["node"][slots], kind="stable")]
+        moved, numbers = np.empty(len(slots), np.uint32), np.empty(len(slots), np.uint32)
+        if count := int(write_again(self._tree, self.store.state, slots, moved, numbers)):
+            release(self._tree, moved[:count])
+            self._place(*in_order(moved[:count], numbers[:count]))
 
     def axes(self) -> list[AxisShape]:
         """As `Index.axes`."""

@@ -9,7 +9,6 @@ import numpy as np
 from matchwood.store.growth import grown, zeros
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import Tree, TreeCount
-from matchwood.structures.mo_tree.kernels.nodes import PIECE, open_nodes
 from matchwood.structures.mo_tree.plan import TreePlan
 
 WORD = np.dtype(np.uint64)
@@ -64,17 +63,7 @@ def with_places(tree: Tree, slots: int) -> Tree:
     return tree._replace(places=places)
 
 
-def with_room(tree: Tree, numbers: np.ndarray) -> tuple[Tree, np.ndarray]:
-    """The tree with room for rows of these buckets, equal ones adjacent, and the pieces that say who goes where."""
-    pieces = np.empty(len(numbers), PIECE)
-    done, n = open_nodes(tree, numbers, 0, pieces, 0)
-    while done < len(numbers):
-        tree = _grown(tree, len(numbers) - done)
-        done, n = open_nodes(tree, numbers, done, pieces, n)
-    return tree, pieces[:n]
-
-
-def _grown(tree: Tree, rows: int) -> Tree:
+def grown_tree(tree: Tree, rows: int) -> Tree:
     """The tree with larger pools: room for one row at least, and an eighth to a half more, so that growth is amortised."""
     counts, nodes, bits = tree.counts, tree.nodes, tree.bits
     if counts[TreeCount.NODES] == len(nodes):
@@ -87,6 +76,14 @@ def _grown(tree: Tree, rows: int) -> Tree:
         bits = zeros(max(wanted, used + spare) + 2 * full_node, WORD)
         bits[:used] = tree.bits[:used]
     return tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
+
+
+def in_order(slots: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both by rising number of the bucket. O(n log n)."""
+    if len(slots) < 2:
+        return slots, numbers
+    order = np.argsort(numbers, kind="stable")
+    return slots[order], numbers[order]
 
 
 def ticks_of(tree: Tree, axis: np.void, keys: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from matchwood.structures.mo_tree.kernels.layout import (
     slice_here,
     tick_of,
 )
-from matchwood.structures.mo_tree.kernels.nodes import take_position
+from matchwood.structures.mo_tree.kernels.nodes import open_node, take_position
 from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, settle
 
 
@@ -87,16 +87,21 @@ def note_event(tree, live, slot, node):
 
 
 @kernel
-def place_events(tree, live, slots, pieces):
-    """Write the events at these slots into the nodes that `open_nodes` gave them. O(values), and O(planes) a node."""
-    for p in range(pieces.size):
-        n, first = np.int64(pieces[p].node), np.int64(pieces[p].first)
+def place_events(tree, live, slots, numbers, first):
+    """Put the events at slots[first:] into their buckets, as `mo_tree.kernels.place.place_rows`."""
+    i = first
+    while i < slots.size:
+        n, count = open_node(tree, numbers, i)
+        if n < 0:
+            break
         node = tree.nodes[n]
         node.reach_0 = node.reach_1 = ONES  # events of a node stand in all slices of its cell
         enter_bucket(tree, np.int64(node.number))
-        for j in range(first, first + np.int64(pieces[p].rows)):
+        for j in range(i, i + count):
             prefetch_event(live, slots, j)
             slot = np.int64(slots[j])
             take_position(tree, n, slot)
             note_event(tree, live, slot, node)
         settle(tree, node)
+        i += count
+    return i

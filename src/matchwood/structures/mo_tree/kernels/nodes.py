@@ -1,8 +1,7 @@
 """MO-Tree: nodes and their positions. In: the number of a bucket. Out: a node with room, a free position.
 
 Regions of planes come in four sizes and grow with their node; chains and free lists: see `kernels.layout`. Trees of rows and
-of live events both use this. A batch is written in two steps: `open_nodes` makes room for all of it, which may need larger pools,
-and then each piece is written into its node. `release` takes back the room of what has left.
+of live events both use this: `open_node` gives rows room in a node, `release` takes back the room of what has left.
 """
 
 from __future__ import annotations
@@ -25,9 +24,6 @@ from matchwood.structures.mo_tree.kernels.layout import (
     VALID,
     TreeCount,
 )
-
-PIECE = np.dtype([("first", "u4"), ("rows", "u4"), ("node", "u4")])
-"""Rows first, first + 1, ... of a batch, which go to one node; no other piece of the batch has the node."""
 
 
 @helper
@@ -129,36 +125,25 @@ def node_with_room(tree, number, rows):
 
 
 @helper
-def claim(tree, n, rows):
-    """Count so many rows in, as far as there is room; return how many. A full node leaves the spare chain, whose first it is."""
+def open_node(tree, numbers, i):
+    """Room in a node for rows i, i + 1, ..., whose buckets are numbers[i:], as many as have the same one and fit.
+
+    Return the node and how many rows are counted in; -1 and none if a pool is full. A full node leaves the spare chain, whose
+    first it is. O(rows).
+    """
+    end = i + 1
+    while end < min(numbers.size, i + LINE_ROWS) and numbers[end] == numbers[i]:
+        end += 1
+    n = node_with_room(tree, np.int64(numbers[i]), end - i)
+    if n < 0:
+        return n, np.int64(0)
     node = tree.nodes[n]
-    here = min(rows, 64 * np.int64(node.words) - np.int64(node.count))
-    node.count += np.uint32(here)
+    count = min(end - i, 64 * np.int64(node.words) - np.int64(node.count))
+    node.count += np.uint32(count)
     if node.count == LINE_ROWS:
         tree.directory[np.int64(node.number)].spare = node.spare
         node.spare = NONE
-    return here
-
-
-@kernel
-def open_nodes(tree, numbers, first, pieces, n):
-    """Give rows first, first + 1, ..., whose buckets are numbers[first:], room in nodes; pieces[n:] say who goes where.
-
-    Return the first for which a pool has no room, or their number, and how many pieces there are. Equal numbers are adjacent, so
-    that a bucket gets all its room at once. O(rows).
-    """
-    i = end = first
-    while i < numbers.size:
-        while end < numbers.size and (end <= i or numbers[end] == numbers[i]):
-            end += 1
-        node = node_with_room(tree, np.int64(numbers[i]), end - i)
-        if node < 0:
-            break
-        here = claim(tree, node, end - i)
-        pieces[n].first, pieces[n].rows, pieces[n].node = np.uint32(i), np.uint32(here), np.uint32(node)
-        n += 1
-        i += here
-    return i, n
+    return n, count
 
 
 @helper

@@ -1,4 +1,4 @@
-"""MO-Tree: rows written into their nodes. In: rows of the store, and the nodes that have room for them. Out: bits in planes."""
+"""MO-Tree: rows put into their buckets, and written again when they change. In: rows of the store. Out: bits in planes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from matchwood.structures.mo_tree.kernels.layout import (
     ONES,
     TreeCount,
     axis_number,
+    bucket_number,
     enter_bucket,
     prefetch_row,
     slice_bits,
     slice_here,
 )
-from matchwood.structures.mo_tree.kernels.nodes import take_position
+from matchwood.structures.mo_tree.kernels.nodes import open_node, take_position
 from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, settle
 
 
@@ -70,33 +71,49 @@ def note_row(tree, store, slot, node):
 
 
 @kernel
-def place_rows(tree, store, slots, pieces):
-    """Write the rows at these slots into the nodes that `open_nodes` gave them. O(entries * slices), and O(planes) a node."""
-    for p in range(pieces.size):
-        n, first = np.int64(pieces[p].node), np.int64(pieces[p].first)
+def place_rows(tree, store, slots, numbers, first):
+    """Put the rows at slots[first:] into their buckets, `numbers`, equal ones adjacent; return the first that a pool has no room
+    for, or their number. O(entries * slices), and O(planes) a node."""
+    i = first
+    while i < slots.size:
+        n, count = open_node(tree, numbers, i)
+        if n < 0:
+            break
         node = tree.nodes[n]
         enter_bucket(tree, np.int64(node.number))
-        for j in range(first, first + np.int64(pieces[p].rows)):
+        for j in range(i, i + count):
             prefetch_row(store, slots, j)
             slot = np.int64(slots[j])
             take_position(tree, n, slot)
             note_row(tree, store, slot, node)
         settle(tree, node)
+        i += count
+    return i
 
 
 @kernel
-def write_again(tree, store, slots):
-    """Write the planes of rows that stay in their nodes; rows of one node are adjacent. O(entries * slices), O(planes) a node."""
-    i = np.int64(0)
+def write_again(tree, store, slots, moved, numbers):
+    """Write the planes of rows that have changed in the store and stay in their buckets; rows of one node are adjacent.
+
+    `moved` lists the slots of those that do not stay, `numbers` their new buckets; return how many. O(entries * slices), and
+    O(planes) a node.
+    """
+    i = n = np.int64(0)
     while i < slots.size:
-        n = tree.places[np.int64(slots[i])].node
-        node = tree.nodes[n]
+        here = tree.places[np.int64(slots[i])].node
+        node = tree.nodes[here]
         enter_bucket(tree, np.int64(node.number))
-        while i < slots.size and tree.places[np.int64(slots[i])].node == n:
+        while i < slots.size and tree.places[np.int64(slots[i])].node == here:
             prefetch_row(store, slots, i)
-            note_row(tree, store, np.int64(slots[i]), node)
+            number = np.uint32(bucket_number(tree, store, np.int64(slots[i])))
+            if number == node.number:
+                note_row(tree, store, np.int64(slots[i]), node)
+            else:
+                moved[n], numbers[n] = slots[i], number
+                n += 1
             i += 1
         settle(tree, node)
+    return n
 
 
 @kernel

@@ -46,8 +46,12 @@ def note_slices(tree, node, a, position, possible):
 
 @helper
 def settle(tree, node):
-    """Write the planes of all positions noted. O(planes)."""
-    words = np.int64(node.words)
+    """Write the planes of all positions noted, if there are any. O(planes)."""
+    words, noted = np.int64(node.words), np.uint64(0)
+    for w in range(words):
+        noted |= tree.written[w]
+    if noted == 0:
+        return
     base = np.int64(node.start) + HEAD_WORDS * words
     for a in range(tree.counts[TreeCount.SLICED]):
         first, planes = np.int64(tree.axes[a].plane) * words, np.int64(tree.axes[a].slices) + 1
