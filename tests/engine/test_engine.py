@@ -176,7 +176,7 @@ def test_a_refused_subscription_uses_up_no_id(engine: Engine) -> None:
 def test_the_largest_id_is_an_id_but_has_no_successor(engine: Engine) -> None:
     engine.subscribe("a = 1", id=MOST)
     assert engine.match({"a": 1}) == [(MOST, 1.0)]
-    with pytest.raises(SubscriptionError, match="no id above 9223372036854775807"):
+    with pytest.raises(SubscriptionError, match="largest id, 9223372036854775807, is in use"):
         engine.subscribe("a = 1")
     assert engine.subscribe("a = 1", id=4) == 4
 
@@ -188,14 +188,16 @@ def test_a_bad_id_is_refused(engine: Engine, id_: Any) -> None:
         [lambda: engine.subscribe("a = 1", id=id_)] if id_ is not None else []
     )
     for call in calls:
-        with pytest.raises(SubscriptionError, match="expected an id that is a whole number from 0 to 2\\^63 - 1, got"):
+        with pytest.raises(
+            SubscriptionError, match="expected a subscription id that is a whole number from 0 to 2\\^63 - 1"
+        ):
             call()
     assert id_ not in engine
 
 
 def test_an_id_that_is_taken_is_refused_and_the_first_one_stays(engine: Engine) -> None:
     engine.subscribe("a = 1", id=7)
-    with pytest.raises(DuplicateSubscriptionError, match="subscription 7 is there already; use update, or unsubscribe"):
+    with pytest.raises(DuplicateSubscriptionError, match="subscription 7 exists already; use update, or unsubscribe"):
         engine.subscribe("a = 2", id=7)
     assert engine.match({"a": [1, 2]}) == [(7, 1.0)]
     assert engine.match({"a": 2}) == []
@@ -645,10 +647,10 @@ def test_a_subscription_whose_time_is_over_already_never_matches() -> None:
 def test_updates_of_expiring_subscriptions_leave_no_growing_trail() -> None:
     engine = Engine(clock=ManualClock(START))
     engine.subscribe("a = 1", until=START + timedelta(days=1))
-    for n in range(500):
+    for n in range(1500):
         engine.update(0, "a = 1", until=START + timedelta(days=2, seconds=n))
-    assert len(engine._expiry._heap) < 100
-    assert engine.subscription(0).until == START + timedelta(days=2, seconds=499)
+    assert len(engine._subscriptions.expiry) < 1024
+    assert engine.subscription(0).until == START + timedelta(days=2, seconds=1499)
 
 
 # saving
@@ -846,10 +848,10 @@ def test_a_refused_change_keeps_the_index_of_covers() -> None:
     engine = Engine()
     engine.subscribe_many(["a > 1", "a > 2"])
     assert engine.covers("a > 3").tolist() == [0, 1]
-    made = engine._covers._index
+    made = engine._subscriptions.covers._index
     with pytest.raises(UnknownSubscriptionError):
         engine.unsubscribe_many([0, 99])
     with pytest.raises(DuplicateSubscriptionError):
         engine.subscribe("a > 5", id=1)
-    assert engine._covers._index is made
+    assert engine._subscriptions.covers._index is made
     assert engine.covers("a > 3").tolist() == [0, 1]

@@ -100,10 +100,10 @@ def state_of(engine: Engine) -> dict[str, Any]:
         "subscriptions": [engine.subscription(id_) for id_ in engine.ids().tolist()],
         "matches": [engine.match(event) for event in EVENTS],
         "best": [engine.top_k(event, 3) for event in EVENTS],
-        "until": [column.tolist() for column in engine._expiry.arrays()],
+        "until": [column.tolist() for column in engine._subscriptions.expiring()],
         "live": {id_: engine.live(id_) for id_ in (2, 11, 43) if id_ in engine},
         "events": len(engine._live),
-        "next": (engine._next_id, engine._live.next_id),
+        "next": (engine._subscriptions.next_id, engine._live.next_id),
         "schema": [(a.name, a.type, a.dims) for a in engine.schema],
     }
 

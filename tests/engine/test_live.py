@@ -137,7 +137,7 @@ def test_an_event_id_that_is_no_whole_number_is_refused(wrong: Any, clock: Manua
 def test_after_the_largest_event_id_there_is_no_next_one_but_others_are_free(clock: ManualClock) -> None:
     engine = Engine(clock=clock)
     engine.publish(Event({"price": 1}, id=2**63 - 1), until=after(hours=1))
-    with pytest.raises(EventError, match="give one that is free"):
+    with pytest.raises(EventError, match="pass an id that is free"):
         engine.publish({"price": 2}, until=after(hours=1))
     engine.publish(Event({"price": 2}, id=np.int64(7)), until=after(hours=1))
     assert engine.publish({"price": 3}) == []

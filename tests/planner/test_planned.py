@@ -285,8 +285,8 @@ def test_an_engine_chooses_by_default_and_tells() -> None:
 
 def test_an_engine_that_was_told_does_not_choose() -> None:
     engine = Engine(index="mo-tree")
-    assert engine.plan() == "mo-tree, as the engine was told"
-    with pytest.raises(QueryError, match="told to use 'mo-tree'"):
+    assert engine.plan() == "mo-tree: fixed by Engine(index='mo-tree')"
+    with pytest.raises(QueryError, match="created with index='mo-tree'"):
         engine.replan()
     with pytest.raises(QueryError, match="options go with the name"):
         Engine(index_options={"depth": 2})

@@ -1,4 +1,4 @@
-"""Engine: the facade. Subscriptions in, events in, ranked matches out; any index behind it."""
+"""Engine: the public facade. Subscriptions and events in, ranked matches out."""
 
 from __future__ import annotations
 
@@ -11,62 +11,50 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows
-from matchwood.encode.checks import check_events, check_rows
-from matchwood.encode.objects import RowsBuilder, decode_rows, encode_events
+from matchwood.encode.checks import check_rows
+from matchwood.encode.objects import encode_events
 from matchwood.engine.clock import Clock, system_clock
-from matchwood.engine.covers import Covers, Reduction
-from matchwood.engine.expiry import Expiry
-from matchwood.engine.explanation import Explanation
+from matchwood.engine.covers import Reduction
+from matchwood.engine.explanation import Explanation, explain_rows
 from matchwood.engine.forking import LostLock, watch_forks
-from matchwood.engine.live import MAX_ID, Live, LiveMatch, SubscriptionId, checked_event_id
+from matchwood.engine.ids import event_id, is_id, subscription_id
+from matchwood.engine.live import Live, LiveMatch, SubscriptionId
 from matchwood.engine.reading import Reader, Source
-from matchwood.engine.results import Match, Subscription, instant_of, listed
+from matchwood.engine.results import Match, Subscription, described, listed
 from matchwood.engine.saving import load_engine, save_engine
-from matchwood.engine.undo import Change, Undo, take_back
-from matchwood.errors import (
-    DuplicateSubscriptionError,
-    EventError,
-    MatchwoodError,
-    QueryError,
-    SchemaError,
-    SubscriptionError,
-    UnsupportedError,
-)
-from matchwood.lang.describe import describe_rows
-from matchwood.lang.evaluate import Combine, Mode, judge
-from matchwood.lang.event import PLACE, Event, event_keys
+from matchwood.engine.subscriptions import Subscriptions
+from matchwood.engine.undo import Change, Undo, undo_change
+from matchwood.errors import MatchwoodError, QueryError, SubscriptionError
+from matchwood.lang.evaluate import Combine, Mode
+from matchwood.lang.event import Event
 from matchwood.lang.expression import Expression
-from matchwood.lang.moving import moved
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.planner.background import Lock
-from matchwood.schema import Point, Schema, describe, instant_key, point_of
+from matchwood.schema import Point, Schema, describe, instant_key
 from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.scoring import scoring as make_scoring
-from matchwood.structures import Capability, Index, LiveEvents, Stats, make_index
+from matchwood.structures import Index, LiveEvents, Stats, make_index
 from matchwood.structures.base import AxisShape
 
 
 class Engine:
-    """Standing subscriptions that events are matched against, best first.
+    """Subscriptions that events are matched against, best match first.
 
-    `schema` is a `Schema`, a mapping name -> type, or None to learn types from the data. `index` names the structure behind the
-    engine; "auto" lets the engine choose by what it holds and what it is asked, and choose again when that changes (`plan`).
-    `scoring` is "sum" (the default), "max", or a function (score, weight) -> score that is monotone and never lowers a score.
-    `engine.schema` is the schema that tables and arrays for this engine are encoded with.
-    Calls may come from several threads: one lock is held for a call (for a batch, the whole batch).
+    `schema` is a `Schema`, a mapping from attribute to type, or None to learn types from the data; `engine.schema` is the schema
+    to encode tables and arrays for this engine with. `index` names the structure behind the engine; with "auto" the engine
+    chooses it by timing, and chooses again when the workload changes (`plan`). `scoring` is "sum" (the default), "max", or a
+    function (score, weight) -> score that is monotone and never lowers a score. `max_rows` limits the normal form of an
+    expression.
+
+    Thread safety: calls may come from several threads. Each holds one lock, a batch for its whole duration.
+    A call that raises has changed nothing. Every call first removes subscriptions that have expired.
 
     >>> engine = Engine()
     >>> adult = engine.subscribe("age >= 18 ^0.4 AND plan IN ('pro', 'trial') ^0.6")
     >>> senior = engine.subscribe("age >= 65", priority=2)
     >>> engine.match({"age": 70, "plan": "pro"})
     [Match(id=1, score=3.0), Match(id=0, score=1.0)]
-    >>> engine.top_k({"age": 70, "plan": "pro"}, k=1)
-    [Match(id=1, score=3.0)]
-    >>> print(engine.explain({"age": 70}, adult))
-    subscription 0 does not match
-        +0.4  age >= 18 ^0.4   (event: 70)
-          no  plan IN ('pro', 'trial') ^0.6   (event: NULL)
     """
 
     def __init__(
@@ -81,15 +69,12 @@ class Engine:
     ) -> None:
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
         self._lock: Lock = RLock()
-        self._index: Index | Planned = self._made(index, index_options or {})
+        self._subscriptions = Subscriptions(self._make_index(index, index_options or {}))
+        self._live = Live(LiveEvents(like=self._axes))
         self._scoring = make_scoring(scoring)
         self._clock = clock
         self._reader = Reader(self.schema, max_rows)
-        self._covers = Covers(lambda: self._index.store)
-        self._expiry = Expiry()
-        self._live = Live(LiveEvents(like=self._axes))
-        self._next_id = 0
-        self._undo: Undo | None = None  # of the change under way, or of one that was cut short
+        self._undo: Undo | None = None  # of the current change, or of one that was interrupted
         watch_forks(self)
 
     # subscriptions
@@ -104,69 +89,88 @@ class Engine:
         radius: float | None = None,
         until: datetime | str | None = None,
     ) -> SubscriptionId:
-        """Register a subscription and return its id (a new one unless given). Cost: that of the index's insert.
+        """Add a subscription and return its id: an int whose `live` lists the live events that match, best first.
 
-        `place` and `radius` (metres) add the condition, of weight 1, that the event's place lies in that circle. From `until` on
-        the subscription is gone. The id returned is an int; its `live` lists the live events that match, best first.
+        `place` and `radius` (metres) add the condition, of weight 1, that the place of the event lies in that circle. At `until`
+        the subscription is gone. Without `id` it gets the number after the largest id so far. Cost: that of an insert into the
+        index.
+
+        >>> engine = Engine()
+        >>> engine.subscribe("price < 30", id=7, place=(10.75, 59.91), radius=500)
+        7
         """
         with self._lock:
-            self._settle()
-            id_ = self._new_id() if id is None else self._checked_id(id)
-            self._check_unknown(id_)
-            expiry = self._instant_of(id_, until)
+            self._expire()
+            id_ = self._subscriptions.new_id() if id is None else subscription_id(id)
+            self._subscriptions.check_free(id_)
+            instant = self._instant(id_, until)
             with Change(self) as change:
-                rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
-                self._insert(rows, change)
-                self._expiry.note(id_, expiry)
-                live = self._live_matches(rows, None, Mode.ALL, until=expiry)
+                rows = self._reader.subscription(
+                    id_, expression, priority=priority, place=place, radius=radius, until=instant
+                )
+                self._subscriptions.insert(rows, change)
+                live = self._live_matches(rows, None, Mode.ALL, until=instant)
             return SubscriptionId(id_, live)
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
-        """Register many at once, all or none; return their ids in order. `progress` is told how many have been read."""
+        """Add several subscriptions, all or none; return their ids in order. `progress` is told how many have been read.
+
+        Cost: reading each expression, then one bulk insert.
+
+        >>> Engine().subscribe_many(["age > 18", "age > 21"]).tolist()
+        [0, 1]
+        """
         if isinstance(expressions, str | Mapping | Expression):
             raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
         with self._lock:
-            self._settle()
+            self._expire()
             with Change(self) as change:
-                builder = RowsBuilder(self.schema)
-                first = self._new_id()
-                count = 0
-                for expression in expressions:
-                    builder.add(first + count, 0.0, self._reader.rows(expression, f"subscription {first + count}"))
-                    count += 1
-                    if progress is not None and count % 1024 == 0:
-                        progress(count)
-                self._insert(builder.build(), change)
-            return np.arange(first, first + count)
+                ids, rows = self._reader.subscriptions(expressions, self._subscriptions.new_id(), progress)
+                self._subscriptions.insert(rows, change)
+            return ids
 
     def subscribe_rows(self, rows: Rows) -> None:
-        """Register subscriptions that are arrays already (from a table, a generator), with their `until` if they have one.
+        """Add subscriptions that are arrays already (from a table or a generator), with their `until` if they have one.
 
-        Rows that another schema encoded are refused with a `SchemaError`, unless this engine's schema extends that one. Rows made
-        by hand bear no schema: that their dimensions and keys are those of this engine's is taken on trust.
+        Rows that another schema has encoded are refused with a `SchemaError`, unless the schema of this engine extends that one.
+        Rows made by hand have no schema: their dimensions and keys are assumed to be those of this engine. Cost: one bulk insert.
+
+        >>> from matchwood.encode.json_lines import read_json_subscriptions
+        >>> engine = Engine()
+        >>> engine.subscribe_rows(read_json_subscriptions(['{"id": 4, "expression": "age > 18"}'], engine.schema).rows)
+        >>> engine.ids().tolist()
+        [4]
         """
         with self._lock:
             self._expire()
-            self._check_schema(rows, "rows")
+            self._reader.check_schema(rows, "rows")
             check_rows(rows, self.schema.dimensions)
             if rows.until is not None and (rows.until < np.inf).any():
-                self._check_can_expire()
+                self._subscriptions.check_can_expire()
             with Change(self) as change:
-                self._insert(rows, change)
-                if rows.until is not None:
-                    self._expiry.note_many(rows.ids, rows.until)
+                self._subscriptions.insert(rows, change)
 
     def unsubscribe(self, id: int) -> None:
-        """Remove a subscription."""
+        """Remove a subscription; `UnknownSubscriptionError` if there is none of this id. Cost: that of a delete.
+
+        >>> engine = Engine()
+        >>> engine.unsubscribe(engine.subscribe("age > 18"))
+        >>> len(engine)
+        0
+        """
         self.unsubscribe_many([id])
 
     def unsubscribe_many(self, ids: Iterable[int]) -> None:
-        """Remove subscriptions, all or (if one is not known) none."""
+        """Remove subscriptions, all or (if one is unknown) none. Cost: one bulk delete.
+
+        >>> engine = Engine()
+        >>> engine.unsubscribe_many(engine.subscribe_many(["age > 18", "age > 21"]))
+        """
         with self._lock:
             self._expire()
-            doomed = np.array([self._checked_id(id_) for id_ in ids], dtype=np.int64)
+            removed = np.array([subscription_id(id_) for id_ in ids], dtype=np.int64)
             with Change(self) as change:
-                self._delete(doomed, change)
+                self._subscriptions.delete(removed, change)
 
     def update(
         self,
@@ -178,72 +182,92 @@ class Engine:
         radius: float | None = None,
         until: datetime | str | None = None,
     ) -> None:
-        """Replace a subscription; everything is given anew, as in `subscribe`."""
-        with self._lock:
-            self._expire()
-            id_ = self._checked_id(id)
-            before = self._rows_at(id_)
-            expiry = self._instant_of(id_, until)
-            with Change(self) as change:
-                rows = self._reader.arrays(id_, expression, priority=priority, place=place, radius=radius)
-                self._replace(before, rows, change)
-                self._expiry.note(id_, expiry)
+        """Replace a subscription as a whole: what is not passed gets the default of `subscribe`. Cost: that of an update.
 
-    def move(self, id: int, place: Point | tuple[float, float]) -> None:
-        """A subscriber has moved: put the centre of its condition on `place` there; everything else stays.
-
-        A circle keeps its radius; a box, and a square is kept as its box, keeps its sides in degrees. A move that would cut a box
-        at a pole is refused, and so is one of a condition without a single centre.
-
-        Cheap where the index finds the subscription in the same bucket as before.
+        >>> engine = Engine()
+        >>> engine.update(engine.subscribe("age > 18", priority=2), "age > 21")
+        >>> engine.subscription(0)
+        Subscription(id=0, expression='age > 21', priority=0.0, until=None)
         """
         with self._lock:
             self._expire()
-            id_ = self._checked_id(id)
-            before = self._rows_at(id_)
-            try:
-                there = moved(decode_rows(before, self.schema), PLACE, point_of(place))
-            except MatchwoodError as error:
-                raise error.about(f"subscription {id_}") from None
-            builder = RowsBuilder(self.schema)
-            builder.add(id_, float(before.priority[0]), there)
+            id_ = subscription_id(id)
+            before = self._subscriptions.rows_of(id_)
+            instant = self._instant(id_, until)
             with Change(self) as change:
-                self._replace(before, builder.build(), change)
+                rows = self._reader.subscription(
+                    id_, expression, priority=priority, place=place, radius=radius, until=instant
+                )
+                self._subscriptions.replace(before, rows, change)
 
-    def subscription(self, id: int) -> Subscription:
-        """What is registered under an id."""
+    def move(self, id: int, place: Point | tuple[float, float]) -> None:
+        """Move the centre of a subscription's condition on `place`; everything else stays.
+
+        A circle keeps its radius. A box (a square is kept as its box) keeps its sides in degrees. A move that would cut a box
+        at a pole is refused, and so is one of a condition without a single centre. Cost: that of an update, less if the index
+        finds the subscription in the same bucket as before.
+
+        >>> engine = Engine()
+        >>> engine.move(engine.subscribe("TRUE", place=(10.75, 59.91), radius=500), (10.80, 59.95))
+        >>> engine.subscription(0).expression
+        'DWITHIN(place, POINT(10.8 59.95), 500.0 m)'
+        """
         with self._lock:
             self._expire()
-            id_ = self._checked_id(id)
-            rows = self._rows_at(id_)
-            until = self._expiry.of(id_)
-            instant = None if until is None else instant_of(until)
-            text = describe_rows(tuple(decode_rows(rows, self.schema)), self.schema)
-            return Subscription(id_, text, float(rows.priority[0]), instant)
+            before = self._subscriptions.rows_of(subscription_id(id))
+            rows = self._reader.moved(before, place)
+            with Change(self) as change:
+                self._subscriptions.replace(before, rows, change)
+
+    def subscription(self, id: int) -> Subscription:
+        """The subscription of an id: its normal form as text, priority and expiry. O(its predicates).
+
+        >>> engine = Engine()
+        >>> engine.subscription(engine.subscribe("NOT (age < 18 OR vip = TRUE)")).expression
+        'age >= 18 AND vip = FALSE'
+        """
+        with self._lock:
+            self._expire()
+            return described(self._subscriptions.rows_of(subscription_id(id)), self.schema)
 
     def ids(self) -> Int64s:
-        """The ids of all subscriptions, ascending."""
+        """The ids of all subscriptions, ascending. O(n log n).
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe("age > 18", id=7)
+        >>> engine.ids().tolist()
+        [7]
+        """
         with self._lock:
             self._expire()
             return self._index.store.ids()
 
     def __len__(self) -> int:
-        """How many subscriptions there are."""
+        """The number of subscriptions. O(1)."""
         with self._lock:
             self._expire()
-            return self._index.store.subscriptions
+            return len(self._subscriptions)
 
     def __contains__(self, id: object) -> bool:
-        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= id <= MAX_ID:
+        """Is there a subscription of this id? O(1)."""
+        if not is_id(id):
             return False
         with self._lock:
             self._expire()
-            return bool(self._index.store.knows(np.array([id], np.int64))[0])
+            return self._subscriptions.knows(subscription_id(id))
 
     # matching
 
     def match(self, event: Event | Mapping[str, object], *, mode: Mode | str = Mode.ALL) -> list[Match]:
-        """Every subscription that the event matches: best score first, then smallest id."""
+        """All subscriptions that match the event: best score first, then smallest id.
+
+        In mode "any" one predicate that holds is enough (relaxed matching). Cost: that of the index, and sorting the matches.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18 ^2", "age > 21"])
+        >>> engine.match({"age": 30})
+        [Match(id=0, score=2.0), Match(id=1, score=1.0)]
+        """
         return listed(self.match_many([event], mode=mode))
 
     def match_many(
@@ -253,39 +277,54 @@ class Engine:
         mode: Mode | str = Mode.ALL,
         ordered: bool = True,
     ) -> Matches:
-        """The matches of a batch as arrays; without `ordered` those of an event come in no particular order, and faster."""
+        """The matches of a batch of events as arrays; with `ordered=False` those of an event in any order, which is faster.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18", "age > 21"])
+        >>> engine.match_many([{"age": 20}, {"age": 30}]).ids.tolist()
+        [0, 0, 1]
+        """
         with self._lock:
             self._expire()
-            return self._matched(self._encoded(events), mode, ordered=ordered)
+            return self._all_matches(self._reader.events(events), mode, ordered=ordered)
 
     def top_k(self, event: Event | Mapping[str, object], k: int, *, mode: Mode | str = Mode.ALL) -> list[Match]:
-        """The k best subscriptions for the event: best score first, then smallest id."""
+        """The k best matches of the event: best score first, then smallest id. Exact. Cost: that of the index.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18 ^2", "age > 21"])
+        >>> engine.top_k({"age": 30}, k=1)
+        [Match(id=0, score=2.0)]
+        """
         return listed(self.top_k_many([event], k, mode=mode))
 
     def top_k_many(
         self, events: Events | Iterable[Event | Mapping[str, object]], k: int, *, mode: Mode | str = Mode.ALL
     ) -> Matches:
-        """The k best of each event of a batch, as arrays, best first."""
+        """The k best matches of each event of a batch as arrays, best first.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18 ^2", "age > 21"])
+        >>> engine.top_k_many([{"age": 20}, {"age": 30}], k=1).ids.tolist()
+        [0, 0]
+        """
         with self._lock:
             self._expire()
-            return self._best(self._encoded(events), k, mode)
+            return self._best_matches(self._reader.events(events), k, mode)
 
     def explain(self, event: Event | Mapping[str, object], id: int, *, mode: Mode | str = Mode.ALL) -> Explanation:
-        """Which predicates of a subscription hold for the event, which do not, and what each adds to the score."""
+        """Which predicates of a subscription hold for the event, and what each adds to the score. O(predicates).
+
+        >>> engine = Engine()
+        >>> print(engine.explain({"age": 70}, engine.subscribe("age >= 18 ^0.4 AND plan IN ('pro', 'trial') ^0.6")))
+        subscription 0 does not match
+            +0.4  age >= 18 ^0.4   (event: 70)
+              no  plan IN ('pro', 'trial') ^0.6   (event: NULL)
+        """
         with self._lock:
             self._expire()
-            id_ = self._checked_id(id)
-            rows = self._rows_at(id_)
-            try:
-                with self.schema.tentatively():
-                    keys = event_keys(event, self.schema)
-            except MatchwoodError as error:
-                known = event.id if isinstance(event, Event) else None
-                raise error.about("the event" if known is None else f"event {known}") from None
-            priority = float(rows.priority[0])
-            decoded = decode_rows(rows, self.schema)
-            verdict = judge(decoded, keys, priority=priority, mode=mode, combine=self._scoring.combine)
-            return Explanation(id_, priority, verdict, self.schema)
+            rows = self._subscriptions.rows_of(subscription_id(id))
+            return explain_rows(rows, event, self.schema, mode=mode, combine=self._scoring.combine)
 
     # live events
 
@@ -297,9 +336,10 @@ class Engine:
         k: int | None = None,
         mode: Mode | str = Mode.ALL,
     ) -> list[Match]:
-        """Match an event (all, or the k best) and, if it has an `until`, keep it alive for subscriptions that come before then.
+        """Match an event (all matches, or the k best) and, if it has an `until`, keep it for subscriptions that come before then.
 
         The event is kept under its own id, or the next number. At `until` it is gone; one whose `until` has passed is not kept.
+        Cost: that of `match`, and an insert into the live events.
 
         >>> from datetime import UTC, datetime
         >>> from matchwood.engine.clock import ManualClock
@@ -318,57 +358,81 @@ class Engine:
         with self._lock:
             self._expire()
             now = instant_key(self._clock())
-            expiry = -np.inf if ends is None else instant_key(ends)
-            is_kept = expiry > now
-            id_ = self._live.new_id(event.id, now) if is_kept else event.id
-            if id_ is not None:
-                checked_event_id(id_)
+            instant = -np.inf if ends is None else instant_key(ends)
+            is_live = instant > now
+            if event.id is not None:
+                event_id(event.id)
+            id_ = self._live.new_id(event.id, now) if is_live else None
             with Change(self) as change:
-                arrays = encode_events([event], self.schema, register=is_kept)
-                matches = self._matched(arrays, mode) if k is None else self._best(arrays, k, mode)
-                if is_kept and id_ is not None:
-                    change.keeps(id_)
-                    self._live.keep(arrays, id_, expiry, now)
+                arrays = encode_events([event], self.schema, register=is_live)
+                matches = self._all_matches(arrays, mode) if k is None else self._best_matches(arrays, k, mode)
+                if id_ is not None:
+                    change.adds_event(id_)
+                    self._live.add(arrays, id_, instant)
             return listed(matches)
 
     def live(self, id: int, *, k: int | None = None, mode: Mode | str = Mode.ALL) -> list[LiveMatch]:
-        """The live events that a subscription matches (all, or the k best): best score first, then smallest id."""
+        """The live events that match a subscription (all, or the k best): best score first, then smallest id.
+
+        >>> engine = Engine()
+        >>> id_ = engine.subscribe("price < 30")
+        >>> _ = engine.publish({"price": 20}, until="9999-01-01")
+        >>> engine.live(id_)
+        [LiveMatch(event=0, score=1.0)]
+        """
         with self._lock:
             self._expire()
-            slots = self._index.store.slots_of(np.array([self._checked_id(id)], np.int64))
-            return self._live_matches(self._index.store.extract(slots), k, mode)
+            return self._live_matches(self._subscriptions.rows_of(subscription_id(id)), k, mode)
 
     def retract(self, event_id: int) -> None:
-        """Take a live event back before its time."""
+        """Remove a live event before its `until`; `EventError` if it is not alive. Cost: that of a delete.
+
+        >>> engine = Engine()
+        >>> _ = engine.publish({"price": 20}, until="9999-01-01")
+        >>> engine.retract(0)
+        >>> engine.subscribe("price < 30").live
+        []
+        """
         with self._lock:
-            self._settle()
+            self._expire()
             self._live.remove(event_id, instant_key(self._clock()))
 
     # covering
 
     def covers(self, expression: Source) -> Int64s:
-        """The subscriptions that cover the expression, ascending: whatever event matches it matches each of them.
+        """The subscriptions that cover the expression, ascending: each matches every event that matches the expression.
 
-        The first call of this, `covered_by` or `reduce` makes an index of covers, which is then kept up to date. Exact for
-        expressions of one alternative; of several, a cover that only all alternatives of a subscription together form is
-        not seen.
+        Exact for an expression of one row. For one of several rows, a subscription that covers it only with several of its own
+        rows together is missed. The first call of `covers`, `covered_by` or `reduce` builds an index of covers, which is kept up
+        to date from then on.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18", "age > 21"])
+        >>> engine.covers("age > 20").tolist()
+        [0]
         """
         with self._lock:
             self._expire()
             with self.schema.tentatively():
-                return self._covers.covering(self._reader.query(expression))
+                return self._subscriptions.covers.covering(self._reader.query(expression))
 
     def covered_by(self, expression: Source) -> Int64s:
-        """The subscriptions that the expression covers, ascending: whatever event matches one of them matches it."""
+        """The subscriptions that the expression covers, ascending. See `covers`.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18", "age > 21"])
+        >>> engine.covered_by("age > 20").tolist()
+        [1]
+        """
         with self._lock:
             self._expire()
             with self.schema.tentatively():
-                return self._covers.covered_by(self._reader.query(expression))
+                return self._subscriptions.covers.covered_by(self._reader.query(expression))
 
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
-        """The smallest set of subscriptions that covers all of them, and for each other one a kept one that covers it.
+        """A smallest set of subscriptions that covers all, and for each other subscription one of the set that covers it.
 
-        `progress` is told how many of how many have been looked at. About a search a subscription.
+        `progress` is told how many of how many have been examined. Cost: about one search for each subscription.
 
         >>> engine = Engine()
         >>> ids = engine.subscribe_many(["age > 18", "age > 21", "age > 21 AND plan = 'pro'"])
@@ -377,40 +441,50 @@ class Engine:
         """
         with self._lock:
             self._expire()
-            return self._covers.reduce(progress)
-
-    def stats(self) -> Stats:
-        """Size and work of the index."""
-        with self._lock:
-            self._settle()
-            return self._index.stats()
+            return self._subscriptions.covers.reduce(progress)
 
     # the index
 
     @property
     def index(self) -> str:
-        """The name of the index, of the one chosen if the engine chooses."""
+        """The name of the structure in use."""
         return self._index.name
 
+    def stats(self) -> Stats:
+        """Size of the index and work done by it.
+
+        >>> engine = Engine(index="scan")
+        >>> _ = engine.subscribe("age > 18 OR plan = 'pro'")
+        >>> engine.stats().rows
+        2
+        """
+        with self._lock:
+            self._settle()
+            return self._index.stats()
+
     def plan(self) -> str:
-        """Which structure is at work, why, and what else was tried: a line each.
+        """Which structure is in use, why, and which others were timed, as text.
 
         >>> print(Engine(index="vcr").plan())
-        vcr, as the engine was told
+        vcr: fixed by Engine(index='vcr')
         """
         with self._lock:
             if isinstance(self._index, Planned):
                 return "\n".join(map(str, self._index.plan()))
-            return f"{self._index.name}, as the engine was told"
+            return f"{self._index.name}: fixed by Engine(index={self._index.name!r})"
 
     def replan(self) -> str:
-        """Choose the structure anew, now, from the subscriptions there are and the latest events; return the plan.
+        """Choose the structure again, now, from the current subscriptions and the latest events; return the new plan.
 
-        Other threads may match and change subscriptions meanwhile: the old structure serves until the new one is whole.
+        Other threads may match and change subscriptions meanwhile: the old structure serves until the new one is complete.
+        Cost: building the contenders on a sample, and the winner on all rows if it is a new one.
+
+        >>> print(Engine().replan().splitlines()[0])
+        scan for matching of 0 rows
         """
         if not isinstance(self._index, Planned):
             raise QueryError(
-                f"the engine was told to use {self._index.name!r}; make it with index='auto' to let it choose"
+                f"cannot choose a structure: this engine was created with index={self._index.name!r}; use index='auto'"
             )
         self._index.replan()
         return self.plan()
@@ -418,7 +492,16 @@ class Engine:
     # saving
 
     def save(self, path: str | Path) -> None:
-        """Write everything to a new folder, whole or not at all. O(bytes)."""
+        """Write everything to a new folder, completely or not at all. O(bytes).
+
+        >>> from tempfile import TemporaryDirectory
+        >>> engine = Engine()
+        >>> _ = engine.subscribe("age > 18")
+        >>> with TemporaryDirectory() as folder:
+        ...     engine.save(f"{folder}/engine-1")
+        ...     len(Engine.load(f"{folder}/engine-1"))
+        1
+        """
         with self._lock:
             self._expire()
             save_engine(self, path)
@@ -433,9 +516,9 @@ class Engine:
         max_rows: int = MAX_ROWS,
         verify: bool = True,
     ) -> Engine:
-        """The engine saved at `path`. Arrays are mapped; `verify` reads them once and checks their checksums.
+        """The engine that `save` wrote to `path`. Files are mapped; `verify` reads them once to compare checksums.
 
-        Scoring and clock are not saved: give them again.
+        Scoring, clock and `max_rows` are not saved: pass them again. O(bytes), without `verify` O(arrays).
         """
 
         def made(schema: Schema) -> Engine:
@@ -445,70 +528,37 @@ class Engine:
 
     # inside
 
-    def _after_fork(self, *, whole: bool) -> None:
-        """In a process that was forked. Not `whole`: another thread was in the middle of a call, and the lock is lost with it."""
-        if not whole:
-            self._lock = LostLock()
-        if isinstance(self._index, Planned):
-            self._index.after_fork(self._lock)
+    @property
+    def _index(self) -> Index | Planned:
+        return self._subscriptions.index
 
-    def _axes(self) -> list[AxisShape]:
-        """The attributes that live events are divided by: those of the index, which may change; none, and they choose."""
-        return self._index.axes()
-
-    def _made(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
+    def _make_index(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
         if index != AUTO:
             return make_index(index, **options)
         if options:
-            raise QueryError(f"options go with the name of an index; with {AUTO!r} the engine chooses them")
+            raise QueryError(f"index_options need the name of an index; with {AUTO!r} the engine chooses them itself")
         return self._planned()
 
     def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
         return Planned(self._lock, index=index, plan=plan, named=lambda dim: self.schema.of_dimension(dim).name)
 
-    def _encoded(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
-        if isinstance(events, Events):
-            self._check_schema(events, "events")
-            check_events(events)
-            return events if events.schema in (None, self.schema) else events.stamped(self.schema)
-        if isinstance(events, Event | Mapping | str) or not isinstance(events, Iterable):
-            raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
-        with self.schema.tentatively():
-            return encode_events(events, self.schema)
+    def _axes(self) -> list[AxisShape]:
+        """The axes of the index, if it has any, for the live events to share."""
+        return self._index.axes()
 
-    def _check_schema(self, arrays: Rows | Events, what: str) -> None:
-        """Refuse arrays whose dimensions or keys mean something else here. O(1) if this engine's schema encoded them."""
-        difference = None if arrays.schema is None else self.schema.difference(arrays.schema)
-        if difference is not None:
-            raise SchemaError(
-                f"the {what} were encoded under another schema: {difference}; encode them with engine.schema"
-            )
+    def _best_matches(self, events: Events, k: int, mode: Mode | str) -> Matches:
+        return self._index.top_k(events, k, mode=mode, combine=self._scoring.compiled)
 
-    def _matched(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
+    def _all_matches(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
         matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)
         if ordered:
             order_hits(matches.offsets, matches.ids, matches.scores)
         return matches
 
-    def _best(self, events: Events, k: int, mode: Mode | str) -> Matches:
-        return self._index.top_k(events, k, mode=mode, combine=self._scoring.compiled)
-
-    def _insert(self, rows: Rows, change: Change) -> None:
-        change.adds(rows.ids)
-        self._index.insert(rows)
-        self._covers.inserted(rows)
-        if rows.size:
-            self._next_id = max(self._next_id, int(rows.ids.max()) + 1)
-
-    def _replace(self, before: Rows, rows: Rows, change: Change) -> None:
-        change.replaces(before)
-        self._index.update(rows)
-        self._covers.updated(rows.ids[:1], rows)
-
     def _live_matches(
         self, rows: Rows, k: int | None, mode: Mode | str, *, until: float | None = None
     ) -> list[LiveMatch]:
-        """The live events that the one subscription in `rows` matches; none if its own time, `until`, is over."""
+        """The live events that match the one subscription in `rows`; none if it expires at `until` and that has passed."""
         if not len(self._live):
             return []
         now = instant_key(self._clock())
@@ -516,59 +566,36 @@ class Engine:
             return []
         return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled)
 
-    def _delete(self, ids: Int64s, change: Change) -> None:
-        change.removes(ids)
-        self._index.delete(ids)
-        self._covers.deleted(ids)
-        self._expiry.forget(ids.tolist())
-
-    def _instant_of(self, id_: int, until: datetime | str | None) -> float | None:
+    def _instant(self, id_: int, until: datetime | str | None) -> float | None:
+        """The key of a subscription's `until`."""
+        if until is None:
+            return None
         try:
-            if until is not None:
-                self._check_can_expire()
-            return None if until is None else instant_key(until)
+            self._subscriptions.check_can_expire()
+            return instant_key(until)
         except MatchwoodError as error:
             raise error.about(f"subscription {id_}") from None
 
-    def _check_can_expire(self) -> None:
-        if isinstance(self._index, Index) and Capability.UPDATES not in self._index.capabilities:
-            raise UnsupportedError(
-                f"index {self._index.name!r} cannot remove, so nothing in it can expire: leave out `until`"
-            )
-
-    def _rows_at(self, id_: int) -> Rows:
-        slots = self._index.store.slots_of(np.array([id_], np.int64))
-        return self._index.store.extract(slots)
-
-    def _new_id(self) -> int:
-        if self._next_id > MAX_ID:
-            raise SubscriptionError(f"there is no id above {MAX_ID}, which is taken: give one that is free")
-        return self._next_id
-
-    def _checked_id(self, id_: object) -> int:
-        if isinstance(id_, bool) or not isinstance(id_, int | np.integer) or not 0 <= id_ <= MAX_ID:
-            raise SubscriptionError(f"expected an id that is a whole number from 0 to 2^63 - 1, got {describe(id_)}")
-        return int(id_)
-
-    def _check_unknown(self, id_: int) -> None:
-        self._expire()
-        if id_ in self:
-            raise DuplicateSubscriptionError(
-                f"subscription {id_} is there already; use update, or unsubscribe it first"
-            )
-
     def _expire(self) -> None:
-        """Remove the subscriptions whose time is over, and look at a few live events. O(log n) each, O(1) if there is none."""
+        """Remove what has expired. O(1) if there is nothing."""
         self._settle()
-        if not self._expiry and not len(self._live):
+        if not self._subscriptions.expiry and not self._live.expiry:
             return
         now = instant_key(self._clock())
-        self._live.sweep(now)
-        if self._expiry.is_due(now):
+        self._live.expire(now)
+        due = self._subscriptions.expiry.due(now)
+        if len(due):
             with Change(self) as change:
-                self._delete(self._expiry.due(now), change)
+                self._subscriptions.delete(due, change)
 
     def _settle(self) -> None:
-        """Take back a change that an exception cut short, if it could not be taken back then."""
+        """Undo a change that was interrupted, if it could not be undone then."""
         if self._undo is not None:
-            take_back(self)
+            undo_change(self)
+
+    def _after_fork(self, *, whole: bool) -> None:
+        """In a new process. Not `whole`: another thread was inside a call, and its lock can never be released here."""
+        if not whole:
+            self._lock = LostLock()
+        if isinstance(self._index, Planned):
+            self._index.after_fork(self._lock)

@@ -1,84 +1,98 @@
-"""When things end: ids with the instant from which they are gone."""
+"""Expiry: ids in the order of their `until`. The engine keeps one for its subscriptions and one for its live events."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
 
+MIN_HEAP = 1024
+"""Entries that are merged into the sorted arrays at a time, at least."""
+MERGE_SHARE = 8
+"""Entries are merged when there are 1 / MERGE_SHARE as many new ones as sorted ones: O(log n) amortised for each."""
+
+
+class _Run(NamedTuple):
+    """Entries ordered by instant."""
+
+    until: Float64s
+    ids: Int64s
+
+
+_NO_RUN = _Run(np.zeros(0), np.zeros(0, np.int64))
+
 
 class Expiry:
-    """Ids and the keys of the instants they expire at; the next one due is found in O(1).
+    """Ids in the order in which they expire. One writer.
 
-    Layout: `_until` is the truth; `_heap` orders it, and an entry that `_until` does not confirm is stale.
+    `until_of` maps ids to the keys of the instants at which they expire, inf for an id that is unknown or never expires. It is
+    the truth: an entry here that disagrees with it is stale (the id was removed, or expires at another instant) and is skipped.
+    So removals need not be reported here, and an exception between two steps can at most leave an entry too many.
+
+    Layout: new entries are a heap of (instant, id); a large heap is merged into sorted arrays of 16 bytes an entry, without the
+    stale ones. `_due` lists ids whose instant has come and that `due` may have to name again.
+
+    >>> until = {7: 20.0, 8: 10.0}
+    >>> expiry = Expiry(lambda ids: np.array([until.get(id_, np.inf) for id_ in ids.tolist()]))
+    >>> expiry.add(until)
+    >>> expiry.due(10.0).tolist()
+    [8]
     """
 
-    def __init__(self) -> None:
-        self._until: dict[int, float] = {}
+    def __init__(self, until_of: Callable[[Int64s], Float64s]) -> None:
+        self._until_of = until_of
         self._heap: list[tuple[float, int]] = []
+        self._run = _NO_RUN
+        self._due: list[int] = []
 
-    def note(self, id_: int, until: float | None) -> None:
-        """From `until` on the id is gone; with None it stays. Replaces what was noted before. O(log n)."""
-        self._until.pop(id_, None)
-        if until is None:
+    def __len__(self) -> int:
+        """The number of entries, stale ones included."""
+        return len(self._heap) + len(self._run.ids) + len(self._due)
+
+    def add(self, until: Mapping[int, float]) -> None:
+        """Enter ids with their instants, which `until_of` knows already. O(log n) each, amortised."""
+        if len(until) >= MIN_HEAP:
+            self._merge(until)
             return
-        self._until[id_] = until
-        heapq.heappush(self._heap, (until, id_))
-        if len(self._heap) > 2 * len(self._until) + 64:  # updates and removals have left more stale ones than live
-            self.reorder()
+        for id_, instant in until.items():
+            heapq.heappush(self._heap, (instant, id_))
+        if len(self._heap) >= max(MIN_HEAP, len(self._run.ids) // MERGE_SHARE):
+            self._merge({})
 
-    def forget(self, ids: Iterable[int]) -> None:
-        """Nothing is noted for these ids any more. O(ids)."""
-        for id_ in ids:
-            self._until.pop(id_, None)
+    def due(self, now: float, *, at_least: int = 1, limit: int | None = None) -> Int64s:
+        """The ids that have expired at `now`, ascending; O(1) if there is none.
 
-    def note_many(self, ids: Int64s, until: Float64s) -> None:
-        """As `note` for many ids that are new, inf for those that stay. O(n), or O(log n) each if they are few."""
-        some = np.flatnonzero(until < np.inf)
-        new = dict(zip(ids[some].tolist(), until[some].tolist(), strict=True))
-        self._until |= new
-        if len(new) < len(self._until) // 8:
-            for id_, instant in new.items():
-                heapq.heappush(self._heap, (instant, id_))
-        elif new:
-            self.reorder()
-
-    def of(self, id_: int) -> float | None:
-        """The instant noted for an id."""
-        return self._until.get(id_)
-
-    def __bool__(self) -> bool:
-        return bool(self._until)
-
-    def is_due(self, now: float) -> bool:
-        """Has an instant come? O(1), amortised."""
-        heap = self._heap
-        while heap and self._until.get(heap[0][1]) != heap[0][0]:
+        None while there are fewer than `at_least`; with `limit` about so many at a time. An id is named by every call until it is
+        removed, or expires later.
+        """
+        heap, run, taken = self._heap, self._run, 0
+        while heap and heap[0][0] <= now and taken != limit:
+            self._due.append(heap[0][1])  # before the entry is removed: an exception in between must not lose it
             heapq.heappop(heap)
-        return bool(heap) and heap[0][0] <= now
+            taken += 1
+        if len(run.ids) and run.until[0] <= now:
+            stop = int(np.searchsorted(run.until, now, "right"))
+            stop = stop if limit is None else min(stop, limit)
+            self._due += run.ids[:stop].tolist()
+            self._run = _Run(run.until[stop:], run.ids[stop:]) if stop < len(run.ids) else _NO_RUN
+        if len(self._due) < at_least:
+            return _NO_RUN.ids
+        ids = np.unique(np.array(self._due, np.int64))
+        ids = ids[self._until_of(ids) <= now]
+        self._due = ids.tolist()
+        return ids
 
-    def due(self, now: float) -> Int64s:
-        """The ids whose instant has come; `forget` them when they are gone. O(their number)."""
-        heap, due, pending = self._heap, dict[int, None](), [0]
-        while pending:  # in a heap those that are due lie together, below the first
-            at = pending.pop()
-            if at < len(heap) and heap[at][0] <= now:
-                until, id_ = heap[at]
-                if self._until.get(id_) == until:
-                    due[id_] = None
-                pending += (2 * at + 1, 2 * at + 2)
-        return np.array(list(due), np.int64)
-
-    def reorder(self) -> None:
-        """Order anew what is noted: an exception may have come between a note and its place in the order. O(n)."""
-        heap = [(instant, id_) for id_, instant in self._until.items()]
-        heapq.heapify(heap)
-        self._heap = heap
-
-    def arrays(self) -> tuple[Int64s, Float64s]:
-        """(ids, instants), ids ascending."""
-        noted = sorted(self._until.items())
-        return np.array([id_ for id_, _ in noted], np.int64), np.array([until for _, until in noted], np.float64)
+    def _merge(self, new: Mapping[int, float]) -> None:
+        """Sort the heap and new entries into the arrays. O(n)."""
+        instants, ids_ = [instant for instant, _ in self._heap], [id_ for _, id_ in self._heap]
+        until = np.concatenate([self._run.until, instants, np.fromiter(new.values(), np.float64, len(new))])
+        ids = np.concatenate([self._run.ids, np.array(ids_, np.int64), np.fromiter(new, np.int64, len(new))])
+        current = self._until_of(ids) == until
+        until, ids = until[current], ids[current]
+        order = np.argsort(until, kind="stable")
+        self._run = _Run(until[order], ids[order])
+        self._heap = []

@@ -1,17 +1,22 @@
-"""Why an event matches a subscription or not: the oracle's judgement in words."""
+"""Why an event matches a subscription or does not: the judgement of the oracle as text."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from matchwood.encode.arrays import Rows
+from matchwood.encode.objects import decode_rows
+from matchwood.errors import MatchwoodError
 from matchwood.lang.describe import describe_predicate, describe_value
-from matchwood.lang.evaluate import Judgement, PredicateVerdict
+from matchwood.lang.evaluate import Combine, Judgement, Mode, PredicateVerdict, judge
+from matchwood.lang.event import Event, event_keys
 from matchwood.schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The judgement on one subscription and one event. `str()` tells it line by line."""
+    """The judgement on one subscription and one event. `str()` gives a line for each predicate."""
 
     id: int
     priority: float
@@ -20,6 +25,7 @@ class Explanation:
 
     @property
     def matched(self) -> bool:
+        """Does the subscription match the event?"""
         return self.judgement.matched
 
     @property
@@ -44,3 +50,18 @@ class Explanation:
         text = describe_predicate(verdict.predicate, self.schema)
         value = describe_value(verdict.predicate.attribute, verdict.value, self.schema)
         return f"{mark}  {text}   (event: {value})"
+
+
+def explain_rows(
+    rows: Rows, event: Event | Mapping[str, object], schema: Schema, *, mode: Mode | str, combine: Combine
+) -> Explanation:
+    """The explanation of one subscription, given by its rows, and one event. O(predicates)."""
+    try:
+        with schema.tentatively():
+            keys = event_keys(event, schema)
+    except MatchwoodError as error:
+        known = event.id if isinstance(event, Event) else None
+        raise error.about("the event" if known is None else f"event {known}") from None
+    priority = float(rows.priority[0])
+    verdict = judge(decode_rows(rows, schema), keys, priority=priority, mode=mode, combine=combine)
+    return Explanation(int(rows.ids[0]), priority, verdict, schema)

@@ -1,4 +1,4 @@
-"""Engines on disk: a folder with the index, the schema, the plan, expiries and live events."""
+"""Engines on disk: a folder with the index, the schema, the plan, expiry and live events."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ if TYPE_CHECKING:
 
 
 def save_engine(engine: Engine, path: str | Path) -> None:
-    """Write everything to a new folder, whole or not at all. The lock is held. O(bytes)."""
+    """Write everything to a new folder, completely or not at all. The caller holds the engine's lock. O(bytes)."""
     folder = local_path(path, "saved engine")
-    ids, until = engine._expiry.arrays()
+    index = engine._index
+    ids, until = engine._subscriptions.expiring()
     arrays = {"expiring_ids": ids, "expiring_until": until, **engine._live.arrays()}
-    about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": engine._next_id}
-    if isinstance(engine._index, Planned):
-        about["plan"] = engine._index.to_json()
-    write_folder(folder, "engine", about, arrays, also=lambda inside: engine._index.save(inside / "index"))
+    about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": engine._subscriptions.next_id}
+    if isinstance(index, Planned):
+        about["plan"] = index.to_json()
+    write_folder(folder, "engine", about, arrays, also=lambda inside: index.save(inside / "index"))
 
 
 def load_engine(make: Callable[[Schema], Engine], path: str | Path, *, verify: bool) -> Engine:
-    """The engine saved at `path`, in one that `make` makes for its schema. O(bytes), without `verify` O(arrays)."""
+    """Fill an engine, which `make` makes for the saved schema, from a folder. O(bytes), without `verify` O(arrays)."""
     folder = local_path(path, "saved engine")
     about, arrays = read_folder(folder, "engine", verify=verify)
     try:
         engine = make(Schema.from_json(about["schema"]))
-        engine._next_id = int(about["next_id"])
         index = load_index(folder / "index", verify=verify)
-        engine._index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
-        unknown = arrays["expiring_ids"][~engine._index.store.knows(arrays["expiring_ids"])]
-        if len(unknown):
-            raise ValueError(f"expiry list names unknown subscription {unknown[0]}")
-        engine._expiry.note_many(arrays["expiring_ids"], arrays["expiring_until"])
+        subscriptions = engine._subscriptions
+        subscriptions.index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
+        subscriptions.next_id = int(about["next_id"])
+        subscriptions.set_expiring(arrays["expiring_ids"], arrays["expiring_until"])
         engine._live = Live.of_arrays(arrays, like=engine._axes)
     except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
         raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None

@@ -1,10 +1,10 @@
-"""Changes of an engine, each whole or not at all.
+"""Changes of an engine, each made completely or not at all.
 
-A change touches the schema, the index, the covers, the expiry and the live events, one after the other. What it is about to
-touch, and how that was before, is written down first (`Undo`); the change is made when that note is dropped, by one assignment.
-After an exception the engine goes back to what the note says: at once, or, if a second exception prevents that, in its next call.
+A change touches the schema, the subscriptions and the live events, one after the other. Before it touches anything it writes down
+what, and how that was before (`Undo`). The change is complete when this note is dropped, by one assignment. After an exception
+the engine goes back to what the note says: at once, or, if a second exception prevents that, in its next call.
 
-Rows that are removed are not copied before. A removal has happened once the store has forgotten them, and is completed then.
+Rows to be removed are not copied first. A removal has happened once the store no longer has the rows, and is completed then.
 """
 
 from __future__ import annotations
@@ -28,51 +28,47 @@ NO_ROWS = concatenate_rows([])
 class Undo(NamedTuple):
     """What a change touches, and how it was before."""
 
-    mark: int
-    """Of the schema."""
+    schema_mark: int
     next_id: int
     next_event: int
     ids: Int64s = NO_IDS
     rows: Rows | None = None
-    """What the subscriptions `ids` were; None if they are being removed."""
-    until: float | None = None
-    """When the subscription, if it is one that is being replaced, was to expire."""
+    """The rows that the subscriptions `ids` had, with their expiry; None if they are being removed."""
     event: int | None = None
     """The live event that is being added."""
 
 
 class Change:
-    """The block in which an engine changes. Say what is touched before touching it."""
+    """The block in which an engine changes. Call `adds`, `removes`, `replaces` or `adds_event` before making that change."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def __enter__(self) -> Change:
         engine = self._engine
-        engine._undo = Undo(engine.schema.mark(), engine._next_id, engine._live.next_id)
+        engine._undo = Undo(engine.schema.mark(), engine._subscriptions.next_id, engine._live.next_id)
         return self
 
     def adds(self, ids: Int64s) -> None:
-        """Subscriptions of these ids are added; those that are there already make the index refuse."""
-        self._engine._undo = self._undo()._replace(ids=ids[~self._known(ids)], rows=NO_ROWS)
+        """Subscriptions of these ids are added. The index refuses those that exist already: they are not to be undone."""
+        self._note(ids=ids[~self._known(ids)], rows=NO_ROWS)
 
     def removes(self, ids: Int64s) -> None:
-        """These subscriptions are removed; one that is not there makes the index refuse."""
-        self._engine._undo = self._undo()._replace(ids=ids[self._known(ids)])
+        """These subscriptions are removed. The index refuses those that do not exist."""
+        self._note(ids=ids[self._known(ids)])
 
     def replaces(self, before: Rows) -> None:
-        """The subscription that these rows are is replaced."""
-        until = self._engine._expiry.of(int(before.ids[0]))
-        self._engine._undo = self._undo()._replace(ids=before.ids[:1], rows=before, until=until)
+        """The subscription that has these rows is replaced."""
+        self._note(ids=before.ids[:1], rows=before)
 
-    def keeps(self, event: int) -> None:
+    def adds_event(self, event: int) -> None:
         """A live event of this id is added."""
-        self._engine._undo = self._undo()._replace(event=event)
+        self._note(event=event)
 
-    def _undo(self) -> Undo:
+    def _note(self, *, ids: Int64s = NO_IDS, rows: Rows | None = None, event: int | None = None) -> None:
         undo = self._engine._undo
-        assert undo is not None, "a change notes what it touches inside its block"
-        return undo
+        assert undo is not None, "outside of the block of the change"
+        self._engine._undo = undo._replace(ids=ids, rows=rows, event=event)
 
     def _known(self, ids: Int64s) -> NDArray[np.bool_]:
         return self._engine._index.store.knows(ids)
@@ -83,33 +79,19 @@ class Change:
         if kind is None:
             self._engine._undo = None
             return
-        with suppress(BaseException):  # the next call tries again; the first exception is the one to tell
-            take_back(self._engine)
+        with suppress(BaseException):  # the next call tries again; the first exception is the one to report
+            undo_change(self._engine)
 
 
-def _has_changed(undo: Undo, known: NDArray[np.bool_]) -> bool:
-    """May the change have reached the index, which knows these of its ids? A refusal has changed nothing."""
-    if undo.rows is None:
-        return not known.all()
-    return bool(known.any())
-
-
-def take_back(engine: Engine) -> None:
-    """Make the engine what it was before the change that was cut short. May be repeated. As an insert of what is put back, or,
-    where the index was left torn, as the building of all of it."""
+def undo_change(engine: Engine) -> None:
+    """Make the engine what it was before the change that was interrupted. May be repeated."""
     undo = engine._undo
     if undo is None:
         return
     if len(undo.ids):
-        if _has_changed(undo, engine._index.store.knows(undo.ids)):
-            engine._covers.forget()
-        engine._index.restore(undo.ids, undo.rows)
-        engine._expiry.forget(undo.ids[~engine._index.store.knows(undo.ids)].tolist())
-        if undo.rows is not None and undo.rows.size:
-            engine._expiry.note(int(undo.ids[0]), undo.until)
-        engine._expiry.reorder()
+        engine._subscriptions.restore(undo.ids, undo.rows)
     if undo.event is not None:
-        engine._live.take_back(undo.event)
-    engine._next_id, engine._live.next_id = undo.next_id, undo.next_event
-    engine.schema.forget_since(undo.mark)
+        engine._live.discard(undo.event)
+    engine._subscriptions.next_id, engine._live.next_id = undo.next_id, undo.next_event
+    engine.schema.forget_since(undo.schema_mark)
     engine._undo = None
