@@ -20,7 +20,7 @@ from typing import Any
 import matchwood
 
 PACKAGE = Path(matchwood.__file__).parent
-PARTS = ("engine", "structures", "store", "planner", "covering", "schema.py")
+PARTS = ("engine", "structures", "store", "planner", "covering", "schema")
 """What keeps state. Parsing and encoding make new objects only."""
 assert all((PACKAGE / part).exists() for part in PARTS), "a part has moved, and would no longer be interrupted"
 

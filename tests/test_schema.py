@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matchwood import schema as schema_module
+from matchwood.schema import schema as schema_module
 from matchwood.errors import InexactValueError, SchemaError, UnknownAttributeError, ValueTypeError
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise

@@ -1,0 +1,162 @@
+"""Keys: the float64 that stands for a value.
+
+number     itself; an integer that float64 cannot hold exactly is refused
+timestamp  microseconds since 1970-01-01T00:00:00Z (a naive datetime is taken as UTC, a date as its midnight)
+bool       0.0 and 1.0
+string     the code that the `Symbols` of its attribute gave it; codes have no order, so order comparisons are refused
+point      two keys: longitude and latitude in degrees
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+from matchwood.errors import InexactValueError, SchemaError, ValueTypeError
+from matchwood.schema.types import Attribute, Scalar, Type
+from matchwood.schema.values import describe, is_missing, text_of, unwrapped
+
+UNKNOWN_SYMBOL = -1.0
+"""The key of a string that is not registered: it equals no code, so `=` fails and `!=` holds."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_EXACT_INTEGER = 2**53
+_BELOW_A_MICROSECOND = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
+
+
+def key_of(attribute: Attribute, value: object, register: bool) -> float:
+    """The key of one scalar value of `attribute`; an unregistered string is registered, or gets `UNKNOWN_SYMBOL`. O(1)."""
+    try:
+        return _KEYS[attribute.type](attribute, value, register)
+    except SchemaError as error:
+        raise error.about(f"attribute {attribute.name!r}") from None
+
+
+def value_of(attribute: Attribute, key: float) -> Scalar:
+    """The value whose key is `key`, the inverse of `key_of`. O(1).
+
+    Raises OverflowError for the key of an instant that Python's datetime cannot hold (a float past an open end).
+    """
+    if math.isinf(key) or attribute.type in (Type.NUMBER, Type.POINT, None):
+        return int(key) if key.is_integer() and abs(key) < _EXACT_INTEGER else key
+    if attribute.type is Type.BOOL:
+        return bool(key)
+    if attribute.type is Type.TIMESTAMP:
+        return _EPOCH + timedelta(microseconds=round(key))
+    symbols = attribute.symbols
+    return symbols.texts[int(key)] if symbols is not None and 0 <= key < len(symbols) else f"<unregistered {key}>"
+
+
+def instant_key(value: object) -> float:
+    """The key of a timestamp: whole microseconds since the epoch, from a datetime, a date or ISO 8601 text.
+
+    An instant between two microseconds is refused: rounded, it would lie on the wrong side of some bound.
+    """
+    moment = unwrapped(value)
+    if isinstance(moment, str):
+        moment = _moment_of_text(moment)
+    if not isinstance(moment, date) or moment != moment:
+        raise ValueTypeError(f"expected a timestamp, got {describe(value)}")
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    key, rest = divmod(moment - _EPOCH, _MICROSECOND)
+    if rest:  # of a pandas Timestamp
+        raise InexactValueError(f"{describe(value)} is finer than a microsecond; round it first")
+    try:
+        return exact_key(key)
+    except InexactValueError:
+        remedy = "float64 holds every microsecond within 285 years of 1970; further away, use whole seconds"
+        raise InexactValueError(f"{moment.isoformat()} has no exact key: {remedy}") from None
+
+
+def _moment_of_text(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueTypeError(f"expected a timestamp, got {text!r}; write it as 2026-01-31T12:00:00Z") from None
+    check_microseconds(text)
+    return moment
+
+
+def check_microseconds(text: str) -> None:
+    """Refuse the text of an instant between two microseconds; `datetime.fromisoformat` would truncate it silently."""
+    if _BELOW_A_MICROSECOND.search(text):
+        raise InexactValueError(f"{text!r} is finer than a microsecond; round it first")
+
+
+def exact_key(value: int) -> float:
+    """An integer as float64, refused if that would round it.
+
+    >>> exact_key(2**53 + 1)
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.InexactValueError: 9007199254740993 has no exact float64; use a string or scale it down
+    """
+    if -_EXACT_INTEGER <= value <= _EXACT_INTEGER:
+        return float(value)
+    try:
+        key = float(value)
+    except OverflowError:
+        key = math.inf
+    if key != value:
+        raise InexactValueError(f"{text_of(value)} has no exact float64; use a string or scale it down")
+    return key
+
+
+def _number_key(attribute: Attribute, value: object, register: bool) -> float:
+    number = value
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+        number = unwrapped(number)
+        if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+            raise ValueTypeError(f"expected a number, got {describe(value)}")
+    if isinstance(number, int):
+        return exact_key(number)
+    if is_missing(number):
+        raise ValueTypeError("expected a number, got NaN (in an event it means that the attribute is absent)")
+    key = float(number)
+    if isinstance(number, Decimal) and key != number and (math.isinf(key) or number == number.to_integral_value()):
+        raise InexactValueError(f"{text_of(number)} has no exact float64; use a string or scale it down")
+    return key + 0.0
+
+
+def _bool_key(attribute: Attribute, value: object, register: bool) -> float:
+    plain = unwrapped(value)
+    if not isinstance(plain, bool):
+        raise ValueTypeError(f"expected true or false, got {describe(value)}")
+    return float(plain)
+
+
+def _timestamp_key(attribute: Attribute, value: object, register: bool) -> float:
+    if isinstance(value, float) and math.isinf(value):
+        return float(value)
+    return instant_key(value)
+
+
+def _string_key(attribute: Attribute, value: object, register: bool) -> float:
+    if not isinstance(value, str):
+        raise ValueTypeError(f"expected a string, got {describe(value)}")
+    assert attribute.symbols is not None
+    if register:
+        return float(attribute.symbols.code(value))
+    code = attribute.symbols.codes.get(value)
+    return UNKNOWN_SYMBOL if code is None else float(code)
+
+
+def _no_key(attribute: Attribute, value: object, register: bool) -> float:
+    expected = "a point (lon, lat)" if attribute.type is Type.POINT else "an attribute whose type is known"
+    raise ValueTypeError(f"expected {expected}, got {describe(value)}")
+
+
+_KEYS = {
+    Type.NUMBER: _number_key,
+    Type.BOOL: _bool_key,
+    Type.TIMESTAMP: _timestamp_key,
+    Type.STRING: _string_key,
+    Type.POINT: _no_key,
+    None: _no_key,
+}

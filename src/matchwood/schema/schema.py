@@ -1,0 +1,255 @@
+"""The schema: the attributes of a system, declared or learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from matchwood.errors import SchemaError, UnknownAttributeError, ValueTypeError
+from matchwood.schema.comparison import schema_difference
+from matchwood.schema.keys import key_of, value_of
+from matchwood.schema.types import MAX_DIMENSIONS, Attribute, Scalar, Symbols, Type
+
+
+class _Step(NamedTuple):
+    """A step of learning, recorded before it is made: an attribute is added, or gets its type."""
+
+    attribute: Attribute
+    added: bool
+    dimensions: int
+    """The number of dimensions before the step."""
+
+
+class Schema:
+    """The attributes of a system, declared or learnt.
+
+    With `learn=True` (the default) the first value of a new attribute fixes its type; with `learn=False` only declared names are
+    known and any other raises `UnknownAttributeError`. One writer; readers see an attribute once it is complete.
+
+    >>> schema = Schema({"age": "number"})
+    >>> schema.key(schema.attribute_for("age", Type.NUMBER), 31)
+    31.0
+    >>> schema.key(schema.attribute_for("age", Type.NUMBER), "old")
+    Traceback (most recent call last):
+    ...
+    matchwood.errors.ValueTypeError: attribute 'age': expected a number, got 'old' (str)
+    """
+
+    def __init__(self, declared: Mapping[str, str | Type] | None = None, *, learn: bool = True) -> None:
+        self.learn = learn
+        self._attributes: dict[str, Attribute] = {}
+        self._by_dimension: list[Attribute] = []
+        self._learnt: list[_Step] = []
+        for name, type_ in (declared or {}).items():
+            self.declare(name, type_)
+
+    def declare(self, name: str, type_: str | Type) -> Attribute:
+        """Set the type of `name`. O(1).
+
+        Raises `SchemaError` if there is no such type, `ValueTypeError` if the attribute has another one already.
+
+        >>> Schema().declare("age", "number").dims
+        (0,)
+        """
+        try:
+            wanted = Type(type_)
+        except ValueError:
+            known = ", ".join(Type)
+            raise SchemaError(f"attribute {name!r}: expected one of the types {known}, got {type_!r}") from None
+        attribute = self._attributes.get(name)
+        if attribute is None:
+            attribute = self._add(name)
+        return self._give_type(attribute, wanted)
+
+    def attribute_for(self, name: str, type_: Type) -> Attribute:
+        """The attribute `name`, which must have the type `type_`; it is learnt if the schema learns. O(1)."""
+        attribute = self.find(name)
+        if attribute.type is type_:
+            return attribute
+        return self._give_type(attribute, type_)
+
+    def find(self, name: str) -> Attribute:
+        """The attribute `name`; if it is unknown and the schema learns, a new one without a type. O(1)."""
+        attribute = self._attributes.get(name)
+        if attribute is not None:
+            return attribute
+        if not self.learn:
+            known = ", ".join(sorted(self._attributes)[:20]) or "none"
+            raise UnknownAttributeError(f"attribute {name!r} is not in the schema (known: {known}); declare it first")
+        return self._add(name)
+
+    def get(self, name: str) -> Attribute | None:
+        """The attribute `name`, None if it is unknown; nothing is learnt. O(1)."""
+        return self._attributes.get(name)
+
+    def tentatively(self) -> Tentatively:
+        """A block that forgets the attributes and types learnt inside if it raises: refused input must teach nothing. O(1).
+
+        Symbols stay: an unused one costs its bytes and changes no answer.
+        """
+        return Tentatively(self)
+
+    def mark(self) -> int:
+        """The number of steps of learning so far, for `forget_since`."""
+        return len(self._learnt)
+
+    def forget_since(self, mark: int) -> None:
+        """Forget the attributes and types learnt since `mark`. O(steps)."""
+        while len(self._learnt) > mark:
+            self._forget(self._learnt[-1])
+            self._learnt.pop()
+
+    def of_dimension(self, dim: int) -> Attribute:
+        """The attribute that a dimension belongs to. O(1)."""
+        return self._by_dimension[dim]
+
+    def key(self, attribute: Attribute, value: object, *, register: bool = True) -> float:
+        """The key of one scalar value of `attribute`, whose type must be known and not point. O(1).
+
+        With `register=False` a string that is not registered gets `UNKNOWN_SYMBOL` instead of a code of its own.
+        """
+        return key_of(attribute, value, register)
+
+    def value(self, attribute: Attribute, key: float) -> Scalar:
+        """The value whose key is `key`: the inverse of `key`, used to show rows to people. O(1).
+
+        Raises OverflowError for the key of an instant that Python's datetime cannot hold (a float past an open end).
+        """
+        return value_of(attribute, key)
+
+    def shown(self, attribute: Attribute, key: float) -> str:
+        """The value of a key for a message; the key itself if Python's datetime cannot hold the instant."""
+        try:
+            return str(self.value(attribute, key))
+        except OverflowError:
+            return f"{key:.0f} us"
+
+    @property
+    def dimensions(self) -> int:
+        """The number of dimensions assigned so far."""
+        return len(self._by_dimension)
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self._attributes.values())
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._attributes
+
+    def extends(self, other: Schema) -> bool:
+        """Does every dimension and key of `other` mean the same here? O(1) for itself, otherwise O(attributes + symbols).
+
+        >>> ours, theirs = Schema({"age": "number", "city": "string"}), Schema({"age": "number"})
+        >>> ours.extends(theirs), theirs.extends(ours)
+        (True, False)
+        """
+        return self.difference(other) is None
+
+    def difference(self, other: Schema) -> str | None:
+        """The first attribute of `other` that means something else here, for a message; None if there is none."""
+        return schema_difference(self, other)
+
+    def to_json(self) -> dict[str, Any]:
+        """The schema as a value for `json.dumps`, symbols included. O(attributes + symbols)."""
+        return {
+            "learn": self.learn,
+            "attributes": [
+                {
+                    "name": attribute.name,
+                    "type": attribute.type,
+                    "dims": list(attribute.dims),
+                    **({} if attribute.symbols is None else {"symbols": attribute.symbols.texts}),
+                }
+                for attribute in self
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Schema:
+        """The schema that `to_json` wrote; `SchemaError` if it contradicts itself.
+
+        >>> Schema.from_json(Schema({"age": "number"}).to_json()).get("age").type
+        <Type.NUMBER: 'number'>
+        """
+        schema = cls(learn=bool(saved["learn"]))
+        owners: dict[int, Attribute] = {}
+        for item in saved["attributes"]:
+            type_ = None if item["type"] is None else Type(item["type"])
+            attribute = Attribute(str(item["name"]), type_, tuple(int(dim) for dim in item["dims"]))
+            if attribute.name in schema:
+                raise SchemaError(f"attribute {attribute.name!r} is listed twice")
+            if len(attribute.dims) != (2 if type_ is Type.POINT else 1) or not owners.keys().isdisjoint(attribute.dims):
+                raise SchemaError(
+                    f"attribute {attribute.name!r}: dimensions {list(attribute.dims)} do not fit its type, or are used twice"
+                )
+            if type_ is Type.STRING:
+                texts = [str(text) for text in item.get("symbols", ())]
+                attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
+                if len(attribute.symbols.codes) != len(texts):
+                    raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
+            schema._attributes[attribute.name] = attribute
+            owners.update(dict.fromkeys(attribute.dims, attribute))
+        if sorted(owners) != list(range(len(owners))):
+            raise SchemaError("the dimensions of the saved schema are not 0, 1, 2, ...")
+        schema._by_dimension = [owners[dim] for dim in range(len(owners))]
+        return schema
+
+    def _add(self, name: str) -> Attribute:
+        if not isinstance(name, str) or not name:
+            raise SchemaError(f"expected an attribute name, got {name!r}")
+        attribute = Attribute(name, None, ())
+        self._learnt.append(_Step(attribute, True, len(self._by_dimension)))
+        attribute.dims = (self._new_dimension(attribute),)
+        self._attributes[name] = attribute
+        return attribute
+
+    def _give_type(self, attribute: Attribute, type_: Type) -> Attribute:
+        if attribute.type is None:
+            self._learnt.append(_Step(attribute, False, len(self._by_dimension)))
+            if type_ is Type.POINT:
+                attribute.dims = (*attribute.dims, self._new_dimension(attribute))
+            if type_ is Type.STRING:
+                attribute.symbols = Symbols()
+            attribute.type = type_
+        if attribute.type is not type_:
+            raise ValueTypeError(f"attribute {attribute.name!r} is of type {attribute.type}, but is used as {type_}")
+        return attribute
+
+    def _forget(self, step: _Step) -> None:
+        """Undo the last step of learning, even if it was interrupted."""
+        attribute = step.attribute
+        if not step.added:
+            attribute.type = attribute.symbols = None
+            attribute.dims = attribute.dims[:1]
+        elif self._attributes.get(attribute.name) is attribute:
+            del self._attributes[attribute.name]
+        del self._by_dimension[step.dimensions :]
+
+    def _new_dimension(self, attribute: Attribute) -> int:
+        dim = len(self._by_dimension)
+        if dim >= MAX_DIMENSIONS:
+            raise SchemaError(f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS} dimensions")
+        self._by_dimension.append(attribute)
+        return dim
+
+
+class Tentatively:
+    """See `Schema.tentatively`. Not a generator: one that is dropped before it ends would forget what a call has used."""
+
+    __slots__ = ("_mark", "_schema")
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._mark = schema.mark()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._schema.forget_since(self._mark)

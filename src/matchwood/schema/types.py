@@ -1,0 +1,74 @@
+"""Attributes and their types.
+
+An attribute has one *dimension* (a column of keys), a point attribute has two. Dimensions are assigned in order of appearance and
+never change, so arrays that were encoded earlier stay valid while a schema learns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+MAX_DIMENSIONS = 65_000
+
+
+class Type(StrEnum):
+    """The type of an attribute."""
+
+    NUMBER = "number"
+    STRING = "string"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    POINT = "point"
+
+
+class Point(NamedTuple):
+    """A place: longitude and latitude in degrees."""
+
+    lon: float
+    lat: float
+
+
+class Range(NamedTuple):
+    """A closed range as the value of an event: `Range(20, 30)`. None or an infinity is an open end."""
+
+    lo: Any
+    hi: Any
+
+
+Scalar = int | float | str | bool | datetime
+
+
+@dataclass(slots=True)
+class Symbols:
+    """Strings and their codes, 0, 1, 2, ... in order of appearance.
+
+    One writer. A code never changes, so a reader may look up while a writer appends.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    codes: dict[str, int] = field(default_factory=dict)
+
+    def code(self, text: str) -> int:
+        """The code of `text`, a new one if it has none. O(1)."""
+        code = self.codes.get(text)
+        if code is None:
+            del self.texts[len(self.codes) :]  # left over if an exception came between the next two lines
+            self.texts.append(text)
+            code = self.codes[text] = len(self.codes)
+        return code
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(slots=True)
+class Attribute:
+    """A name, a type (None until it is learnt), dimensions, and symbols if the values are strings."""
+
+    name: str
+    type: Type | None
+    dims: tuple[int, ...]
+    symbols: Symbols | None = None

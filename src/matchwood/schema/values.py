@@ -1,0 +1,95 @@
+"""Values as users pass them: which are absent, what type they have, and how to show them in a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from matchwood.errors import InexactValueError, ValueTypeError
+from matchwood.schema.types import Point, Range, Type
+
+_TYPES_OF_CLASSES: tuple[tuple[tuple[type, ...], Type], ...] = (
+    ((bool,), Type.BOOL),
+    ((int, float, Decimal), Type.NUMBER),
+    ((str,), Type.STRING),
+    ((date,), Type.TIMESTAMP),
+    ((Point,), Type.POINT),
+)
+
+
+def type_of(value: object) -> Type:
+    """The type of a value, without a schema.
+
+    >>> type_of(True), type_of(3), type_of("x")
+    (<Type.BOOL: 'bool'>, <Type.NUMBER: 'number'>, <Type.STRING: 'string'>)
+    """
+    plain = unwrapped(value)
+    for classes, type_ in _TYPES_OF_CLASSES:
+        if isinstance(plain, classes):
+            return type_
+    raise ValueTypeError(f"expected a number, string, bool, datetime or Point, got {describe(value)}")
+
+
+def is_missing(value: object) -> bool:
+    """None and NaN mean that the attribute is absent; so do a decimal NaN, NumPy's and pandas' NaT."""
+    if isinstance(value, float):
+        return value != value
+    if value is None or isinstance(value, int | str):
+        return value is None
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    return bool((isinstance(value, date) or _is_wrapped(value)) and value != value)
+
+
+def unwrapped(value: object) -> Any:
+    """A NumPy scalar as a Python scalar; anything else unchanged."""
+    if not _is_wrapped(value):
+        return value
+    wrapped: Any = value
+    if getattr(wrapped.dtype, "kind", "") != "M":
+        return wrapped.item()
+    micro = wrapped.astype("datetime64[us]")  # in nanoseconds `item` would give a bare integer
+    if micro != wrapped and wrapped == wrapped:
+        raise InexactValueError(f"{wrapped} is finer than a microsecond; round it first")
+    return micro.item()
+
+
+def _is_wrapped(value: object) -> bool:
+    """Is it a NumPy scalar (or an array without dimensions)? Decided by its attributes: this layer does not import NumPy."""
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "dtype") and callable(getattr(value, "item", None))
+
+
+def point_of(value: object) -> Point:
+    """A point from a `Point`, a (lon, lat) pair, {"lon", "lat"} or a GeoJSON point."""
+    if isinstance(value, Mapping):
+        pair: Any = value.get("coordinates") if "coordinates" in value else (value.get("lon"), value.get("lat"))
+    else:
+        pair = value
+    if isinstance(pair, Iterable) and not isinstance(pair, str | bytes | AbstractSet | Range) and not _is_wrapped(pair):
+        numbers = tuple(unwrapped(number) for number in pair)
+        if len(numbers) == 2 and all(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers):
+            lon, lat = numbers
+            if -180 <= lon <= 180 and -90 <= lat <= 90:
+                return Point(float(lon) + 0.0, float(lat) + 0.0)
+            place = f"({text_of(lon)}, {text_of(lat)})"
+            raise ValueTypeError(f"expected a longitude in -180..180 and a latitude in -90..90, got {place}")
+    raise ValueTypeError(f"expected a point (lon, lat), got {describe(value)}")
+
+
+def describe(value: object) -> str:
+    """A value and its class, short enough for a message: `'old' (str)`."""
+    return f"{text_of(value)} ({type(value).__name__})"
+
+
+def text_of(value: object) -> str:
+    """The `repr` of a value, at most 80 characters."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integer of more than 4300 digits
+        text = "a number of thousands of digits"
+    except Exception as error:  # a `repr` of the user's own, or a value nested too deeply
+        text = f"a value whose repr raises {type(error).__name__}"
+    return text if len(text) <= 80 else text[:77] + "..."
