@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matchwood.schema import schema as schema_module
 from matchwood.errors import InexactValueError, SchemaError, UnknownAttributeError, ValueTypeError
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
@@ -31,6 +30,7 @@ from matchwood.schema import (
     type_of,
     unwrapped,
 )
+from matchwood.schema import schema as schema_module
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 NOON_KEY = 1_769_860_800_000_000.0

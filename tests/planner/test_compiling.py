@@ -17,7 +17,7 @@ from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, compiling, warm
 from matchwood.planner.background import Stopped
 from matchwood.planner.compiling import compile_ahead, stamp
-from matchwood.planner.trial import Task, try_all
+from matchwood.planner.trial import Task, run_trials
 from matchwood.planner.uses import Use, Uses
 from matchwood.structures import INDEXES, Capability, make_index
 from matchwood.workloads import City
@@ -138,7 +138,7 @@ def called_beyond(name: str) -> set[str]:
     contenders = [c for c in RULES.contenders if c.index == name]
     for mode in [Mode.ALL, Mode.ANY] if Capability.ANY in INDEXES[name].capabilities else [Mode.ALL]:
         uses = Uses({Use(mode, best=False): 1, Use(mode, best=True): 1}, changed=1)
-        assert try_all(contenders, Task(rows, events, rows.size, mode, uses), RULES.trial)
+        assert run_trials(contenders, Task(rows, events, rows.size, mode, uses), RULES.trial)
     index, ids = make_index(name), np.unique(rows.ids)
     index.insert(rows)
     for count in (1, 2, 100, len(ids)):

@@ -29,7 +29,7 @@ from matchwood.workloads import City
 from tests.edges import DOMAINS, NAMES, edges_of
 from tests.worlds import TYPES, World, a_world, listed, ranked, seeded_dice
 
-EAGER = replace(RULES, least_rows=30, trial=replace(RULES.trial, fewest_rows=32, events=4, rounds=1))
+EAGER = replace(RULES, min_rows=30, trial=replace(RULES.trial, min_sample=32, events=4, rounds=1))
 """Rules under which a few rows are worth a plan."""
 CHANGEABLE = sorted(n for n, i in INDEXES.items() if Capability.UPDATES in i.capabilities)
 
@@ -138,7 +138,7 @@ def test_changes_between_the_chunks_of_a_new_structure_are_brought_over(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planned, "CHUNK", 7)
-    monkeypatch.setattr(planned, "LAST", 3)
+    monkeypatch.setattr(planned, "MAX_LATE_CHANGES", 3)
     pool = a_world(seeded_dice(seed + 10), 200, 5)
     index, chooser = turning(["mo-tree", "scan", "be-star-tree", "vcr"]), random.Random(seed)
     world = World(pool.schema, {i: pool.subscriptions[i] for i in range(0, 180, 3)}, pool.events)
@@ -209,7 +209,7 @@ def test_a_load_is_planned_before_it_is_built() -> None:
     assert index.name == "mo-tree"
     index.check()
     assert_agrees(index, world)
-    assert "rows came at once" in str(index.plan()[0])
+    assert "rows were inserted at once" in str(index.plan()[0])
 
 
 def test_a_refused_load_changes_nothing() -> None:
@@ -265,7 +265,7 @@ def test_a_plan_that_fails_leaves_the_old_structure_and_says_so() -> None:
     index._planning = broken
     with pytest.raises(MemoryError):
         index.replan()
-    assert "planning failed lately: MemoryError('no room')" in str(index.plan()[0])
+    assert "the latest planning failed: MemoryError('no room')" in str(index.plan()[0])
     assert_agrees(index, world)
     index._planning = by_mode("vcr", "ranked")
     index.replan()
@@ -280,15 +280,15 @@ def test_an_engine_chooses_by_default_and_tells() -> None:
     engine = Engine(TYPES)
     assert engine.index == "scan"
     assert "scan for matching of 0 rows" in engine.plan()
-    assert "asked for" in engine.replan()
+    assert "replan() was called" in engine.replan()
 
 
-def test_an_engine_that_was_told_does_not_choose() -> None:
+def test_an_engine_with_a_fixed_index_does_not_choose() -> None:
     engine = Engine(index="mo-tree")
     assert engine.plan() == "mo-tree: fixed by Engine(index='mo-tree')"
     with pytest.raises(QueryError, match="created with index='mo-tree'"):
         engine.replan()
-    with pytest.raises(QueryError, match="options go with the name"):
+    with pytest.raises(QueryError, match="index_options need the name"):
         Engine(index_options={"depth": 2})
 
 
@@ -298,13 +298,13 @@ def test_a_large_load_gets_a_structure_and_the_same_answers(tmp_path: Path) -> N
     for engine in (told, free):
         engine.subscribe_rows(city.subscriptions())
     assert "of 6,000 rows" in free.plan()
-    assert "predicates a row" in free.plan()
+    assert "predicates per row" in free.plan()
     for batch in range(4):
         events = city.events(100, batch=batch)
         assert listed(free.match_many(events)) == listed(told.match_many(events))
         assert listed(free.top_k_many(events, 3, mode="any")) == listed(told.top_k_many(events, 3, mode="any"))
     free._index.wait()  # type: ignore[union-attr]
-    assert "that came in lately" in free.plan()
+    assert "of the latest events" in free.plan()
     free.save(tmp_path / "saved")
     again = Engine.load(tmp_path / "saved")
     assert again.index == free.index

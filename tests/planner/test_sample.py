@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import ABSENT, make_events, make_rows
-from matchwood.planner.sample import fewer_rows, made_up, some_rows
+from matchwood.planner.sample import generated_events, sample_rows, sample_store
 from matchwood.planner.statistics import Statistics
 from matchwood.structures import Scan
 from matchwood.workloads import BEGen, City
@@ -16,7 +16,7 @@ def test_a_sample_keeps_subscriptions_whole() -> None:
     rows = a_world(seeded_dice(3), 300, 0).rows()
     scan = Scan.build(rows)
     of_each = dict(zip(*np.unique(rows.ids, return_counts=True), strict=True))
-    for sample in (some_rows(scan.store, 60), fewer_rows(rows, 60)):
+    for sample in (sample_store(scan.store, 60), sample_rows(rows, 60)):
         ids, counts = np.unique(sample.ids, return_counts=True)
         assert 10 < len(ids) < 200
         assert all(of_each[id_] == count for id_, count in zip(ids, counts, strict=True))
@@ -25,13 +25,13 @@ def test_a_sample_keeps_subscriptions_whole() -> None:
 def test_a_sample_of_more_than_there_is_is_everything() -> None:
     rows = a_world(seeded_dice(4), 40, 0).rows()
     scan = Scan.build(rows)
-    assert fewer_rows(rows, 10_000).size == rows.size == some_rows(scan.store, 10_000).size
-    assert some_rows(Scan().store, 10).size == 0
+    assert sample_rows(rows, 10_000).size == rows.size == sample_store(scan.store, 10_000).size
+    assert sample_store(Scan().store, 10).size == 0
 
 
 def test_sampled_rows_are_the_rows_themselves() -> None:
     rows = City.preset("quick", size=500).subscriptions()
-    sample = fewer_rows(rows, 100)
+    sample = sample_rows(rows, 100)
     for r in range(sample.size):
         here = sample.take(r, r + 1)
         there = rows.take(int(sample.ids[r]), int(sample.ids[r]) + 1)
@@ -40,7 +40,7 @@ def test_sampled_rows_are_the_rows_themselves() -> None:
 
 def test_each_made_up_event_is_what_some_row_waits_for() -> None:
     rows = BEGen(size=400).subscriptions()
-    events = made_up(rows, 50)
+    events = generated_events(rows, 50)
     found = Scan.build(rows).match(events)
     assert events.size == 50
     assert (np.diff(found.offsets) >= 1).all()
@@ -50,7 +50,7 @@ def test_made_up_events_name_attributes_as_often_as_rows_do() -> None:
     rows = make_rows(
         np.arange(1000), np.zeros(1000), np.arange(1001), [0] * 900 + [1] * 100, [0] * 1000, *[[1.0] * 1000] * 3
     )
-    events = made_up(rows, 2000)
+    events = generated_events(rows, 2000)
     shares = np.bincount(events.dims, minlength=2) / 2000
     assert shares[0] > 0.95
     assert 0.15 < shares[1] < 0.24  # 0.1 by itself, 0.1 because the row asks for it
@@ -67,10 +67,10 @@ def test_open_and_absent_predicates_make_events_too() -> None:
         [np.inf, np.inf, np.nan],
         [1] * 3,
     )
-    events = made_up(rows, 30)
+    events = generated_events(rows, 30)
     assert np.isfinite(events.lo).all()
     assert set(events.dims) == {0}
-    assert made_up(make_rows([], [], [0], [], [], [], [], []), 3).size == 3
+    assert generated_events(make_rows([], [], [0], [], [], [], [], []), 3).size == 3
 
 
 def test_statistics_say_what_the_rows_are() -> None:

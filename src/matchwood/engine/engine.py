@@ -540,7 +540,7 @@ class Engine:
         return self._planned()
 
     def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
-        return Planned(self._lock, index=index, plan=plan, named=lambda dim: self.schema.of_dimension(dim).name)
+        return Planned(self._lock, index=index, plan=plan, name_of=lambda dim: self.schema.of_dimension(dim).name)
 
     def _axes(self) -> list[AxisShape]:
         """The axes of the index, if it has any, for the live events to share."""

@@ -1,4 +1,4 @@
-"""The planner: which structure serves these subscriptions and these events best, tried on a sample and said in words."""
+"""The planner: chooses the structure for the subscriptions and events of an engine by timing the contenders on a sample."""
 
 from matchwood.planner.plan import AUTO, Plan, make_plan, planned_index
 from matchwood.planner.planned import Planned

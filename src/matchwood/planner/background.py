@@ -1,9 +1,9 @@
-"""Background: the thread that an engine's planner works in, owned by one object that starts it, waits for it and stops it.
+"""Background: the thread that a planner works in, owned by one object that starts it, waits for it and stops it.
 
-The thread is not a daemon: the interpreter waits for it before it takes down what the thread uses (a thread inside LLVM at that
-moment aborts the process). To keep this wait short, the work calls `check` between its steps, which ends it once the main
-thread has ended; where the thread itself compiles, every pass of the compiler is such a step.
-After a fork the thread is not there: the child makes a new `Background`.
+The thread is not a daemon: at exit the interpreter waits for it (a thread inside LLVM when the interpreter shuts down would abort
+the process). To keep that wait short, the job calls `check` between its steps, which ends it once the main thread has ended; if
+the thread itself compiles, every pass of the compiler is such a step.
+A forked process has no such thread: it makes a new `Background`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from numba.core.event import Listener, install_listener
 
 NAME = "matchwood-planner"
-PAUSE = 0.05  # seconds between two checks while a lock is waited for
+PAUSE = 0.05  # seconds between two checks while waiting for a lock
 
 
 class Lock(Protocol):
@@ -34,11 +34,11 @@ class Lock(Protocol):
 
 
 class Stopped(BaseException):
-    """The work is to stop. Not an `Exception`, so that no handler takes it for a failure of the work."""
+    """The job is to stop. Not an `Exception`, so that no handler takes it for a failure."""
 
 
 class Background:
-    """One job at a time. `start` is called by one thread at a time, the others by any."""
+    """Runs one job at a time. `start` may be called by one thread at a time, the other methods by any."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -47,38 +47,38 @@ class Background:
 
     @property
     def running(self) -> bool:
-        """Is a job being done?"""
+        """Is a job running?"""
         return self._busy
 
     def start(self, job: Callable[[], None]) -> None:
-        """Do the job, unless another one is being done. RuntimeError if no thread can be started, or the interpreter is ending.
+        """Start the job, unless another one is running. RuntimeError if no thread can be started, or the interpreter is ending.
 
-        An exception in the calling thread (KeyboardInterrupt) may leave the job started: it is the job's thread that notes
-        that it works, so that there are never two.
+        An exception in the calling thread (KeyboardInterrupt) may leave the job started. The thread of the job itself records
+        that it runs, so there are never two.
         """
         if _interpreter_ends():
-            raise RuntimeError("no work is begun in the background while the interpreter is ending")
+            raise RuntimeError("cannot start background work while the interpreter is ending")
         begun = threading.Event()
         threading.Thread(target=self._run, args=(job, begun), name=NAME, daemon=False).start()
         begun.wait()
 
     def wait(self) -> None:
-        """Return when no job is being done."""
+        """Wait until no job is running."""
         with self._changed:
             self._changed.wait_for(lambda: not self._busy)
 
     def stop(self) -> None:
-        """Let the job end at its next `check`; no job begun later gets further than that."""
+        """End the job, and every later one, at its next `check`."""
         self._stopping = True
 
     def check(self) -> None:
-        """Called by the job between its steps: raises `Stopped` if it is to end."""
+        """Called by the job between its steps; raises `Stopped` if it is to end."""
         if self._stopping or _interpreter_ends():
             raise Stopped
 
     @contextlib.contextmanager
     def holding(self, lock: Lock) -> Iterator[None]:
-        """Hold the lock; the job stops waiting for it when it is to end, since a daemon thread may never release it."""
+        """Hold the lock. Waiting for it ends with `Stopped` if the job is to end: a daemon thread may never release it."""
         while not lock.acquire(timeout=PAUSE):
             self.check()
         try:
@@ -104,7 +104,7 @@ class Background:
 
 
 class _EachPass(Listener):  # type: ignore[misc]
-    """Calls a function before each pass of the compiler in the thread that made it."""
+    """Calls a function before each pass of the compiler in the thread that created it."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call, self._thread = call, threading.get_ident()

@@ -1,4 +1,4 @@
-"""The planner's rules, read from `rules.toml`: data with the measurements behind them, no thresholds in code."""
+"""The planner's rules, read from `rules.toml`, which gives the measurement behind each threshold."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A structure worth trying for some uses, where the mean number of predicates of a row lies in `predicates`.
+    """A structure that is timed for some uses, if the mean number of predicates of a row lies in `predicates`.
 
-    `growth` tells how its time is carried from two sizes of a sample to all rows: along a line, or as a power of the rows.
+    `growth` says how its time is extrapolated from two sample sizes to all rows: "linear", or "power" of the number of rows.
     """
 
     index: str
@@ -24,29 +24,29 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How structures are tried; `rules.toml` says what each figure is."""
+    """How contenders are timed; `rules.toml` explains each figure."""
 
-    fewest_rows: int
+    min_sample: int
     share: float
-    most_rows: int
+    max_sample: int
     events: int
     rounds: int
-    patience: float
-    hopeless: float
+    max_seconds: float
+    drop_factor: float
     changes: int
 
     def sample_of(self, rows: int) -> int:
-        """How many of that many rows are tried."""
-        return min(rows, max(self.fewest_rows, min(int(self.share * rows), self.most_rows)))
+        """The size of the sample of that many rows."""
+        return min(rows, max(self.min_sample, min(int(self.share * rows), self.max_sample)))
 
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """When a plan is looked at again."""
+    """When a plan is reviewed."""
 
     growth: float
-    first_look: int
-    look: int
+    first_review: int
+    review: int
     shift: float
     candidates: float
     gain: float
@@ -54,9 +54,9 @@ class Replan:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything the planner goes by."""
+    """All rules of the planner."""
 
-    least_rows: int
+    min_rows: int
     trial: Trial
     replan: Replan
     contenders: tuple[Contender, ...]
@@ -74,8 +74,8 @@ class Rules:
             )
             for c in content["contenders"]
         )
-        return cls(content["least_rows"], Trial(**content["trial"]), Replan(**content["replan"]), contenders)
+        return cls(content["min_rows"], Trial(**content["trial"]), Replan(**content["replan"]), contenders)
 
 
 RULES = Rules.of(tomllib.loads(files(__package__).joinpath("rules.toml").read_text(encoding="utf-8")))
-"""The rules as they are shipped."""
+"""The rules that come with the package."""

@@ -1,4 +1,4 @@
-"""Samples to try structures on: rows of whole subscriptions, and events made up from rows while none has been seen."""
+"""Samples to time structures on: rows of complete subscriptions, and events generated from rows while none has been matched."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matchwood.store.row_store import RowStore
 SEED = 20_240_917
 
 
-def some_rows(store: RowStore, wanted: int) -> Rows:
-    """About that many rows, drawn evenly, those of a subscription together. O(slots)."""
+def sample_store(store: RowStore, wanted: int) -> Rows:
+    """About `wanted` rows of a store, drawn uniformly, with all rows of a subscription. O(slots)."""
     slots = store.live_slots()
     if wanted < len(slots):
         rng = np.random.default_rng(SEED)
@@ -21,16 +21,16 @@ def some_rows(store: RowStore, wanted: int) -> Rows:
 
 
 def exercise_copying() -> None:
-    """Copy rows out of a small store, so that the kernels for it are loaded before rows are copied under a lock."""
+    """Copy rows out of a small store, to load the kernels for it before rows are copied under a lock."""
     store = RowStore()
     store.add(make_rows([0], [0.0], [0, 1], [0], [INTERVAL], [0.0], [1.0], [1.0]))
-    some_rows(store, 1)
+    sample_store(store, 1)
     ids = store.ids()
     store.extract(store.slots_of(ids[store.knows(ids)]))
 
 
-def fewer_rows(rows: Rows, wanted: int) -> Rows:
-    """About that many of the rows, drawn evenly, those of a subscription together. O(rows)."""
+def sample_rows(rows: Rows, wanted: int) -> Rows:
+    """About `wanted` of the rows, drawn uniformly, with all rows of a subscription. O(rows)."""
     if wanted >= rows.size:
         return rows
     begins = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
@@ -42,15 +42,15 @@ def fewer_rows(rows: Rows, wanted: int) -> Rows:
     return pick_rows(rows, which)
 
 
-def made_up(rows: Rows, count: int) -> Events:
-    """Events like those that the rows wait for: what one row asks for, and other attributes as often as rows name them."""
+def generated_events(rows: Rows, count: int) -> Events:
+    """Events that rows match: the values of each match one row, and it has other attributes as often as rows name them."""
     if not rows.size:
         return make_events([0] * (count + 1), [], [], [])
     rng = np.random.default_rng(SEED)
     owner = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
     usable = (rows.kinds == INTERVAL) | (rows.kinds == JOINED)
     owner, dims = owner[usable], rows.dims[usable].astype(np.int64)
-    keys = inside(rng, rows.lo[usable], rows.hi[usable])
+    keys = random_keys(rng, rows.lo[usable], rows.hi[usable])
     order = np.argsort(dims, kind="stable")
     found, starts, popular = np.unique(dims[order], return_index=True, return_counts=True)
     values = np.full((count, len(found)), np.nan)
@@ -67,11 +67,11 @@ def made_up(rows: Rows, count: int) -> Events:
     return make_events(offsets, found[columns], values[owners, columns], values[owners, columns])
 
 
-def inside(rng: np.random.Generator, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
-    """A key in each interval: anywhere if it is bounded, its finite end if it has one, else what is nearest to 0."""
-    least, most = np.where(np.isfinite(lo), lo, hi), np.where(np.isfinite(hi), hi, lo)
-    bounded = np.isfinite(least) & np.isfinite(most)
+def random_keys(rng: np.random.Generator, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+    """A key in each interval: uniform if it is bounded, else its finite end if it has one, else the key nearest to 0."""
+    low, high = np.where(np.isfinite(lo), lo, hi), np.where(np.isfinite(hi), hi, lo)
+    bounded = np.isfinite(low) & np.isfinite(high)
     share = rng.random(len(lo))[bounded]
     keys = np.clip(np.zeros(len(lo)), lo, hi)
-    keys[bounded] = np.clip(least[bounded] * (1.0 - share) + most[bounded] * share, lo[bounded], hi[bounded])
+    keys[bounded] = np.clip(low[bounded] * (1.0 - share) + high[bounded] * share, lo[bounded], hi[bounded])
     return keys

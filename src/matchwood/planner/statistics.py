@@ -1,4 +1,4 @@
-"""What the subscriptions and events look like: the figures that plans are explained by and contenders are chosen by."""
+"""Statistics of subscriptions and events, by which contenders are selected and plans explained."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Even
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of a sample of rows, and of events if there are any."""
+    """Statistics of a sample of rows and events."""
 
     rows: int
     predicates: float
-    """Mean number of a row."""
+    """Mean number per row."""
     dimensions: int
     popular: tuple[tuple[int, float], ...]
     """The three dimensions that most rows name, with their shares."""
     width: float
-    """Mean share of a dimension's intervals whose middle an interval holds: how much intervals overlap."""
+    """How much intervals overlap: the mean share of the intervals of a dimension whose middle an interval contains."""
     sets: float
     """Share of the predicates that have several intervals."""
     absent: float
-    """Share of the predicates that ask for absence."""
+    """Share of the predicates that test for absence."""
     values: float
-    """Mean number of values of an event."""
+    """Mean number per event."""
     weighted: bool
     """Do weights or priorities differ?"""
 
@@ -38,14 +38,14 @@ class Statistics:
         heads = (rows.kinds == INTERVAL) | (rows.kinds == ABSENT)
         boxes = (rows.kinds == INTERVAL) | (rows.kinds == JOINED)
         dims, named = np.unique(rows.dims[boxes], return_counts=True)
-        most = sorted(zip((-named / size).tolist(), dims.tolist(), strict=True))[:3]
+        top = sorted(zip((-named / size).tolist(), dims.tolist(), strict=True))[:3]
         before_more = heads[:-1] & (rows.kinds[1:] == MORE)
         scores = rows.weight[heads & (rows.kinds != CIRCLE)]
         return cls(
             rows.size,
             float(heads.sum()) / size,
             len(dims),
-            tuple((dim, -share) for share, dim in most),
+            tuple((dim, -share) for share, dim in top),
             _width(rows.dims[boxes], rows.lo[boxes], rows.hi[boxes]),
             float(before_more.sum()) / max(int(heads.sum()), 1),
             float((rows.kinds == ABSENT).sum()) / max(int(heads.sum()), 1),
@@ -53,16 +53,16 @@ class Statistics:
             bool(len(np.unique(scores)) > 1 or len(np.unique(rows.priority)) > 1),
         )
 
-    def line(self, named: Callable[[int], str]) -> str:
-        """In words, with the names of the attributes."""
-        popular = ", ".join(f"{named(dim)} in {share:.0%}" for dim, share in self.popular)
-        parts = [f"{self.predicates:.1f} predicates a row over {self.dimensions} dimensions ({popular})"]
-        parts.append(f"an interval meets {self.width:.1%} of the others of its dimension")
+    def line(self, name_of: Callable[[int], str]) -> str:
+        """As text, with the names of the attributes."""
+        popular = ", ".join(f"{name_of(dim)} in {share:.0%}" for dim, share in self.popular)
+        parts = [f"{self.predicates:.1f} predicates per row over {self.dimensions} dimensions ({popular})"]
+        parts.append(f"an interval overlaps {self.width:.1%} of the others in its dimension")
         if self.sets:
             parts.append(f"{self.sets:.0%} are sets")
         if self.absent:
-            parts.append(f"{self.absent:.0%} ask for absence")
-        parts.append(f"{self.values:.1f} values an event")
+            parts.append(f"{self.absent:.0%} test for absence")
+        parts.append(f"{self.values:.1f} values per event")
         parts.append("weights differ" if self.weighted else "equal weights")
         return "; ".join(parts)
 

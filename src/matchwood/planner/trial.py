@@ -1,8 +1,8 @@
-"""Trying structures: each contender is built on a sample of the rows and answers a sample of the events, timed.
+"""Trials: each contender is built on a sample of the rows and timed on a sample of the events.
 
-Time is that of the processor in this thread, the least of a few parts: other work on the machine then does not decide. A
-figure for all rows is carried over from two sizes of the sample, along a straight line unless the rules say otherwise: matches,
-and the work for them, grow with the rows.
+Times are processor times of this thread, the minimum of a few parts, so that other work on the machine does not decide. They are
+extrapolated to all rows from two sample sizes, linearly unless the rules say otherwise: matches, and the work for them, grow
+with the rows.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy as np
 from matchwood.encode.arrays import Events, Rows
 from matchwood.lang.evaluate import Mode
 from matchwood.planner.rules import Contender, Trial
-from matchwood.planner.sample import fewer_rows
+from matchwood.planner.sample import sample_rows
 from matchwood.planner.uses import Use, Uses
 from matchwood.structures import INDEXES, Capability, Index, make_index
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a structure is expected to take for all rows, in microseconds; bytes for all rows."""
+    """The expected cost of a structure with all rows: microseconds per event and per change, and bytes."""
 
     index: str
     event: float
@@ -32,24 +32,24 @@ class Estimate:
     bytes: int
     hits: float
     tried: int
-    """Rows of the largest sample that it was tried on."""
+    """The size of the largest sample that it was timed on."""
 
     def cost(self, changes_per_event: float) -> float:
-        """An event, with the changes that come with it."""
+        """Microseconds per event, with the changes that come with it."""
         return self.event + changes_per_event * self.change
 
 
-def _at_once(names: Iterable[str]) -> None:
-    """Kernels are compiled when they are called."""
+def _compile_on_call(names: Iterable[str]) -> None:
+    """Prepare nothing: kernels are compiled when they are called."""
 
 
-def _go_on() -> None:
-    """Trials run to their end."""
+def _never_stop() -> None:
+    """Let the trial run to its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked of the contenders: sampled rows and events, uses of one mode, and how many rows there are in all."""
+    """What contenders are timed on: sampled rows and events, the uses of one mode, and the number of all rows."""
 
     rows: Rows
     events: Events
@@ -57,10 +57,10 @@ class Task:
     mode: Mode
     uses: Uses
     combine: object = None
-    prepare: Callable[[Iterable[str]], None] = _at_once
-    """Told the contenders before they are tried."""
-    check: Callable[[], None] = _go_on
-    """Called between the steps of the trial; may raise, to end it."""
+    prepare: Callable[[Iterable[str]], None] = _compile_on_call
+    """Called with the names of the contenders before they are timed."""
+    check: Callable[[], None] = _never_stop
+    """Called between the steps of the trial; may raise to end it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +72,28 @@ class _Run:
     hits: float
 
 
-def capable(name: str, task: Task) -> bool:
-    """Can the structure do what the task asks, and take changes?"""
+def is_capable(name: str, task: Task) -> bool:
+    """Does the structure support the task, and changes?"""
     offers = INDEXES[name].capabilities
-    asked = {Capability.UPDATES, Capability.RANGE_EVENTS, Capability.ABSENCE, Capability.TOP_K}
+    needed = {Capability.UPDATES, Capability.RANGE_EVENTS, Capability.ABSENCE, Capability.TOP_K}
     if task.mode is Mode.ANY:
-        asked.add(Capability.ANY)
+        needed.add(Capability.ANY)
     if task.combine is not None:
-        asked.add(Capability.SCORING)
-    return asked <= offers
+        needed.add(Capability.SCORING)
+    return needed <= offers
 
 
-def try_all(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[str, Estimate]:
-    """The estimates of those that can do it, the hopeless ones on a quarter of the sample only."""
-    growth = {contender.index: contender.growth for contender in contenders if capable(contender.index, task)}
+def run_trials(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[str, Estimate]:
+    """The estimates of the capable contenders. Those that are far slower than the best on a quarter of the sample stay there."""
+    growth = {contender.index: contender.growth for contender in contenders if is_capable(contender.index, task)}
     changes = task.uses.changes_per_event()
     task.prepare(growth)
-    small = fewer_rows(task.rows, max(task.rows.size // 4, 1))
+    small = sample_rows(task.rows, max(task.rows.size // 4, 1))
     first = {name: _run(name, small, task, rules) for name in growth}
     least = min((run.event + changes * run.change for run in first.values()), default=0.0)
-    hopeful = [n for n, run in first.items() if run.event + changes * run.change <= rules.hopeless * least]
-    second = {name: _run(name, task.rows, task, rules) for name in hopeful} if small.size < task.rows.size else {}
-    return {name: _carried(name, task.total, run, second.get(name), growth[name]) for name, run in first.items()}
+    close = [n for n, run in first.items() if run.event + changes * run.change <= rules.drop_factor * least]
+    second = {name: _run(name, task.rows, task, rules) for name in close} if small.size < task.rows.size else {}
+    return {name: _extrapolated(name, task.total, run, second.get(name), growth[name]) for name, run in first.items()}
 
 
 def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
@@ -110,10 +110,10 @@ def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
 
 
 def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, float]:
-    """Seconds and hits an event.
+    """Seconds and hits per event.
 
-    The first part of the events loads the kernels and lets the structure see what comes; the others are timed, each once: an
-    event that comes a second time finds everything in the caches.
+    The first part of the events loads the kernels and lets the structure adapt; the others are timed, each once, since a
+    repeated event finds its data in the caches.
     """
     parts = max(min(rules.rounds + 1, task.events.size), 1)
     edges = np.linspace(0, task.events.size, parts + 1).astype(int).tolist()
@@ -130,14 +130,14 @@ def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, f
         hits = max(hits, len(found.ids) / size)
         if round_ or parts == 1:
             least, spent = min(least, took / size), spent + took
-        if spent > rules.patience:
+        if spent > rules.max_seconds:
             break
     return float(least), hits
 
 
 def _changed(index: Index, rows: Rows, count: int) -> float:
     """Seconds to delete a subscription and insert it again, one by one."""
-    few = fewer_rows(rows, min(count, rows.size))
+    few = sample_rows(rows, min(count, rows.size))
     starts = np.flatnonzero(np.concatenate([[True], few.ids[1:] != few.ids[:-1]]))
     singles = [few.take(int(a), int(b)) for a, b in zip(starts, [*starts[1:], few.size], strict=True)]
     least = np.inf
@@ -149,10 +149,10 @@ def _changed(index: Index, rows: Rows, count: int) -> float:
     return float(least)
 
 
-def _carried(name: str, total: int, small: _Run, large: _Run | None, growth: str) -> Estimate:
+def _extrapolated(name: str, total: int, small: _Run, large: _Run | None, growth: str) -> Estimate:
     last = large or small
     scale = total / max(last.rows, 1)
-    event = last.event * scale  # one size alone: as if everything grew with the rows
+    event = last.event * scale  # only one sample size: assume proportional growth
     if large is not None and growth == "power":
         exponent = np.log(max(large.event, 1e-9) / max(small.event, 1e-9)) / np.log(large.rows / small.rows)
         event = large.event * float((total / large.rows) ** np.clip(exponent, 0.0, 1.0))
@@ -164,6 +164,6 @@ def _carried(name: str, total: int, small: _Run, large: _Run | None, growth: str
     return Estimate(name, event, last.change, int(last.bytes * scale), last.hits * scale, last.rows)
 
 
-def best_of(estimates: Mapping[str, Estimate], changes_per_event: float) -> Estimate:
-    """The cheapest."""
+def cheapest(estimates: Mapping[str, Estimate], changes_per_event: float) -> Estimate:
+    """The estimate of the lowest cost."""
     return min(estimates.values(), key=lambda estimate: (estimate.cost(changes_per_event), estimate.index))

@@ -1,9 +1,9 @@
-"""Warm: call everything that an engine calls of a structure once, so that its kernels are compiled and on disk.
+"""Warm: call everything that an engine calls in a structure, so that its kernels are compiled to disk.
 
     python -m matchwood.planner.warm [--scoring] [--parent PID] NAME...
 
-Numba compiles a kernel for the types of its arguments. They are the same for all data; which kernels are called depends on how
-many rows or events come at once and on the kinds of predicates, so that a few samples reach all of them.
+Numba compiles a kernel for the types of its arguments, which are the same for all data. Which kernels are called depends on the
+number of rows or events and on the kinds of predicates, so a few samples reach all of them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ except ImportError:  # no POSIX
     fcntl = None  # type: ignore[assignment]
 
 ROWS = 20_000
-"""As many as are changed by several threads at once, in nodes of every size."""
+"""Enough for changes by several threads, and for nodes of every size."""
 EVENTS = 300
-"""More than a structure learns from before it lays its rows out anew."""
-FEW = 8
-"""Events of a batch; one is another case."""
+"""More than a structure observes before it reorders its rows."""
+BATCH = 8
+"""Events of a batch; a single event is another case."""
 TYPES = {"a": "number", "b": "number", "c": "number", "d": "number", "word": "string", "place": "point"}
 SAMPLES = [
     ["a BETWEEN {0} AND {1}"],
@@ -52,19 +52,19 @@ SAMPLES = [
         "b = {0} AND word IS NULL",
     ],
 ]
-"""Rows of one attribute, of two, and of every kind of predicate; the numbers are those of a row."""
+"""Rows of one attribute, of two, and of every kind of predicate, to be filled with the number of the row and the next one."""
 PATTERNS = 160
 
 
 def warm(name: str, *, scoring: bool = False) -> None:
-    """Call everything of the structure of that name; with `scoring`, with a scoring function other than the sum."""
+    """Call everything in the structure of that name; with `scoring`, under a scoring function other than the sum."""
     combine = make_scoring("max").compiled if scoring else None
     for expressions in SAMPLES:
         _Exercise(name, expressions, combine).run()
 
 
 class _Exercise:
-    """One sample in one structure."""
+    """Exercises one structure with one sample."""
 
     def __init__(self, name: str, expressions: Sequence[str], combine: object) -> None:
         self._index, self._combine = make_index(name), combine
@@ -77,7 +77,7 @@ class _Exercise:
         self._events = _events(schema, ranges=Capability.RANGE_EVENTS in offers)
 
     def run(self) -> None:
-        """Insert, match and change, in bulk, a few at a time and one by one."""
+        """Insert, match and change: in bulk, a few at a time and one by one."""
         index, rows = self._index, self._rows
         index.insert(rows)
         index.match(self._events, combine=self._combine)
@@ -96,7 +96,7 @@ class _Exercise:
 
     def _match(self) -> None:
         for mode in self._modes:
-            for events in (self._events.take(0, FEW), self._events.take(0, 1)):
+            for events in (self._events.take(0, BATCH), self._events.take(0, 1)):
                 found = self._index.match(events, mode=mode, combine=self._combine)
                 order_hits(found.offsets, found.ids, found.scores)
                 if self._can_rank:
@@ -104,18 +104,17 @@ class _Exercise:
 
 
 def _rows(expressions: Sequence[str], schema: Schema) -> Rows:
-    """Many rows like these."""
+    """`ROWS` rows of these expressions."""
     builder = RowsBuilder(schema)
     for number in range(PATTERNS):
         text = expressions[number % len(expressions)].format(number, number + 1)
         builder.add(number, 0.0, normalise(parse(text), schema))
     rows = builder.build()
-    many = pick_rows(rows, np.arange(ROWS) % rows.size)
-    return many._replace(ids=np.arange(ROWS))
+    return pick_rows(rows, np.arange(ROWS) % rows.size)._replace(ids=np.arange(ROWS))
 
 
 def _events(schema: Schema, *, ranges: bool) -> Events:
-    """Events of single values and, where they can be answered, of a range and a list."""
+    """Events of single values and, if the structure supports them, one with a range and a list."""
     plain = [{"a": n, "b": n, "c": n, "d": n, "word": "x", "place": (n % 160, 10)} for n in range(EVENTS)]
     wide = [{"a": Range(1, 3), "b": [1, 5]}] if ranges else []
     return encode_events([*plain, *wide], schema)
@@ -127,7 +126,7 @@ def _events(schema: Schema, *, ranges: bool) -> Events:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m matchwood.planner.warm", description="compile kernels to disk")
     parser.add_argument("--scoring", action="store_true", help="for a scoring function other than the sum")
-    parser.add_argument("--parent", type=int, metavar="PID", help="end when this process is not the parent any more")
+    parser.add_argument("--parent", type=int, metavar="PID", help="end when this process is no longer the parent")
     parser.add_argument("names", nargs="+", choices=sorted(INDEXES), metavar="NAME", help="an index")
     arguments = parser.parse_args()
     if arguments.parent is not None:
@@ -137,7 +136,7 @@ def main() -> None:
 
 
 def compile_to_disk(name: str, *, scoring: bool = False) -> None:
-    """`warm`, unless it was done before or another process is doing it, which is waited for; and leave the stamp."""
+    """`warm` the structure and leave the stamp, unless that was done before. Waits if another process is doing it."""
     path = stamp(name, scoring=scoring)
     if path is None:
         return
@@ -149,7 +148,7 @@ def compile_to_disk(name: str, *, scoring: bool = False) -> None:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; it ends with its holder. Where there are no such locks kernels are compiled twice."""
+    """Hold a lock between processes, which ends with the process. Without such locks, kernels may be compiled twice."""
     with path.open("w") as file:
         if fcntl is not None:
             with contextlib.suppress(OSError):

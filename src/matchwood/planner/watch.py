@@ -1,4 +1,4 @@
-"""Watching an engine at work at next to no cost, and saying when its plan should be looked at again."""
+"""Watch: counts the uses of an engine, keeps a sample of recent events, and says when to plan again."""
 
 from __future__ import annotations
 
@@ -11,92 +11,92 @@ from matchwood.planner.rules import Rules
 from matchwood.planner.uses import Use, Uses
 from matchwood.structures.base import Stats
 
-SPARSE = 32
-"""Once enough events have been kept, one batch in so many replaces older ones."""
-FEW = 64
-"""A change of more rows at once is a load, which says nothing about how often subscriptions change."""
+SAMPLE_EVERY = 32
+"""Once there are enough recent events, one batch in so many replaces the oldest."""
+MAX_SINGLE_CHANGES = 64
+"""A change of more rows at once is a load, and does not count as a change between events."""
 
 
 class Reason(NamedTuple):
-    """Why a plan should be made anew; `stale`: the structure does not fit its rows, even if it is chosen again."""
+    """Why to plan again, as a clause. `stale`: rebuild the structure even if the same one is chosen."""
 
     text: str
     stale: bool = False
 
 
 class Watch:
-    """Counts what happens between two plans and keeps a few recent events. Held under the engine's lock."""
+    """Counts what happens between two plans and keeps a few recent events. Used under the engine's lock."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self.uses = Uses()
         self._recent: deque[Events] = deque()
-        self._kept = 0
+        self._recent_size = 0
         self._calls = 0
         self._events = 0  # since the plan
         self._changed = 0  # rows, since the plan
         self._planned_rows = 0
         self._planned_uses = Uses()
         self._from_real_events = False
-        self._look = rules.replan.first_look
+        self._next_review = rules.replan.first_review
         self._counters = (0, 0)
         self._rate: float | None = None
 
     def matched(self, use: Use, events: Events, k: int | None) -> None:
-        """A batch has been matched. O(1) but for the few batches that are kept."""
+        """Record a batch that was matched. O(1) but for the few batches that are kept."""
         self._events += events.size
         self._calls += 1
         self.uses.count(use, events.size, k)
         wanted = self._rules.trial.events
-        if events.size and (self._kept < wanted or self._calls % SPARSE == 0):
+        if events.size and (self._recent_size < wanted or self._calls % SAMPLE_EVERY == 0):
             start = (self._calls * 7919) % max(1, events.size - wanted + 1)
             part = events.take(start, min(start + wanted, events.size))
-            self._recent.append(concatenate_events([part]))  # a copy: the caller's arrays are his own
-            self._kept += part.size
-            while self._kept - self._recent[0].size >= wanted:
-                self._kept -= self._recent.popleft().size
+            self._recent.append(concatenate_events([part]))  # a copy: the caller may change its arrays
+            self._recent_size += part.size
+            while self._recent_size - self._recent[0].size >= wanted:
+                self._recent_size -= self._recent.popleft().size
 
     def changed(self, rows: int) -> None:
-        """So many rows have been inserted, deleted or updated."""
+        """Record rows that were inserted, deleted or updated."""
         self._changed += rows
-        if rows <= FEW and self.uses.total:
+        if rows <= MAX_SINGLE_CHANGES and self.uses.total:
             self.uses.changed += rows
 
     def events(self) -> Events | None:
-        """The latest events, if there have been enough."""
-        return concatenate_events(list(self._recent)) if self._kept >= self._rules.trial.events else None
+        """The latest events; None while there are too few."""
+        return concatenate_events(list(self._recent)) if self._recent_size >= self._rules.trial.events else None
 
     def planned(self, rows: int, *, from_real_events: bool) -> None:
-        """A plan has been made for that many rows."""
+        """Record that a plan was made for that many rows."""
         self._planned_rows, self._from_real_events = rows, from_real_events
         self._events = self._changed = 0
-        self._look = self._rules.replan.look if from_real_events else self._rules.replan.first_look
+        self._next_review = self._rules.replan.review if from_real_events else self._rules.replan.first_review
         self._planned_uses = replace(self.uses, events=dict(self.uses.events))
         self.uses.events = {use: n // 2 for use, n in self.uses.events.items() if n > 1}
         self.uses.changed //= 2
         self._counters, self._rate = (0, 0), None
 
     def reason(self, rows: int, stats: Stats | None = None) -> Reason | None:
-        """Why to plan now, if there is a reason. O(1) unless a look is due, which asks for `stats`."""
+        """The reason to plan now, None if there is none. O(1); when a review is due (`due`), pass `stats`."""
         rules, before = self._rules.replan, self._planned_rows
-        if max(rows, before) < self._rules.least_rows:
+        if max(rows, before) < self._rules.min_rows:
             return None
         if rows > rules.growth * before or rows * rules.growth < before:
-            return Reason(f"from {before:,} to {rows:,} rows")
+            return Reason(f"the rows went from {before:,} to {rows:,}")
         if self._changed > before:
             return Reason(f"{self._changed:,} rows changed", stale=True)
-        if self._events < self._look:
+        if self._events < self._next_review:
             return None
         if not self._from_real_events:
-            return Reason("events have come in")
+            return Reason("events have been matched since the first plan")
         return self._drift(stats) if stats is not None else None
 
     def due(self) -> bool:
-        """Is it time to look at the structure's counters?"""
-        return self._events >= self._look
+        """Is it time to compare the structure's counters?"""
+        return self._events >= self._next_review
 
     def _drift(self, stats: Stats) -> Reason | None:
-        self._look *= 2
+        self._next_review *= 2
         moved = self._shifted()
         if moved > self._rules.replan.shift:
             return Reason(f"{moved:.0%} of the uses have shifted")
@@ -107,7 +107,7 @@ class Watch:
             self._rate = rate
         bound = self._rules.replan.candidates
         if rate > bound * self._rate or rate * bound < self._rate:
-            return Reason(f"candidates an event went to {rate / self._rate:.1f} times what they were", stale=True)
+            return Reason(f"candidates per event are {rate / self._rate:.1f} times what they were", stale=True)
         return None
 
     def _shifted(self) -> float:
