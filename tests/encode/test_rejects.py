@@ -124,7 +124,7 @@ BAD_SUBSCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "list: twice, never": (
         {"predicates": a_list({"attribute": "age", "lo": 1}, {"attribute": "age", "hi": 0})},
-        "the conditions on 'age' exclude one another",
+        "the conditions on 'age' exclude each other",
     ),
     "text: null": ({"expression": ["TRUE", None]}, "the expression is null"),
     "text: syntax": ({"expression": ["TRUE", "age >"]}, "^"),

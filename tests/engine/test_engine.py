@@ -238,7 +238,7 @@ def test_what_is_no_expression_is_refused(engine: Engine, source: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a > 5 AND a < 3", "conditions on 'a' exclude one another"),
+        ("a > 5 AND a < 3", "conditions on 'a' exclude each other"),
         ("FALSE", "always false"),
         ("a > INF", "leaves no value"),
     ],

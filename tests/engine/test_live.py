@@ -212,7 +212,7 @@ def test_a_box_moves_with_its_extent(clock: ManualClock) -> None:
 
 def test_what_has_no_place_cannot_move(clock: ManualClock) -> None:
     engine = Engine(clock=clock)
-    with pytest.raises(ExpressionError, match="subscription 0: it has no condition on 'place'"):
+    with pytest.raises(ExpressionError, match="subscription 0: cannot move: it has no condition on 'place'"):
         engine.move(engine.subscribe("price < 9"), (1.0, 2.0))
     with pytest.raises(ExpressionError, match="no single centre"):
         engine.move(engine.subscribe("NOT DWITHIN(place, POINT(1 2), 5 km)"), (1.0, 2.0))

@@ -141,20 +141,20 @@ def test_a_value_is_kept_as_python_s_own(given_value: object, kept: object) -> N
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: a == None, r"None is no value; use is_null\(\)"),  # noqa: E711
-        (lambda: a > math.nan, "nan is no value"),
-        (lambda: a > np.float32("nan"), "nan is no value"),
-        (lambda: a > np.datetime64("NaT"), "None is no value"),
+        (lambda: a == None, r"None is not a value; use is_null\(\)"),  # noqa: E711
+        (lambda: a > math.nan, "nan is not a value"),
+        (lambda: a > np.float32("nan"), "nan is not a value"),
+        (lambda: a > np.datetime64("NaT"), "None is not a value"),
         (lambda: a == [1, 2], r"expected one value, got \[1, 2\] \(list\); use is_in"),
         (lambda: a == np.array([1, 2]), "expected one value"),
         (lambda: a == b, "attributes cannot be compared"),
         (lambda: a == (b > 1), "expected a constant"),
         (lambda: a == object(), "expected a number, string, bool, date or datetime"),
-        (lambda: a.between(1, None), "None is no value"),
+        (lambda: a.between(1, None), "None is not a value"),
         (lambda: a.is_in("xyz"), "expected a list of values, got 'xyz'"),
         (lambda: a.is_in(5), "expected a list of values, got 5"),
         (lambda: a.is_in([]), "at least one value"),
-        (lambda: a.is_in([1, None]), "None is no value"),
+        (lambda: a.is_in([1, None]), "None is not a value"),
         (lambda: a.within((1, 2), (1, "parsec")), "m, km, mi, ft, nmi, got 'parsec'"),
         (lambda: a.within((1, 2), 0), "radius > 0"),
         (lambda: a.within((1, 2), "far"), "expected a radius in metres"),

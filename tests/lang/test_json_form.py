@@ -104,17 +104,17 @@ def conjunction(part: object) -> dict[str, Any]:
         ({"op": "not", "args": [True], "prefix": 1}, "$.args[1].prefix", "expected true or false"),
         ({"op": "=", "args": ["age", 1]}, "$.args[1].args[0]", 'expected {"property": NAME}'),
         ({"op": "isNull", "args": [{"property": 5}]}, "$.args[1].args[0]", 'expected {"property": NAME}'),
-        ({"op": "=", "args": [AGE, None]}, "$.args[1].args[1]", "null is no value"),
+        ({"op": "=", "args": [AGE, None]}, "$.args[1].args[1]", "null is not a value"),
         ({"op": "=", "args": [AGE, AGE]}, "$.args[1].args[1]", "attributes cannot be compared"),
         ({"op": "=", "args": [AGE, [1]]}, "$.args[1].args[1]", "expected a number, string, boolean"),
         ({"op": "=", "args": [AGE, {"number": "nan"}]}, "$.args[1].args[1]", "expected a number"),
         ({"op": "=", "args": [AGE, {"number": ["inf"]}]}, "$.args[1].args[1]", "expected a number"),
-        ({"op": "=", "args": [AGE, math.nan]}, "$.args[1]", "NaN is no value"),
+        ({"op": "=", "args": [AGE, math.nan]}, "$.args[1]", "NaN is not a value"),
         ({"op": "=", "args": [AGE, {"timestamp": "noon"}]}, "$.args[1].args[1].timestamp", "2026-01-31T12:00:00Z"),
         ({"op": "=", "args": [AGE, {"date": "2026-02-30"}]}, "$.args[1].args[1].date", "expected a date"),
         ({"op": "between", "args": [AGE, 1, {}]}, "$.args[1].args[2]", "expected a number"),
         ({"op": "in", "args": [AGE, 5]}, "$.args[1].args[1]", "expected a list of values"),
-        ({"op": "in", "args": [AGE, [1, None]]}, "$.args[1].args[1][1]", "null is no value"),
+        ({"op": "in", "args": [AGE, [1, None]]}, "$.args[1].args[1][1]", "null is not a value"),
         ({"op": "in", "args": [AGE, []]}, "$.args[1]", "at least one value"),
         ({"op": "=", "args": [{"property": ""}, 1]}, "$.args[1]", "cannot be empty"),
         ({"op": "=", "args": [AGE, 1], "weight": "x"}, "$.args[1].weight", "expected a number, got 'x'"),
@@ -177,9 +177,9 @@ def test_only_expressions_are_written() -> None:
 
 
 def test_an_integer_too_long_to_be_written_is_refused_by_name() -> None:
-    with pytest.raises(ExpressionError, match="bits is no value"):
+    with pytest.raises(ExpressionError, match="bits is too large"):
         from_json({"op": "=", "args": [{"property": "a"}, 10**5000]})
     with pytest.raises(ExpressionError):
         from_json({"op": 10**5000, "args": []})
-    with pytest.raises(ExpressionError, match="bits is no value"):
+    with pytest.raises(ExpressionError, match="bits is too large"):
         attr("a") == 10**5000  # noqa: B015

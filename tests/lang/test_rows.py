@@ -251,26 +251,26 @@ def test_is_not_null_from_before_the_attribute_was_a_point_adds_its_weight_to_th
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("a > 5 AND a < 3", "the conditions on 'a' exclude one another"),
+        ("a > 5 AND a < 3", "the conditions on 'a' exclude each other"),
         ("a BETWEEN 5 AND 1", "a BETWEEN 5 AND 1 leaves no value"),
         ("a > INF", "a > INF leaves no value"),
-        ("a IS NULL AND a = 1", "the conditions on 'a' exclude one another"),
-        ("a IS NULL AND a IS NOT NULL", "exclude one another"),
+        ("a IS NULL AND a = 1", "the conditions on 'a' exclude each other"),
+        ("a IS NULL AND a IS NOT NULL", "exclude each other"),
         ("FALSE", "it is always false"),
-        ("NOT (a < INF OR a = INF)", "leaves no value|exclude one another"),
-        ("BBOX(p, 0, 0, 1, 1) AND BBOX(p, 5, 5, 6, 6)", "the conditions on 'p' exclude one another"),
+        ("NOT (a < INF OR a = INF)", "leaves no value|exclude each other"),
+        ("BBOX(p, 0, 0, 1, 1) AND BBOX(p, 5, 5, 6, 6)", "the conditions on 'p' exclude each other"),
         ("NOT (BBOX(p, -180, -90, 180, 90))", "leaves no value"),
         ("NOT (DWITHIN(p, POINT(0 0), 30000 km))", "leaves no value"),
-        ("(a = 1 AND a = 2) OR (b = 1 AND b = 2)", "the conditions on 'a' exclude one another"),
-        ("vip != TRUE AND vip != FALSE", "the conditions on 'vip' exclude one another"),
-        ("vip > FALSE AND vip < TRUE", "the conditions on 'vip' exclude one another"),
+        ("(a = 1 AND a = 2) OR (b = 1 AND b = 2)", "the conditions on 'a' exclude each other"),
+        ("vip != TRUE AND vip != FALSE", "the conditions on 'vip' exclude each other"),
+        ("vip > FALSE AND vip < TRUE", "the conditions on 'vip' exclude each other"),
         ("vip NOT IN (TRUE, FALSE)", "leaves no value"),
         ("vip > TRUE", "vip > TRUE leaves no value"),
         ("NOT (vip >= FALSE)", "leaves no value"),
         ("vip NOT BETWEEN FALSE AND TRUE", "leaves no value"),
         (
             "t > TIMESTAMP('2026-03-01T00:00:00Z') AND t < TIMESTAMP('2026-03-01T00:00:00.000001Z')",
-            "the conditions on 't' exclude one another",
+            "the conditions on 't' exclude each other",
         ),
     ],
 )
@@ -353,7 +353,7 @@ def test_thousands_of_terms_on_one_attribute_are_one_predicate() -> None:
 
 
 def test_weights_that_add_up_past_float64_are_refused() -> None:
-    with pytest.raises(ExpressionError, match="attribute 'a': its weights add up to more than float64 holds"):
+    with pytest.raises(ExpressionError, match="attribute 'a': the sum of its weights exceeds float64"):
         rows("a >= 1 ^1e308 AND a <= 5 ^1e308")
 
 

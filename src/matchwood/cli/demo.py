@@ -1,6 +1,6 @@
-"""`matchwood demo`: a seeded city of people with saved searches, a day of offers, and who should hear of them first.
+"""`matchwood demo`: matches a day of offers with saved searches in a synthetic city.
 
-On Spark, end to end, with a report to look at; with `--local` in this process.
+Runs on Spark, end to end, and writes a report; with `--local` in this process.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from pathlib import Path
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("demo", help="match a day of offers with saved searches in a seeded city")
+    parser = verbs.add_parser("demo", help="match a day of offers with saved searches in a synthetic city")
     parser.add_argument("--subscriptions", type=positive, default=100_000, metavar="N")
     parser.add_argument("--events", type=positive, metavar="N", help="20,000 on Spark, 5,000 in this process")
-    parser.add_argument("-k", type=positive, default=10, help="how many of the best matches an event keeps")
+    parser.add_argument("-k", type=positive, default=10, help="matches to keep for each event, best first")
     parser.add_argument("--index", default="mo-tree", help="the index to use")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--local", action="store_true", help="in this process, without Spark")
@@ -24,7 +24,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run the demo that was asked for."""
+    """Run the demo, on Spark or in this process."""
     if options.local:
         from matchwood.cli import demo_local
 
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def positive(text: str) -> int:
-    """A whole number from 1 on."""
+    """A whole number of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a number >= 1, got {text}")

@@ -1,4 +1,4 @@
-"""The demo's city: people with saved searches, and offers at its hot spots. Seeded."""
+"""The city of the demo: people with saved searches, and offers at its hot spots. Seeded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ GOODS = {
     "desk": 150,
     "piano": 3000,
 }
-"""What is offered, and a usual price."""
+"""The items, each with a usual price."""
 CONDITIONS = ("new", "good", "worn")
 
 
 def saved_searches(city: City, rng: np.random.Generator) -> list[str]:
-    """One search a person: a thing, a price, around home, and often a condition or a rating; weights say what matters."""
+    """A search for each person: an item, a price, a circle around home, and often a condition or a rating, with weights."""
     rows = city.subscriptions()
     lon, lat = (rows.lo + rows.hi)[rows.offsets[:-1]] / 2, (rows.lo + rows.hi)[rows.offsets[:-1] + 1] / 2
     goods = rng.choice(list(GOODS), size=city.size)
@@ -67,6 +67,6 @@ def offers_of(city: City, count: int, rng: np.random.Generator) -> list[Event]:
 
 
 def _places(events: Events) -> list[Point]:
-    """Where the city's events happen: their first two dimensions are longitude and latitude."""
+    """The places of events; their first two dimensions are longitude and latitude."""
     lon, lat = events.lo[events.dims == 0], events.lo[events.dims == 1]
     return [Point(x, y) for x, y in zip(lon.tolist(), lat.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""`matchwood VERB`: finds the verb and runs it; a known error becomes one line and exit code 2."""
+"""`matchwood VERB`: runs the verb; an error of Matchwood is printed in one line, with exit code 2."""
 
 from __future__ import annotations
 

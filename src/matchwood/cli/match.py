@@ -1,9 +1,9 @@
-"""`matchwood match SUBSCRIPTIONS EVENTS`: tables in, ranked matches out, in this process.
+"""`matchwood match SUBSCRIPTIONS EVENTS`: matches two tables in this process.
 
-A table is Parquet (a file or a folder), CSV, or JSON lines, told by its name (docs/encoding.md has the forms). Matches are
-records of event_id, subscription_id, score and rank: JSON lines on standard output, or the file named by `--out`. An event
-without an id is known by its position. What cannot be read is told on standard error with its reason, and kept whole in the file
-named by `--rejects`.
+A table is Parquet (a file or a folder), CSV, or JSON lines, by the ending of its name (docs/encoding.md describes the forms).
+Matches are records of event_id, subscription_id, score and rank: JSON lines on standard output, or the file of `--out`. The id of
+an event without one is its position. Records that cannot be read are reported on standard error with the reason, and written to
+the file of `--rejects`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from matchwood.lang.expression import instant
 from matchwood.schema import Schema
 
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
-"""What the clock shows unless `--at` sets it: nothing has expired."""
+"""The time of the clock without `--at`: nothing has expired."""
 
-TOLD = 10
-"""Rejects shown on standard error; `--rejects` keeps all."""
+MAX_SHOWN = 10
+"""Rejects shown on standard error; `--rejects` writes all."""
 
 FORMATS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json", ".parquet": "parquet"}
 COLUMNS = ("event_id", "subscription_id", "score", "rank")
@@ -49,25 +49,27 @@ COLUMNS = ("event_id", "subscription_id", "score", "rank")
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the verb."""
-    parser = verbs.add_parser("match", help="match a table of events with a table of subscriptions, best first")
+    parser = verbs.add_parser("match", help="match a table of events with a table of subscriptions")
     parser.add_argument("subscriptions", type=Path, help="Parquet, CSV or JSON lines")
     parser.add_argument("events", type=Path, help="Parquet, CSV or JSON lines")
-    parser.add_argument("-k", "--top-k", type=positive, metavar="K", help="the K best of each event; all unless given")
-    parser.add_argument("--mode", choices=["all", "any"], default="all", help="must all predicates hold, or any?")
-    parser.add_argument("--index", metavar="NAME", help="the index to use; the engine's choice unless given")
+    parser.add_argument("-k", "--top-k", type=positive, metavar="K", help="only the K best matches of each event")
+    parser.add_argument("--mode", choices=["all", "any"], default="all", help="which predicates must hold")
+    parser.add_argument("--index", metavar="NAME", help="the index to use (default: auto)")
     parser.add_argument(
-        "--at", metavar="INSTANT", help="leave out subscriptions whose `until` has come by then (ISO 8601)"
+        "--at", metavar="INSTANT", help="leave out subscriptions that have expired at this time (ISO 8601)"
     )
-    parser.add_argument("--schema", type=Path, metavar="FILE", help='JSON: {"age": "number", ...}; learnt unless given')
-    parser.add_argument("--out", type=Path, metavar="FILE", help=".parquet or .jsonl; standard output unless given")
     parser.add_argument(
-        "--rejects", type=Path, metavar="FILE", help="where records that cannot be read go, as JSON lines"
+        "--schema", type=Path, metavar="FILE", help='types as JSON: {"age": "number", ...} (default: learnt)'
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a .parquet or .jsonl file (default: standard output)")
+    parser.add_argument(
+        "--rejects", type=Path, metavar="FILE", help="write records that cannot be read to this file, as JSON lines"
     )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Register the subscriptions, match the events batch by batch, write the matches."""
+    """Subscribe, match the events batch by batch, write the matches."""
     schema = Schema(_declared(options.schema))
     chosen = {} if options.index is None else {"index": options.index}
     clock = ManualClock(BEFORE_ALL if options.at is None else instant(options.at))
@@ -77,15 +79,13 @@ def run(options: argparse.Namespace) -> None:
         matched = hits = 0
         for part in _events(options.events, schema):
             rejects.add("event", part.rejects)
-            how: dict[str, Any] = {"mode": options.mode}
-            found = (
-                engine.match_many(part.events, **how)
-                if options.top_k is None
-                else engine.top_k_many(part.events, options.top_k, **how)
-            )
+            if options.top_k is None:
+                found = engine.match_many(part.events, mode=options.mode)
+            else:
+                found = engine.top_k_many(part.events, options.top_k, mode=options.mode)
             sink.write(np.where(part.ids >= 0, part.ids, part.positions), found)
             matched, hits = matched + part.events.size, hits + len(found.ids)
-        rejects.tell()
+        rejects.report()
     print(
         f"{matched:,} events, {subscribed:,} subscriptions, index {engine.index!r}: {hits:,} matches", file=sys.stderr
     )
@@ -126,7 +126,7 @@ def _format(path: Path) -> str:
 
 
 def _records(path: Path, format_: str) -> int:
-    """How many records there are, for the bar; 0 if that cannot be told, which reading will say better."""
+    """The number of records, for the progress bar; 0 if the file cannot be read, which is reported later."""
     try:
         if format_ == "parquet":
             files = path.rglob("*.parquet") if path.is_dir() else [path]
@@ -141,7 +141,7 @@ def _csv(path: Path) -> pa.Table:
     try:
         return csv.read_csv(path, convert_options=csv.ConvertOptions(strings_can_be_null=True))
     except (pa.ArrowException, OSError) as error:
-        raise StorageError(f"{path}: not a CSV file that can be read: {error}") from None
+        raise StorageError(f"{path}: not a readable CSV file: {error}") from None
 
 
 def _declared(path: Path | None) -> dict[str, str] | None:
@@ -157,7 +157,7 @@ def _declared(path: Path | None) -> dict[str, str] | None:
 
 
 class _Rejects(AbstractContextManager["_Rejects"]):
-    """Counts what could not be read, shows the first, keeps all if there is a file for them."""
+    """Counts rejects, shows the first ones, and writes all to a file if there is one."""
 
     def __init__(self, path: Path | None) -> None:
         self._file: TextIO | None = _opened(path) if path is not None else None
@@ -166,15 +166,15 @@ class _Rejects(AbstractContextManager["_Rejects"]):
     def add(self, kind: str, rejects: tuple[Reject, ...]) -> None:
         for reject in rejects:
             self._count += 1
-            if self._count <= TOLD:
+            if self._count <= MAX_SHOWN:
                 print(f"rejected {kind}, {reject.where}: {reject.reason}", file=sys.stderr)
             if self._file is not None:
                 record = {"kind": kind, "where": reject.where, "id": reject.id, "reason": reject.reason}
                 print(json.dumps({**record, "content": reject.content}, default=str), file=self._file)
 
-    def tell(self) -> None:
-        if self._count > TOLD:
-            print(f"and {self._count - TOLD:,} rejects more; --rejects FILE keeps all", file=sys.stderr)
+    def report(self) -> None:
+        if self._count > MAX_SHOWN:
+            print(f"and {self._count - MAX_SHOWN:,} more rejects; --rejects FILE writes all", file=sys.stderr)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -193,8 +193,8 @@ class _Lines:
         self._file = self._context.__enter__()
         return self
 
-    def __exit__(self, *how: Any) -> None:
-        self._context.__exit__(*how)
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
 
     def write(self, events: Int64s, matches: Matches) -> None:
         columns = [column.tolist() for column in _columns(events, matches)]
@@ -217,7 +217,7 @@ class _Parquet:
             raise StorageError(f"{self._path}: cannot be written: {error}") from None
         return self
 
-    def __exit__(self, *how: Any) -> None:
+    def __exit__(self, *error: Any) -> None:
         self._writer.close()
 
     def write(self, events: Int64s, matches: Matches) -> None:

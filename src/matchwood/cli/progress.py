@@ -1,4 +1,4 @@
-"""A progress bar for long work: on a terminal it is redrawn in place, elsewhere it says when it is done."""
+"""A progress bar: on a terminal it is redrawn in place, elsewhere it is printed once at the end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Progress:
             self._draw(end="\n")
 
     def at(self, done: int) -> None:
-        """Say how much is done; cheap enough to be called often."""
+        """Set how much is done. Cheap enough to be called often."""
         self._done = done
         now = time.perf_counter()
         if self._stream.isatty() and now - self._drawn >= _REDRAW_S:

@@ -1,13 +1,13 @@
 """Arrow arrays as float64 keys, whole columns at a time, by the rules of `schema`.
 
-    integers      themselves; a 64-bit one that float64 cannot hold exactly is a bad cell
+    integers      themselves; a 64-bit integer that float64 cannot hold exactly is a bad cell
     floats        themselves, -0.0 as 0.0
     decimals      the nearest float64, as Python's float(Decimal) gives it
     timestamps    microseconds; nanoseconds that are not whole microseconds are a bad cell; dates are their midnight
     booleans      0.0 and 1.0
     strings       codes of the attribute's symbols; ISO 8601 text for a timestamp attribute
 
-Python objects are made only per distinct string and per bad cell.
+Python objects are made only for distinct strings and bad cells.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ def is_text(type_: pa.DataType) -> bool:
 
 def is_list(type_: pa.DataType) -> bool:
     """Is it any of Arrow's list types?"""
-    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_)) or is_odd_list(type_)
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_)) or is_irregular_list(type_)
 
 
-def is_odd_list(type_: pa.DataType) -> bool:
-    """Is it a list type without plain offsets?"""
+def is_irregular_list(type_: pa.DataType) -> bool:
+    """Is it a list type without plain offsets (a view, or of fixed size)?"""
     views = pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_)
     return bool(views or pa.types.is_fixed_size_list(type_))
 
 
 def parts_of(array: Any) -> tuple[Int64s, Any]:
-    """A list array as the index of the list that owns each item, and the items; a null list owns none. O(items)."""
-    if is_odd_list(array.type):
+    """A list array as the index of the list of each item, and the items; a null list has none. O(items)."""
+    if is_irregular_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
     lengths = np.diff(array.offsets.to_numpy()).astype(np.int64)
     if array.null_count:
@@ -123,7 +123,7 @@ def plain_cells(array: Any) -> Cells:
     keys = array.cast(pa.float64())
     if keys.null_count:
         keys = keys.fill_null(NAN)
-    with np.errstate(invalid="ignore"):  # NaN comes in kinds, some of which make the addition complain
+    with np.errstate(invalid="ignore"):  # adding 0.0 to a signalling NaN raises the flag
         return Cells(keys.to_numpy() + 0.0, present, {})
 
 
@@ -208,12 +208,14 @@ def _instants(array: Any, present: Bools) -> Cells:
     if factor:
         cells = _exact(counts * factor, present)
         for i in np.flatnonzero(np.abs(counts.astype(np.float64) * factor) >= 2.0**63):
-            cells.bad[int(i)] = InexactValueError("the timestamp lies beyond what microseconds in 64 bits can hold")
+            cells.bad[int(i)] = InexactValueError(
+                "the timestamp does not fit into 64 bits as microseconds; leave it out"
+            )
         return cells
     cells = _exact(counts // 1_000, present)
     for i in np.flatnonzero(counts % 1_000):
         cells.bad[int(i)] = InexactValueError(
-            f"the timestamp of {counts[i]} ns is not a whole number of microseconds, which is what keys are; round it"
+            f"the timestamp of {counts[i]} ns is not a whole number of microseconds; round it first"
         )
     return cells
 
@@ -253,21 +255,19 @@ def _parsed_instants(codes: Int64s, texts: list[str]) -> Cells:
 
 
 def cell_error(error: MatchwoodError, subject: str) -> MatchwoodError:
-    """The same kind of error with its subject before it; a new one, since cells of equal text share theirs."""
+    """A new error of the same class, with the subject before the message: cells of equal text share one error."""
     return type(error)(f"{subject}: {error}")
 
 
 def shown(array: Any, i: int) -> str:
-    """A cell for a message, also where Python has no value for it (nanoseconds, years past 9999)."""
+    """A cell for a message, also if Python has no value for it (nanoseconds, years past 9999)."""
     text = repr(content(array, i))
     return text if len(text) <= 80 else text[:77] + "..."
 
 
 def content(array: Any, i: int) -> object:
-    """A cell as a Python value, or as Arrow prints it where Python has none."""
+    """A cell as a Python value, or as Arrow prints it if Python has none."""
     try:
         return array[i].as_py()
-    except (
-        Exception
-    ):  # years past 9999, nanoseconds, zones nobody knows, bytes that are no text: each has its own error
+    except Exception:  # of many classes: years past 9999, nanoseconds, unknown time zones, bytes that are not text
         return str(array.slice(i, 1).to_string(skip_new_lines=True)).strip("[]")

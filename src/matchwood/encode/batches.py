@@ -1,4 +1,4 @@
-"""What the encoders of tables share: the count of records, the ids accepted so far, the naming of what is rejected."""
+"""The common part of the encoders of tables: they count records, remember accepted ids, and name rejected records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matchwood.errors import MatchwoodError
 from matchwood.schema import Schema
 
 BATCH_ROWS = 65_536
-"""Records encoded at a time: columns of a batch stay within the caches, and memory stays bounded when a file is streamed."""
+"""Records encoded at a time: the columns of a batch stay in the caches, and streaming a file needs little memory."""
 
 Progress = Callable[[int, int], None]
 """`progress(done_records, all_records)`, called after each batch."""
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class BatchEncoder:
-    """One input, read batch by batch. One thread at a time, since the schema learns."""
+    """Encodes one input batch by batch. One thread at a time, since the schema learns."""
 
     def __init__(self, schema: Schema, *, on_error: str, source: str | None, duplicate: type[MatchwoodError]) -> None:
         self._schema = schema
@@ -35,21 +35,19 @@ class BatchEncoder:
         self.begin(source)
 
     def begin(self, source: str | None) -> None:
-        """The next batch is the first of this file: errors name it, and count its rows from 0."""
+        """Begin a new file: errors name it and count its rows from 0."""
         self._prefix = f"{source}, " if source else ""
         self._first = self._done
 
     def _accept(self, ids: Int64s, faults: Faults) -> Bools:
-        """Which records are good, once those whose id an accepted record has are out; no id is never a double."""
+        """Which records are good; one whose id an accepted record has is not. Records without an id are not compared."""
         named = np.flatnonzero(faults.good(len(ids)) & (ids != heads.NO_ID))
         repeated = named[self._seen.repeated(ids[named])]
-        faults.add_each(
-            repeated, lambda i: self._duplicate(f"the id {ids[repeated[i]]} is already that of an earlier record")
-        )
+        faults.add_each(repeated, lambda i: self._duplicate(f"an earlier record has the same id {ids[repeated[i]]}"))
         return faults.good(len(ids))
 
     def _close(self, batch: Any, ids: Int64s, good: Bools, faults: Faults) -> tuple[Int64s, tuple[Reject, ...]]:
-        """The positions of the good records and the rejects; the next batch begins after this one."""
+        """The positions of the good records, and the rejects. Ends the batch."""
         rejects = faults.rejects(
             self._on_error,
             position_of=lambda i: self._done + i,
@@ -73,7 +71,7 @@ def batches_of(table: pa.Table | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def encoded_parts(
     encode: Callable[[pa.RecordBatch], T], batches: Iterable[pa.RecordBatch], total: int, progress: Progress | None
 ) -> Iterator[T]:
-    """Encode batch after batch, and tell `progress` after each."""
+    """Encode batch after batch; call `progress` after each."""
     done = 0
     for batch in batches:
         part = encode(batch)

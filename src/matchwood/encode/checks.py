@@ -1,6 +1,6 @@
-"""Are arrays that come from outside what `encode.arrays` says they are? Compiled code trusts them, without a test of its own.
+"""Checks of arrays that users pass: do they have the layout of `encode.arrays`? Compiled code does not check again.
 
-Vectorised: about a tenth of the time that an insert of the same rows takes.
+Vectorised: about a tenth of the time of an insert of the same rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Flags = NDArray[np.bool_]
 
 
 def check_rows(rows: Rows, dimensions: int) -> None:
-    """Raise `SubscriptionError`, with the first row that is at fault, unless every column is as it must be. O(entries)."""
+    """Raise `SubscriptionError`, with the first wrong row, unless every column is valid. O(entries)."""
     _check_bytes(rows, SubscriptionError)
     _check_shape(rows.offsets, rows[3:], SubscriptionError)
     if not len(rows.ids) == len(rows.priority) == len(rows.offsets) - 1:
@@ -31,16 +31,22 @@ def check_rows(rows: Rows, dimensions: int) -> None:
     spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED)
     before = np.concatenate([[0], rows.kinds[:-1]]) if len(rows.kinds) else rows.kinds
     faults: list[tuple[Flags, str]] = [
-        (rows.kinds > CIRCLE, "an entry's kind is none of the five"),
+        (rows.kinds > CIRCLE, "unknown kind of entry"),
         (rows.dims >= dimensions, f"a dimension is not one of the schema's {dimensions}"),
-        (first & ~head, "it does not begin with a predicate's head"),
-        ((rows.kinds == MORE) & ~_continues(rows), "an interval does not follow, in order, one of its dimension"),
-        (~head & ~first & (before == ABSENT), "an entry continues a predicate that asks for absence"),
+        (first & ~head, "the first entry is not the head of a predicate"),
+        (
+            (rows.kinds == MORE) & ~_continues(rows),
+            "a MORE entry does not follow an interval of its dimension in ascending order",
+        ),
+        (~head & ~first & (before == ABSENT), "an entry continues a predicate that tests for absence"),
         ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
         (_repeats(owner, rows.dims, head | (rows.kinds == JOINED)), "two predicates are on one dimension"),
         (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
         (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
-        ((rows.kinds == CIRCLE) & ~(np.isfinite(rows.weight) & (rows.weight != 0.0)), "a circle has no radius"),
+        (
+            (rows.kinds == CIRCLE) & ~(np.isfinite(rows.weight) & (rows.weight != 0.0)),
+            "the radius of a circle is zero or not finite",
+        ),
     ]
     for fault, reason in faults:
         if fault.any():
@@ -63,12 +69,12 @@ def _check_until(rows: Rows, until: np.ndarray) -> None:
     if faults.any():
         row = int(np.argmax(faults))
         raise SubscriptionError(
-            f"row {row} (subscription {rows.ids[row]}): it expires at {until[row]}, which is NaN or differs from the row before"
+            f"row {row} (subscription {rows.ids[row]}): expiry {until[row]} is NaN or differs from the row before"
         )
 
 
 def check_events(events: Events) -> None:
-    """Raise `EventError`, with the first event that is at fault, unless every column is as it must be. O(entries)."""
+    """Raise `EventError`, with the first wrong event, unless every column is valid. O(entries)."""
     _check_bytes(events, EventError)
     _check_shape(events.offsets, events[1:], EventError)
     owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
@@ -78,7 +84,7 @@ def check_events(events: Events) -> None:
     faults: list[tuple[Flags, str]] = [
         (~(events.lo <= events.hi), "a value is empty or NaN; leave an absent attribute out"),
         (~((events.weight >= 0.0) & (events.weight < np.inf)), "a weight is not finite and >= 0"),
-        (unsorted, "the values of a list are not ascending and apart"),
+        (unsorted, "the values of a list are not ascending and disjoint"),
         (_scattered(owner, events.dims), "the values of a list are not adjacent"),
     ]
     for fault, reason in faults:
@@ -87,15 +93,15 @@ def check_events(events: Events) -> None:
 
 
 def _check_bytes(columns: Rows | Events, error: type[MatchwoodError]) -> None:
-    """Columns in the other order of bytes are read right by NumPy, and by Numba as if they were in this one."""
+    """Refuse columns in another byte order, which NumPy reads correctly and Numba does not."""
     for name, column in columns._asdict().items():
         if not column.dtype.isnative:
-            raise error(f"expected {name} in this machine's order of bytes, got {column.dtype.str}")
+            raise error(f"expected {name} in the byte order of this machine, got {column.dtype.str}")
 
 
 def _check_shape(offsets: np.ndarray, columns: Sequence[np.ndarray], error: type[MatchwoodError]) -> None:
     if not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
-        raise error("expected offsets that begin with 0 and never fall")
+        raise error("expected offsets that begin with 0 and never decrease")
     lengths = {len(column) for column in columns}
     if lengths != {int(offsets[-1])}:
         raise error(f"expected columns of {offsets[-1]} entries, as the offsets say, got {sorted(lengths)}")
@@ -110,14 +116,14 @@ def _continues(rows: Rows) -> Flags:
 
 
 def _behind_latitude(rows: Rows, head: Flags) -> Flags:
-    """Which entries come after a JOINED one of the same predicate?"""
+    """Which entries come after a JOINED entry of the same predicate?"""
     predicate = np.cumsum(head)
     latest = np.maximum.accumulate(np.where(rows.kinds == JOINED, predicate, -1)) if len(head) else predicate
     return np.asarray(latest == predicate)
 
 
 def _repeats(owner: np.ndarray, dims: np.ndarray, chosen: Flags) -> Flags:
-    """Which of the chosen entries name a dimension that an earlier one of their row has named?"""
+    """Which of the chosen entries repeat a dimension of an earlier one in their row?"""
     repeats = np.zeros(len(dims), np.bool_)
     at = np.flatnonzero(chosen)
     if ((dims[at][1:] > dims[at][:-1]) | (owner[at][1:] != owner[at][:-1])).all():
@@ -128,7 +134,7 @@ def _repeats(owner: np.ndarray, dims: np.ndarray, chosen: Flags) -> Flags:
 
 
 def _scattered(owner: np.ndarray, dims: np.ndarray) -> Flags:
-    """Which entries repeat a dimension of their event that others stand between?"""
+    """Which entries repeat a dimension of their event with entries of other dimensions in between?"""
     scattered = np.zeros(len(dims), np.bool_)
     if ((dims[1:] >= dims[:-1]) | (owner[1:] != owner[:-1])).all():  # most events name their dimensions in order
         return scattered

@@ -1,6 +1,6 @@
-"""Circles around places, many at a time: the entries of DWITHIN(place, POINT(lon lat), radius), without a Python object each.
+"""Columns of circles to the entries of DWITHIN(place, POINT(lon lat), radius), vectorised.
 
-The boxes are those of `lang.places.box_around_circle`, to the bit: the same arithmetic, on columns.
+The boxes equal those of `lang.places.box_around_circle` to the bit: the same arithmetic, on columns.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from matchwood.encode.arrays import CIRCLE, JOINED, Float64s, Int64s
 from matchwood.encode.flat import Entries, IntervalSets, canonical, entries_of, in_order
 from matchwood.encode.rejects import Bools
-from matchwood.lang.places import reach_of, widest_of
+from matchwood.lang.places import reach_of, width_of
 from matchwood.schema import Attribute
 
 
 class Circles(NamedTuple):
-    """At most one circle a record: records ascending, centres in degrees, radii in metres."""
+    """Circles, at most one for each record: records ascending, centres in degrees, radii in metres."""
 
     record: Int64s
     lon: Float64s
@@ -43,8 +43,8 @@ def _longitudes(circles: Circles, polar: Bools) -> IntervalSets:
     """As `lang.places.longitudes`: every longitude around a pole, two intervals across the antimeridian."""
     west, east = np.full(len(polar), -np.inf), np.full(len(polar), np.inf)
     some = np.flatnonzero(~polar)
-    widest = widest_of(circles.lat[some], circles.radius[some], np.sqrt)
-    west[some], east[some] = circles.lon[some] - widest, circles.lon[some] + widest
+    width = width_of(circles.lat[some], circles.radius[some], np.sqrt)
+    west[some], east[some] = circles.lon[some] - width, circles.lon[some] + width
     whole = east - west >= 360.0
     past_west, past_east = ~whole & (west <= -180.0), ~whole & (east >= 180.0)
     west[whole], east[whole] = -np.inf, np.inf

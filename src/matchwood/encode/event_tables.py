@@ -1,9 +1,9 @@
 """Arrow tables of events to arrays: the wide form and the list form (docs/encoding.md).
 
-    wide   one column an attribute; `id`, `until`, `weights` beside them
-    list   values: list<struct<attribute, lo, hi, value, text, values, weight>>; `id`, `until`, `place` beside them
+    wide   a column for each attribute, and optionally `id`, `until`, `weights`
+    list   values: list<struct<attribute, lo, hi, value, text, values, weight>>, and optionally `id`, `until`, `place`
 
-In the list form an attribute that is named several times in one event has all these values.
+In the list form an attribute that occurs several times in one event has all these values.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMS = ("list", "wide")
 class EventEncoder(BatchEncoder):
     """Encodes the batches of one input of events, one after the other. See `SubscriptionEncoder`.
 
-    Strings that no subscription has named are not registered, unless asked for by `register`.
+    With `register`, strings that no subscription has named are registered.
 
     >>> schema = Schema()
     >>> table = pa.table({"age": [31, None], "city": ["Oslo", "Bergen"]})
@@ -54,7 +54,7 @@ class EventEncoder(BatchEncoder):
         self._register = register
 
     def encode(self, batch: pa.RecordBatch) -> EncodedEvents:
-        """The events of the next batch. A column that cannot be used raises `SchemaError`."""
+        """The events of the next batch; `SchemaError` for a column that cannot be used."""
         faults = Faults()
         ids = heads.read_ids(batch, faults, required=False)
         until = heads.read_until(batch, faults)
@@ -65,8 +65,8 @@ class EventEncoder(BatchEncoder):
             entries = in_order(wide_form.event_entries(batch, self._schema, faults, register=self._register))
         good = self._accept(ids, faults)
         positions, rejects = self._close(batch, ids, good, faults)
-        offsets, kept = selected(entries, good)
-        events = make_events(offsets, kept.dims, kept.lo, kept.hi, kept.weight).stamped(self._schema)
+        offsets, chosen = selected(entries, good)
+        events = make_events(offsets, chosen.dims, chosen.lo, chosen.hi, chosen.weight).stamped(self._schema)
         return EncodedEvents(events, ids[good], positions, until[good], rejects)
 
 
@@ -86,7 +86,7 @@ def encode_event_table(
 
 
 def _form_of(batch: Any, schema: Schema) -> str:
-    """The list form is told by a column `values` of lists of structs that have an attribute."""
+    """The list form has a column `values` of lists of structs with a field `attribute`."""
     array = heads.column(batch, "values")
     if array is None or "values" in schema or not is_list(array.type):
         return "wide"
@@ -101,10 +101,10 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults, register: bool) ->
         raise SchemaError(f"column 'values': expected a list of structs, got {found}")
     for name in batch.schema.names:
         if name not in ("id", "until", "values", PLACE):
-            raise SchemaError(f"column {name!r} is unknown in the list form; it knows id, until, values, {PLACE}")
+            raise SchemaError(f"unknown column {name!r}; the list form has id, until, values, {PLACE}")
     faults.add_each(
         np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)),
-        lambda _: EventError("values is null; an event without any has an empty list"),
+        lambda _: EventError("values is null; use an empty list for an event without values"),
     )
     said = statements(array, "values", schema, faults, for_events=True, register=register)
     entries = _statement_entries(said, faults)
@@ -118,7 +118,7 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults, register: bool) ->
 
 
 def _statement_entries(said: Statements, faults: Faults) -> Entries:
-    """Values; those of one attribute in one event become one list, which takes the place of the first of them."""
+    """The entries of values; those of one attribute in one event become one list, at the position of the first."""
     dims = np.array([*(a.dims[0] if a is not None else 0 for a in said.attributes), 0], np.uint16)[said.name]
     sets = said.sets
     speaking = np.flatnonzero(~said.silent)
@@ -140,6 +140,6 @@ def _agreeing_weights(said: Statements, leader: Int64s, faults: Faults) -> None:
     def error(i: int) -> EventError:
         attribute = said.attributes[int(said.name[differs[i]])]
         name = attribute.name if attribute is not None else ""
-        return EventError(f"attribute {name!r} is given twice with different weights")
+        return EventError(f"attribute {name!r} has values with different weights; use one weight")
 
     faults.add_each(said.record[differs], error)

@@ -1,7 +1,7 @@
-"""Flat entries in the making: what the readers of tables collect, before it is put into CSR order.
+"""Flat entries: what the readers of tables collect before it is laid out as CSR arrays.
 
-Each column of a table (or each list of structs) gives one `Entries`, ascending by record; `in_order` puts those of several
-columns together, record by record, in the order of the columns.
+Each column of a table (or each list of structs) gives one `Entries`, ascending by record; `in_order` merges those of several
+columns, record by record, in the order of the columns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matchwood.schema import Schema
 
 
 class Entries(NamedTuple):
-    """Entries as in `Rows` or `Events` (whose kinds are all INTERVAL), each with the record of the batch that owns it."""
+    """Entries as in `Rows` or `Events` (whose kinds are all INTERVAL), each with the number of its record in the batch."""
 
     record: Int64s
     dims: NDArray[np.uint16]
@@ -42,8 +42,8 @@ class IntervalSets(NamedTuple):
 def canonical(owner: Int64s, lo: Float64s, hi: Float64s) -> IntervalSets:
     """The interval sets of any closed intervals, in the canonical form of `lang.intervals`. O(n log n).
 
-    `reach` is how far the intervals of a set have come, a running maximum that starts anew with each owner; it is taken over
-    ranks that rise with the owner, which makes it one accumulation.
+    `reach` is the running maximum of the upper ends of a set. Computed over ranks that increase with the owner, the maxima of all
+    sets are one accumulation.
     """
     if not len(owner):
         return IntervalSets(owner, lo, hi)
@@ -54,14 +54,14 @@ def canonical(owner: Int64s, lo: Float64s, hi: Float64s) -> IntervalSets:
     base = np.cumsum(new_owner) * len(values)
     reach = values[np.maximum.accumulate(rank + base) - base]
     begins = new_owner.copy()
-    with np.errstate(over="ignore"):  # beside the largest float64 lies infinity
+    with np.errstate(over="ignore"):  # the next float after the largest is infinity
         begins[1:] |= lo[1:] > np.nextafter(reach[:-1], np.inf)
     ends = np.concatenate([begins[1:], [True]])
     return IntervalSets(owner[begins], lo[begins], reach[ends])
 
 
 def values_of(sets: IntervalSets, bools: Bools | bool, instants: Bools | bool) -> IntervalSets:
-    """The sets as `lang.rows.values_in` writes them; the masks, by part, tell which are of bools or timestamps. O(parts).
+    """The sets in the form of `lang.rows.values_in`; the masks say which parts are of bools or timestamps. O(parts).
 
     The ends in a table are values of the type, so none has to be rounded.
     """
@@ -97,7 +97,7 @@ def entries_of(
 
 
 def in_order(parts: Sequence[Entries]) -> Entries:
-    """The entries of all parts, record by record. O(n log parts): the stable sort merges ascending runs."""
+    """The entries of all parts, record by record. O(n log parts), since the stable sort merges ascending runs."""
     if not parts:
         nothing = np.zeros(0)
         return Entries(np.zeros(0, np.int64), np.zeros(0, np.uint16), np.zeros(0, np.uint8), nothing, nothing, nothing)
@@ -121,12 +121,12 @@ def selected(entries: Entries, records: Bools) -> tuple[Int64s, Entries]:
 
 def rows_of(entries: Entries, ids: Int64s, priority: Float64s, chosen: Bools) -> Rows:
     """The rows of the chosen records."""
-    offsets, kept = selected(entries, chosen)
-    return make_rows(ids[chosen], priority[chosen], offsets, *kept[1:])
+    offsets, columns = selected(entries, chosen)
+    return make_rows(ids[chosen], priority[chosen], offsets, *columns[1:])
 
 
 def with_joined(entries: Entries, at: Int64s, latitude: NDArray[np.uint16]) -> Entries:
-    """The entries with a whole latitude after each of the longitudes `at`; `latitude` is the dimension, by entry."""
+    """The entries with all latitudes inserted after each longitude in `at`; `latitude` is the dimension, by entry."""
     joined: list[Any] = [entries.record[at], latitude[at], JOINED, -np.inf, np.inf, 0.0]
     before: list[Any] = list(entries)
     columns = [np.insert(column, at + 1, new) for column, new in zip(before, joined, strict=True)]
@@ -134,7 +134,7 @@ def with_joined(entries: Entries, at: Int64s, latitude: NDArray[np.uint16]) -> E
 
 
 def repeating(entries: Entries, n: int) -> Bools:
-    """Which of the n records name an attribute in more than one predicate. O(n log n), O(n) where dimensions ascend."""
+    """Which of the n records have more than one predicate on an attribute. O(n log n), O(n) if dimensions ascend."""
     heads = (entries.kinds == INTERVAL) | (entries.kinds == ABSENT)
     key = (entries.record[heads].astype(np.uint32 if n <= 65_536 else np.int64) << 16) | entries.dims[heads]
     if not (key[1:] > key[:-1]).all():
@@ -147,7 +147,7 @@ def repeating(entries: Entries, n: int) -> Bools:
 def merged_rows(
     entries: Entries, which: Bools, ids: Int64s, priority: Float64s, schema: Schema, faults: Faults
 ) -> dict[int, Row]:
-    """The rows of records that name an attribute twice, with its predicates intersected; those that exclude one another fail."""
+    """The rows of records with several predicates on one attribute, intersected; records that can never match fail."""
     merged: dict[int, Row] = {}
     drafts = decode_rows(rows_of(entries, ids, priority, which), schema)
     for record, draft in zip(np.flatnonzero(which).tolist(), drafts, strict=True):
@@ -159,7 +159,7 @@ def merged_rows(
 
 
 def with_rows(rows: Rows, records: Int64s, replaced: dict[int, Row], schema: Schema) -> Rows:
-    """`rows`, one for each of `records`, with those of some records replaced. O(entries)."""
+    """`rows`, one for each of `records`, with the rows of some records replaced. O(entries)."""
     if not replaced:
         return rows
     at = np.flatnonzero(np.isin(records, list(replaced)))

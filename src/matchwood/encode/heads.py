@@ -1,4 +1,4 @@
-"""The columns every table may have beside its conditions or values: `id`, `priority`, `until`, and a place."""
+"""The columns that every table may have besides its conditions or values: `id`, `priority`, `until`, and a place."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ PLACE_COLUMNS = ("lon", "lat", "radius")
 
 
 def column(batch: Any, name: str) -> Any:
-    """A column of a batch, or None; a name that stands twice is refused."""
+    """A column of a batch, None if there is none; `SchemaError` if the name is not unique."""
     places = batch.schema.get_all_field_indices(name)
     if len(places) > 1:
-        raise SchemaError(f"column {name!r} is there {len(places)} times")
+        raise SchemaError(f"there are {len(places)} columns {name!r}; rename or drop all but one")
     return batch.column(places[0]) if places else None
 
 
 def read_ids(batch: Any, faults: Faults, *, required: bool) -> Int64s:
-    """The ids, NO_ID where there is none; negative ones fail, and so do missing ones if they are required."""
+    """The ids, NO_ID for none. Negative ids fail, and missing ones if ids are required."""
     array = column(batch, "id")
     if array is None:
         if required:
-            raise SchemaError(f"column 'id' is missing; there are {', '.join(batch.schema.names) or 'no columns'}")
+            raise SchemaError(f"there is no column 'id'; the columns are {', '.join(batch.schema.names) or 'none'}")
         return np.full(batch.num_rows, NO_ID)
     if not pa.types.is_integer(array.type) and not pa.types.is_null(array.type):
         raise SchemaError(f"column 'id': expected integers, got the Arrow type {array.type}")
@@ -54,7 +54,7 @@ def read_ids(batch: Any, faults: Faults, *, required: bool) -> Int64s:
 def read_numbers(
     batch: Any, name: str, faults: Faults, *, missing: float, error: type[MatchwoodError] = ValueTypeError
 ) -> Float64s:
-    """A column of finite numbers, `missing` where it is null or not there."""
+    """A column of finite numbers, `missing` for null or if there is no such column."""
     array = column(batch, name)
     if array is None or pa.types.is_null(array.type):
         return np.full(batch.num_rows, missing)
@@ -69,7 +69,7 @@ def read_numbers(
 
 
 def read_until(batch: Any, faults: Faults) -> Float64s:
-    """The column `until` in microseconds, inf where it is null or not there."""
+    """The column `until` in microseconds, inf for null or if there is no such column."""
     array = column(batch, "until")
     if array is None or pa.types.is_null(array.type):
         return np.full(batch.num_rows, np.inf)
@@ -82,13 +82,13 @@ def read_until(batch: Any, faults: Faults) -> Float64s:
 
 
 def read_circles(batch: Any, faults: Faults) -> Circles | None:
-    """The circles of the columns lon, lat and radius; all three null mean none. O(records) vectorised."""
+    """The circles of the columns lon, lat and radius; a record has none if all three are null. O(records) vectorised."""
     arrays = [column(batch, name) for name in PLACE_COLUMNS]
     if all(array is None for array in arrays):
         return None
     for name, array in zip(PLACE_COLUMNS, arrays, strict=True):
         if array is None:
-            raise SchemaError(f"column {name!r} is missing; a place is lon, lat and radius")
+            raise SchemaError(f"there is no column {name!r}; a place needs lon, lat and radius")
     given = [valid(array) for array in arrays]
     lon, lat, radius = (
         read_numbers(batch, name, faults, missing=np.nan, error=ExpressionError) for name in PLACE_COLUMNS
@@ -118,11 +118,11 @@ def scalar_type(array: Any, name: str) -> Type | None:
 
 
 def note_bad(bad: dict[int, MatchwoodError], name: str, faults: Faults) -> None:
-    """The bad cells of a column of one cell a record."""
+    """Record the errors of a column that has one cell for each record."""
     for i, error in bad.items():
         faults.add(i, cell_error(error, f"attribute {name!r}"))
 
 
 def record_content(batch: Any) -> Callable[[int], dict[str, object]]:
-    """A function that gives a record of the batch as it was."""
+    """A function that returns a record of the batch as it was read."""
     return lambda i: {name: content(array, i) for name, array in zip(batch.schema.names, batch.columns, strict=True)}

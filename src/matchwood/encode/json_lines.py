@@ -1,12 +1,11 @@
-"""JSON lines to arrays: one record a line, from a file or from any lines.
+"""JSON lines to arrays: one record per line, from a file or an iterable of lines.
 
     subscription  {"id": 7, "expression": "age >= 18", "priority": 0.5, "place": [lon, lat], "radius": 500, "until": "2026-..."}
     event         {"id": 7, "values": {"age": 31}, "weights": {"age": 0.4}, "place": [lon, lat], "until": "2026-..."}
 
 An expression is text or CQL2 JSON. A value is a scalar, a list, {"min": 20, "max": 30} for a range (either end may be missing), a
-point as GeoJSON or {"lon": ..., "lat": ...}, and {"timestamp": "2026-..."} where no schema says that the text is one. Empty lines
-are skipped.
-A key that is not known is a reason to reject, since a misspelt one would change the meaning in silence.
+point as GeoJSON or {"lon": ..., "lat": ...}, or {"timestamp": "2026-..."} if the schema does not declare the attribute as one.
+Empty lines are skipped. A record with an unknown key is rejected, since a misspelt key would silently change the meaning.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def stream_json_subscriptions(
     def one(record: Mapping[str, Any]) -> tuple[float, tuple[Row, ...]]:
         circle = _circle(record)
         if "expression" not in record:
-            raise ExpressionError('there is no "expression"')
+            raise ExpressionError('the key "expression" is missing')
         return _priority(record), subscription_rows(record["expression"], circle, schema, max_rows)
 
     for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):
@@ -113,7 +112,7 @@ def stream_json_events(
 
 
 class _Good:
-    """The good records of a batch: what was found in each, and its id, position and `until`."""
+    """The good records of a batch: what was read from each, and its id, position and `until`."""
 
     def __init__(self) -> None:
         self.ids: list[int] = []
@@ -132,7 +131,7 @@ class _Good:
 
 
 class _Reader:
-    """Lines to records: counts them, names them, and collects what is wrong with them."""
+    """Reads lines into records, counts and names them, and collects their errors."""
 
     def __init__(
         self, source: Lines, keys: frozenset[str], kind: str, on_error: str, progress: Progress | None
@@ -152,7 +151,7 @@ class _Reader:
         duplicate: type[MatchwoodError],
         id_required: type[MatchwoodError] | None,
     ) -> Iterator[tuple[_Good, tuple[Reject, ...]]]:
-        """Batch after batch: what `one` made of each good record, and the rejects."""
+        """Yield, for each batch, what `one` returns for the good records, and the rejects."""
         total = self._count() if self._progress is not None else 0
         lines = enumerate(self._lines())
         done = 0
@@ -166,7 +165,7 @@ class _Reader:
                     ids[position] = id_ = _id(record, id_required, duplicate)
                     until, found = _until(record), one(record)
                     if id_ != NO_ID and id_ in self._seen:
-                        raise duplicate(f"the id {id_} is already that of an earlier record")
+                        raise duplicate(f"an earlier record has the same id {id_}")
                 except MatchwoodError as error:
                     faults.add(position, error)
                 else:
@@ -199,7 +198,9 @@ class _Reader:
             raise StorageError(f"expected {self._kind} as a JSON object, got {describe(record)}")
         if not self._keys.issuperset(record):
             unknown = sorted(set(record) - self._keys)
-            raise StorageError(f"unknown key {unknown[0]!r}; {self._kind} knows {', '.join(sorted(self._keys))}")
+            raise StorageError(
+                f"unknown key {unknown[0]!r}; the keys of {self._kind} are {', '.join(sorted(self._keys))}"
+            )
         return record
 
     def _lines(self) -> Iterator[str | bytes]:
@@ -213,7 +214,7 @@ class _Reader:
             raise StorageError(f"{self._source}: cannot be read: {error.strerror}") from None
 
     def _count(self) -> int:
-        """The lines of a file; of other sources nobody knows before the end, so `progress` is told what has been read."""
+        """The number of lines of a file; 0 for other sources, whose length is not known before the end."""
         return sum(1 for _ in self._lines()) if isinstance(self._source, str | os.PathLike) else 0
 
 
@@ -250,7 +251,7 @@ def _circle(record: Mapping[str, Any]) -> DWithin | None:
         return None
     if isinstance(radius, bool) or not isinstance(radius, int | float) or place is None:
         raise ExpressionError(
-            f'"place" and "radius" (metres) go together, got {describe(place)} and {describe(radius)}'
+            f'expected both "place" and "radius" (metres), got {describe(place)} and {describe(radius)}'
         )
     if not abs(radius) <= sys.float_info.max:
         raise ExpressionError(f"radius: expected a finite number of metres, got {describe(radius)}")
@@ -274,7 +275,7 @@ def _event(record: Mapping[str, Any]) -> Event:
 
 
 def _value(name: str, value: object) -> object:
-    """A JSON value as `lang.event` takes it: ranges, timestamps and infinities are objects in JSON."""
+    """A JSON value for `lang.event`: ranges, timestamps and infinities are objects in JSON."""
     if isinstance(value, list):
         return [_value(name, item) for item in value]
     if not isinstance(value, dict) or "coordinates" in value or "lon" in value:

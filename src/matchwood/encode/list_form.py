@@ -1,4 +1,4 @@
-"""The list form: a column of list<struct>, each struct an attribute and what is said of it.
+"""The list form: a column of list<struct>, each struct with an attribute and a condition on it or its value.
 
     attribute          string, dictionary-encoded or not
     lo, hi             numbers or timestamps; null is an open end
@@ -8,8 +8,8 @@
     values             a list of any of these: one of them
     weight             a number; null is 1
 
-A struct uses one of these ways to state a value, or none. A number may stand for a declared boolean if it is 0 or 1, ISO 8601
-text for a declared timestamp. Python objects are made per distinct attribute, string and fault, not per struct.
+A struct uses one of these ways to state a value, or none. 0 and 1 may stand for a declared boolean, ISO 8601 text for a declared
+timestamp. Python objects are made for distinct attributes, strings and errors, not for each struct.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _TYPES = (*Type, None)
 
 
 class Statements(NamedTuple):
-    """The structs of a column, flat: who says it, of which attribute, with which weight, and the interval sets by struct.
+    """The structs of a column, flat: for each its record, attribute and weight; and their interval sets, owned by structs.
 
-    A struct that says nothing of its attribute owns no part of `sets`; so do those of records that have failed.
+    A struct without a value is *silent* and owns no part of `sets`; nor do the structs of records that have failed.
     """
 
     record: Int64s
@@ -62,7 +62,7 @@ class Statements(NamedTuple):
 
 @dataclass
 class _Reading:
-    """What the steps of reading one column share."""
+    """The common state of the steps of reading one column."""
 
     column: str
     schema: Schema
@@ -75,7 +75,7 @@ class _Reading:
     attributes: list[Attribute | None]
 
     def fail(self, structs: Int64s, error_of: Callable[[int], MatchwoodError]) -> None:
-        """Fail the records of these structs; `error_of` is given the place in `structs`."""
+        """Fail the records of these structs; `error_of` gets the position in `structs`."""
         self.faults.add_each(self.record[structs], error_of)
 
     def subject(self, struct: int) -> str:
@@ -85,7 +85,7 @@ class _Reading:
 def statements(
     array: Any, column: str, schema: Schema, faults: Faults, *, for_events: bool, register: bool
 ) -> Statements:
-    """Read a column of the list form. O(structs) vectorised, O(n log n) where strings or lists of values occur."""
+    """Read a column of the list form. O(structs) vectorised, O(n log n) with strings or lists of values."""
     record, structs = parts_of(array)
     fields = _checked_fields(structs, column)
     name, names = texts_of(fields["attribute"])
@@ -143,7 +143,7 @@ def _checked_fields(structs: Any, column: str) -> dict[str, Any]:
     names = [type_.field(i).name for i in range(type_.num_fields)]
     for name in names:
         if name not in FIELDS:
-            raise SchemaError(f"column {column!r}: unknown field {name!r}; the list form knows {', '.join(FIELDS)}")
+            raise SchemaError(f"column {column!r}: unknown field {name!r}; the list form has {', '.join(FIELDS)}")
     if "attribute" not in names or not is_text(type_.field("attribute").type):
         raise SchemaError(f"column {column!r}: expected a field 'attribute' of strings, got the Arrow type {type_}")
     for name in names:
@@ -167,7 +167,7 @@ def _scalar_type(array: Any) -> Type | None:
 
 
 def _one_way(ways: list[_Way], reading: _Reading) -> Int64s:
-    """Which of the ways each struct uses, -1 for none; a struct that uses two fails."""
+    """The way that each struct uses, -1 for none; a struct that uses two fails."""
     way = np.full(len(reading.record), -1)
     for number, this in enumerate(ways):
         twice = np.flatnonzero(this.given & (way >= 0))
@@ -176,7 +176,7 @@ def _one_way(ways: list[_Way], reading: _Reading) -> Int64s:
             reading.fail(
                 twice,
                 lambda i, twice=twice, before=before, label=this.label: ValueTypeError(  # type: ignore[misc]
-                    f"{reading.subject(twice[i])}: both {before[i]} and {label} are given; give one"
+                    f"{reading.subject(twice[i])}: both {before[i]} and {label} are given; use one"
                 ),
             )
         way[this.given] = number
@@ -184,10 +184,10 @@ def _one_way(ways: list[_Way], reading: _Reading) -> Int64s:
 
 
 def _learn(ways: list[_Way], way: Int64s, reading: _Reading) -> None:
-    """Find the attribute of each name; the first value of a new one fixes its type. O(distinct names)."""
+    """Find the attribute of each name; the first value of a new one decides its type. O(distinct names)."""
     speaking = np.flatnonzero((way >= 0) & (reading.name >= 0))[::-1]
     first = np.full(len(reading.names), -1)
-    first[reading.name[speaking]] = speaking  # of several assignments the last stays, which is the first struct
+    first[reading.name[speaking]] = speaking  # in reverse order, so that the first struct is assigned last
     wrong: dict[int, MatchwoodError] = {}
     for number, name in enumerate(reading.names):
         try:
@@ -221,7 +221,7 @@ def _weights(array: Any, reading: _Reading) -> Float64s:
 
 
 def _interval_sets(ways: list[_Way], way: Int64s, reading: _Reading) -> IntervalSets:
-    """The sets of all structs, ascending; those of lists are made canonical, the others are one interval each."""
+    """The sets of all structs, ascending. Those of lists are made canonical; the others are one interval each."""
     lo, hi = np.full(len(way), NAN), np.full(len(way), NAN)
     lists: list[IntervalSets] = []
     for number, this in enumerate(ways):
@@ -297,7 +297,7 @@ def _list_sets(array: Any, structs: Int64s, reading: _Reading) -> IntervalSets:
 
 
 def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: bool) -> Float64s:
-    """The keys of cells, cell i of the attribute that struct structs[i] names; NaN for null and for what fails."""
+    """The keys of cells, cell i belonging to the attribute of struct structs[i]; NaN for null and for bad cells."""
     if pa.types.is_null(array.type) or not len(array):
         return np.full(len(array), NAN)
     name = reading.name[structs]
@@ -305,7 +305,7 @@ def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: boo
     source = arrow_type(array.type)
     cells = _texts(array, name, reading) if source is Type.STRING else plain_cells(array)
     right = all(type_ == _TYPES.index(source) for type_ in types[:-1]) and not cells.bad
-    if right and (nan_is_absent or not (cells.present & np.isnan(cells.keys)).any()):  # the ordinary case, kept short
+    if right and (nan_is_absent or not (cells.present & np.isnan(cells.keys)).any()):  # the common case
         return cells.keys
     type_ = np.array(types)[name]
     fits = type_ == _TYPES.index(source)
@@ -332,7 +332,7 @@ def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: boo
 
 
 def _texts(array: Any, name: Int64s, reading: _Reading) -> Cells:
-    """Strings as keys of the attributes that `name` names, looked up once for each distinct pair of attribute and text."""
+    """Strings as keys of the attributes `name`, looked up once for each distinct pair of attribute and text."""
     codes, texts = texts_of(array)
     keys = np.full(len(codes), NAN)
     bad: dict[int, MatchwoodError] = {}
@@ -340,7 +340,7 @@ def _texts(array: Any, name: Int64s, reading: _Reading) -> Cells:
     pairs, first, inverse = np.unique(name[there] * len(texts) + codes[there], return_index=True, return_inverse=True)
     table = np.full(len(pairs), NAN)
     wrong: dict[int, MatchwoodError] = {}
-    for pair in np.argsort(first).tolist():  # codes are given in order of appearance
+    for pair in np.argsort(first).tolist():  # codes are assigned in order of appearance
         attribute, text = reading.attributes[int(pairs[pair]) // len(texts)], texts[int(pairs[pair]) % len(texts)]
         if attribute is not None and attribute.type is Type.STRING:
             (table[pair],) = symbol_keys(attribute, [text], reading.register)

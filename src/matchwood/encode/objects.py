@@ -1,6 +1,6 @@
 """Python objects to arrays and back: rows of subscriptions, and events.
 
-The way back (`decode_rows`) serves people: explanations, `Engine.subscription`. Both ways are exact.
+`decode_rows` is the inverse, for explanations and `Engine.subscription`. Both are exact.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAN = float("nan")
 
 
 class RowsBuilder:
-    """Collects subscriptions, one after the other, and makes `Rows` of them.
+    """Collects subscriptions one by one and builds `Rows` from them.
 
     >>> from matchwood.lang.parser import parse
     >>> from matchwood.lang.rows import normalise
@@ -42,7 +42,7 @@ class RowsBuilder:
         self._until: list[float] = []
 
     def add(self, id_: int, priority: float, rows: Sequence[Row], *, until: float = math.inf) -> None:
-        """Append one subscription, with the key of the instant at which it expires. O(its entries)."""
+        """Append one subscription; `until` is the key of the instant at which it expires. O(its entries)."""
         for row in rows:
             for predicate in row.predicates:
                 self._append(predicate)
@@ -52,7 +52,7 @@ class RowsBuilder:
             self._offsets.append(len(self._entries))
 
     def build(self) -> Rows:
-        """The arrays of all that was added. O(entries)."""
+        """The arrays of all subscriptions added so far. O(entries)."""
         columns = zip(*self._entries, strict=True) if self._entries else ((),) * 5
         until = None if self._until.count(math.inf) == len(self._until) else np.array(self._until)
         return make_rows(self._ids, self._priority, self._offsets, *columns).stamped(self._schema, until)
@@ -80,7 +80,7 @@ class RowsBuilder:
 def encode_events(
     events: Iterable[Event | Mapping[str, object] | EventKeys], schema: Schema, *, register: bool = False
 ) -> Events:
-    """Events as arrays. The first bad one raises, named by its id or its position. O(values)."""
+    """Events as arrays; the error for a bad one names it by its id or position. O(values)."""
     offsets = [0]
     entries: list[tuple[int, float, float, float]] = []
     for position, event in enumerate(events):

@@ -1,7 +1,7 @@
-"""Parquet files of subscriptions and events, streamed: one batch of records is in memory at a time, beside what has been encoded.
+"""Parquet files of subscriptions and events, streamed: one batch of records is in memory at a time.
 
-`stream_*` gives the parts one by one; `read_*` puts them together. A path is a file, or a folder whose files are read in the
-order of their names (those that begin with "_" or "." are none of the data).
+`stream_*` yields the encoded parts one by one; `read_*` concatenates them. A path is a file, or a folder whose files are read in
+the order of their names (files that begin with "_" or "." are skipped).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _batches(files: list[Path], encoder: BatchEncoder, batch_rows: int) -> Itera
         encoder.begin(file.name)
         with _opened(file) as parquet:
             try:
-                # Row group by row group: over several at once Arrow cannot read a dictionary inside a list of structs.
+                # One row group at a time: across several, Arrow cannot read a dictionary inside a list of structs.
                 for group in range(parquet.num_row_groups):
                     yield from parquet.iter_batches(batch_size=batch_rows, row_groups=[group])
             except (pa.ArrowException, OSError) as error:
@@ -93,15 +93,15 @@ def _files(path: Path) -> list[Path]:
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith(("_", ".")))
         if not files:
-            raise StorageError(f"{path}: there is no Parquet file in this folder")
+            raise StorageError(f"{path}: no Parquet file in this folder")
         return files
     if not path.exists():
-        raise StorageError(f"{path}: there is no such file or folder")
+        raise StorageError(f"{path}: no such file or folder")
     return [path]
 
 
 def _opened(file: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(file)
-    except (pa.ArrowException, OSError, ValueError) as error:  # a column's name may be no text
-        raise StorageError(f"{file}: not a Parquet file that can be read: {error}") from None
+    except (pa.ArrowException, OSError, ValueError) as error:  # the name of a column may not be text
+        raise StorageError(f"{file}: not a readable Parquet file: {error}") from None

@@ -1,4 +1,4 @@
-"""Some of the rows or events of a batch, in any order: `take` of the arrays gives a span, this gives a choice."""
+"""Selections of rows or events of a batch, in any order. (`take` of the arrays selects a contiguous range.)"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pick_events(events: Events, which: Int64s) -> Events:
 
 
 def pick_groups(offsets: Int64s, which: Int64s) -> tuple[Int64s, Int64s]:
-    """The offsets of the groups chosen, and where each of their members was. O(members)."""
+    """The offsets of the chosen groups, and the former position of each of their members. O(members)."""
     sizes = np.diff(offsets)[which]
     after = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     return after, np.repeat(offsets[which] - after[:-1], sizes) + np.arange(after[-1])

@@ -1,8 +1,8 @@
-"""What a bulk encoding returns: the arrays of what was good, and every bad record with its reason and its original content.
+"""Results of bulk encoding: the arrays of the good records, and every bad record with the reason and its original content.
 
     records read = encoded + rejected, always
 
-A bad record never stops the others (`on_error="collect"`), unless the caller asks for that (`on_error="raise"`).
+With `on_error="collect"` a bad record does not stop the others; with `on_error="raise"` the first one raises.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Bools = NDArray[np.bool_]
 class Reject:
     """A record that could not be encoded.
 
-    `position` counts the input's records from 0 (the lines, for JSON lines); `where` says it for people: "subs.jsonl, line 3".
+    `position` counts the records of the input from 0 (for JSON lines, the lines); `where` is for messages: "subs.jsonl, line 3".
     """
 
     position: int
@@ -37,9 +37,9 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class EncodedSubscriptions:
-    """Subscriptions as rows. `ids`, `positions` and `until` have one item a subscription, in the order of the input.
+    """Subscriptions as rows. `ids`, `positions` and `until` have one item for each subscription, in the order of the input.
 
-    `rows` has one or more rows a subscription, in the same order. `until` is in microseconds since the epoch, inf if never.
+    `rows` has one or more rows for each, in the same order. `until` is in microseconds since the epoch, inf for never.
     """
 
     rows: Rows
@@ -50,20 +50,20 @@ class EncodedSubscriptions:
 
     @property
     def read(self) -> int:
-        """How many records were read, good and bad."""
+        """The number of records read, good and bad."""
         return len(self.ids) + len(self.rejects)
 
     @classmethod
     def concatenate(cls, parts: Sequence[EncodedSubscriptions]) -> EncodedSubscriptions:
-        """All parts, one after the other. O(entries)."""
+        """The concatenation of all parts. O(entries)."""
         return cls(concatenate_rows([part.rows for part in parts]), *_joined(parts))
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvents:
-    """Events as arrays. `ids` (-1 where an event has none), `positions` and `until` have one item an event.
+    """Events as arrays. `ids` (-1 for none), `positions` and `until` have one item for each event.
 
-    `until` is in microseconds since the epoch, inf where the event has none.
+    `until` is in microseconds since the epoch, inf for none.
     """
 
     events: Events
@@ -74,12 +74,12 @@ class EncodedEvents:
 
     @property
     def read(self) -> int:
-        """How many records were read, good and bad."""
+        """The number of records read, good and bad."""
         return len(self.ids) + len(self.rejects)
 
     @classmethod
     def concatenate(cls, parts: Sequence[EncodedEvents]) -> EncodedEvents:
-        """All parts, one after the other. O(entries)."""
+        """The concatenation of all parts. O(entries)."""
         return cls(concatenate_events([part.events for part in parts]), *_joined(parts))
 
 
@@ -90,11 +90,11 @@ class Faults:
         self.errors: dict[int, MatchwoodError] = {}
 
     def add(self, record: int, error: MatchwoodError) -> None:
-        """Note an error; a record keeps its first one."""
+        """Record an error; only the first of a record counts."""
         self.errors.setdefault(int(record), error)
 
     def add_each(self, records: Iterable[int] | Int64s, error_of: Callable[[int], MatchwoodError]) -> None:
-        """Note an error for each of the records, `error_of(i)` for the i-th of them. O(records)."""
+        """Record an error for each of the records, `error_of(i)` for the i-th of them. O(records)."""
         for place, record in enumerate(records):
             if int(record) not in self.errors:
                 self.errors[int(record)] = error_of(place)
@@ -114,7 +114,7 @@ class Faults:
         id_of: Callable[[int], int | None],
         content_of: Callable[[int], object],
     ) -> tuple[Reject, ...]:
-        """The bad records in order; with `on_error="raise"` the first one's error is raised, with its place."""
+        """The bad records in order; with `on_error="raise"` the error of the first is raised, with its place."""
         bad = sorted(self.errors)
         if bad and on_error == "raise":
             raise self.errors[bad[0]].about(where_of(bad[0]))
@@ -124,13 +124,13 @@ class Faults:
 
 
 class SeenIds:
-    """The ids accepted so far, as sorted runs of growing length: O(log n) a lookup and amortised O(log n) an id, 8 bytes each."""
+    """The ids accepted so far, as sorted runs of increasing length: O(log n) per lookup and insert, amortised; 8 bytes per id."""
 
     def __init__(self) -> None:
         self._runs: list[Int64s] = []
 
     def repeated(self, ids: Int64s) -> Bools:
-        """Which of these ids were accepted before, or stand before in the same array; the others are accepted now."""
+        """Which of these ids were accepted before, or occur earlier in the array; the others are accepted now."""
         repeated = np.ones(len(ids), np.bool_)
         distinct, first = np.unique(ids, return_index=True)
         known = np.zeros(len(distinct), np.bool_)
@@ -146,7 +146,7 @@ class SeenIds:
 
 
 def checked_on_error(on_error: str) -> str:
-    """`on_error`, which must be one of `ON_ERROR`."""
+    """`on_error`; `QueryError` if it is not one of `ON_ERROR`."""
     if on_error not in ON_ERROR:
         raise QueryError(f"on_error: expected 'collect' or 'raise', got {on_error!r}")
     return on_error

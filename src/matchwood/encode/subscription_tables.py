@@ -4,8 +4,8 @@
     wide   id, and for attribute age: age_lo and age_hi, or age, and age_weight
     text   id, expression
 
-Each takes `priority`, `until`, and a place (`lon`, `lat`, `radius` in metres) as further columns. The list and the wide form are
-read column by column; only records that name an attribute twice pass through Python objects.
+Each may have the columns `priority`, `until`, and a place (`lon`, `lat`, `radius` in metres). The list and the wide form are read
+column by column; only records with several predicates on an attribute pass through Python objects.
 """
 
 from __future__ import annotations
@@ -54,10 +54,9 @@ FORMS = ("list", "wide", "text")
 
 
 class SubscriptionEncoder(BatchEncoder):
-    """Encodes the batches of one input, one after the other: it counts records and knows the ids accepted so far.
+    """Encodes the batches of one input, one after the other. One thread at a time, since the schema learns.
 
-    `form` is "list", "wide" or "text", or None to tell by the columns `predicates` and `expression`. One thread at a time, since
-    the schema learns.
+    `form` is "list", "wide" or "text", or None to decide by the columns `predicates` and `expression`.
 
     >>> schema = Schema()
     >>> table = pa.table({"id": [7, 8], "expression": ["age >= 18", "age >="]})
@@ -83,7 +82,7 @@ class SubscriptionEncoder(BatchEncoder):
         self._columns: dict[tuple[str, ...], list[wide_form.Columns]] = {}
 
     def encode(self, batch: pa.RecordBatch) -> EncodedSubscriptions:
-        """The subscriptions of the next batch. A column that cannot be used raises `SchemaError`."""
+        """The subscriptions of the next batch; `SchemaError` for a column that cannot be used."""
         faults = Faults()
         form = self._form or _form_of(batch)
         ids = heads.read_ids(batch, faults, required=True)
@@ -136,7 +135,7 @@ class SubscriptionEncoder(BatchEncoder):
         return in_order(entries)
 
     def _columns_of(self, batch: Any) -> list[wide_form.Columns]:
-        """What the columns of a wide table are: told once an input, so that what one batch teaches does not turn the next."""
+        """The roles of the columns of a wide table, decided once for an input: a batch must not change those of the next."""
         names = tuple(batch.schema.names)
         if names not in self._columns:
             self._columns[names] = wide_form.columns_by_attribute(list(names), self._schema)
@@ -165,15 +164,15 @@ def encode_subscription_table(
 def subscription_rows(
     expression: object, circle: DWithin | None, schema: Schema, max_rows: int = MAX_ROWS
 ) -> tuple[ObjectRow, ...]:
-    """The rows of an expression given as text, as the text of JSON, or as a JSON value, and of a circle around a place."""
+    """The rows of an expression (text, JSON text or a JSON value) and a circle around a place."""
     tree = read_expression(expression)
     return normalise(tree if circle is None else all_of(tree, circle), schema, max_rows=max_rows)
 
 
 def read_expression(expression: object) -> Expression:
-    """An expression from text (JSON is told by its brace) or from a JSON value."""
+    """An expression from text, JSON text (which begins with a brace) or a JSON value."""
     if expression is None:
-        raise ExpressionError("the expression is null; TRUE matches every event")
+        raise ExpressionError("the expression is null; use TRUE to match every event")
     if not isinstance(expression, str):
         return from_json(expression)
     if not expression.lstrip().startswith("{"):
@@ -187,9 +186,7 @@ def read_expression(expression: object) -> Expression:
 def _form_of(batch: Any) -> str:
     names = batch.schema.names
     if "predicates" in names and "expression" in names:
-        raise SchemaError(
-            "columns 'predicates' and 'expression' are both there; say which by form='list' or form='text'"
-        )
+        raise SchemaError("there are columns 'predicates' and 'expression'; choose one with form='list' or form='text'")
     return "list" if "predicates" in names else "text" if "expression" in names else "wide"
 
 
@@ -201,17 +198,17 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults) -> Entries:
     known = {"id", "priority", "until", "predicates", *heads.PLACE_COLUMNS}
     for name in batch.schema.names:
         if name not in known:
-            raise SchemaError(f"column {name!r} is unknown in the list form; it knows {', '.join(sorted(known))}")
+            raise SchemaError(f"unknown column {name!r}; the list form has {', '.join(sorted(known))}")
     faults.add_each(
         np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)),
-        lambda _: ExpressionError("predicates is null; an empty list matches every event"),
+        lambda _: ExpressionError("predicates is null; use an empty list to match every event"),
     )
     said = statements(array, "predicates", schema, faults, for_events=False, register=True)
     return _statement_entries(said)
 
 
 def _statement_entries(said: Statements) -> Entries:
-    """Predicates; one that states no value asks for the attribute's presence (a point's too: both of its dimensions)."""
+    """The entries of predicates; one without a value tests for presence (for a point in both of its dimensions)."""
     first = [a.dims[0] if a is not None else 0 for a in said.attributes]
     points = [a is not None and a.type is Type.POINT for a in said.attributes]
     dims = np.array([*first, 0], np.uint16)[said.name]

@@ -1,8 +1,8 @@
-"""The wide form: one column, or a few, an attribute. Names tell what a column is.
+"""The wide form: one or a few columns for each attribute. The name of a column decides its role.
 
 subscriptions   age_lo, age_hi    the ends of a closed interval; null is an open end, both null no predicate
-                age               equality; a list is IN; null is no predicate. The schema must know the attribute: by its name
-                                  such a column cannot be told from one that says something else of the subscriber
+                age               equality; a list is IN; null is no predicate. The schema must know the attribute, since by its
+                                  name such a column cannot be distinguished from other data of the subscriber
                 age_weight        the weight of that predicate; null is 1
 events          age               a value, a list of values, struct<lo, hi> for a range, struct<lon, lat> for a point
                 weights           map<string, number> or struct<age: number, ...>; null is 1
@@ -54,7 +54,7 @@ class Columns:
 
 
 def subscription_entries(batch: Any, columns_of: list[Columns], schema: Schema, faults: Faults) -> list[Entries]:
-    """The predicates of a wide table, one `Entries` an attribute. O(cells) vectorised."""
+    """The predicates of a wide table, one `Entries` for each attribute. O(cells) vectorised."""
     parts = []
     for columns in columns_of:
         arrays = {role: heads.column(batch, name) for role, name in columns.by_role.items()}
@@ -83,12 +83,12 @@ def subscription_entries(batch: Any, columns_of: list[Columns], schema: Schema, 
 
 
 def has_place(names: list[str]) -> bool:
-    """Are there all the columns of a place?"""
+    """Are all columns of a place among the names?"""
     return set(heads.PLACE_COLUMNS) <= set(names)
 
 
 def event_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool) -> list[Entries]:
-    """The values of a wide table of events, one `Entries` a column. O(cells) vectorised."""
+    """The values of a wide table of events, one `Entries` for each column. O(cells) vectorised."""
     weights = event_weights(batch, faults)
     parts = []
     for name in batch.schema.names:
@@ -111,7 +111,7 @@ def event_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool)
 
 
 def point_entries(name: str, array: Any, weight: Float64s, schema: Schema, faults: Faults) -> Entries:
-    """The entries of a column struct<lon, lat>: two a point. A struct whose two fields are null is no point."""
+    """The entries of a column struct<lon, lat>: two for each point. A struct whose two fields are null is absent."""
     attribute = learnt(schema, name, Type.POINT, name, array.type)
     ends = []
     for child in ("lon", "lat"):
@@ -134,7 +134,7 @@ def point_entries(name: str, array: Any, weight: Float64s, schema: Schema, fault
 
 
 def event_weights(batch: Any, faults: Faults) -> dict[str, Float64s]:
-    """The column `weights` by attribute: one array of a weight an event."""
+    """The column `weights` by attribute: one array with a weight for each event."""
     array = heads.column(batch, "weights")
     if array is None or pa.types.is_null(array.type):
         return {}
@@ -177,7 +177,7 @@ def _map_items(array: Any) -> dict[str, tuple[Int64s, Any]]:
 
 
 def columns_by_attribute(names: list[str], schema: Schema) -> list[Columns]:
-    """What each column of a wide table of subscriptions is, in the order in which the attributes appear."""
+    """The columns of a wide table of subscriptions by attribute and role, in order of appearance."""
     known: dict[str, Columns] = {}
     place = has_place(names)
     for column in names:
@@ -195,22 +195,23 @@ def columns_by_attribute(names: list[str], schema: Schema) -> list[Columns]:
         attribute, role = _meaning(column, names, schema)
         if role != "plain" and attribute in names and (attribute in _RESERVED or attribute in heads.PLACE_COLUMNS):
             raise SchemaError(
-                f"column {column!r} speaks of an attribute {attribute!r}, but that column is the subscription's own; rename one"
+                f"column {column!r} is for an attribute {attribute!r}, but the column of that name is the subscription's own; "
+                "rename one"
             )
         _known_or_learnable(attribute, column, schema)
         roles = known.setdefault(attribute, Columns(attribute)).by_role
         if ("plain" in roles and role != "weight") or (role == "plain" and set(roles) & {"lo", "hi"}):
             others = " and ".join(repr(name) for name in roles.values())
             raise SchemaError(
-                f"column {column!r}: {others} speaks of attribute {attribute!r} too; keep equality or lo/hi"
+                f"column {column!r}: attribute {attribute!r} also has {others}; use either equality or lo/hi"
             )
         roles[role] = column
-    _plain_ones_known(known, schema)
+    _check_plain_known(known, schema)
     return list(known.values())
 
 
 def _meaning(column: str, names: list[str], schema: Schema) -> tuple[str, str]:
-    """The attribute a column speaks of, and its role there."""
+    """The attribute and the role of a column."""
     suffix = next((suffix for suffix in _ROLES if column.endswith(suffix) and len(column) > len(suffix)), None)
     if suffix is None:
         return column, "plain"
@@ -219,20 +220,20 @@ def _meaning(column: str, names: list[str], schema: Schema) -> tuple[str, str]:
     as_role = bool(siblings - {column}) or stem in schema if suffix != "_weight" else bool(siblings)
     if column in schema and as_role:
         raise SchemaError(
-            f"column {column!r} may be the attribute of that name or the {_ROLES[suffix]} of attribute {stem!r}; rename it"
+            f"column {column!r} can be the attribute of that name or the {_ROLES[suffix]} of attribute {stem!r}; rename it"
         )
     if column in schema or (suffix == "_weight" and not siblings):
         return column, "plain"
     return stem, _ROLES[suffix]
 
 
-def _plain_ones_known(columns: dict[str, Columns], schema: Schema) -> None:
-    """Refuse columns without a suffix whose attributes the schema lacks: as conditions they might hold for no event at all."""
+def _check_plain_known(columns: dict[str, Columns], schema: Schema) -> None:
+    """Refuse columns without a suffix whose attribute the schema lacks: they may not be conditions at all."""
     unknown = [repr(name) for name, found in columns.items() if "plain" in found.by_role and name not in schema]
     if unknown:
         raise SchemaError(
-            f"column {', '.join(unknown)}: a condition, or other data? The schema does not know this attribute: declare it to "
-            "match by it, or leave the column out"
+            f"column {', '.join(unknown)}: the schema does not know this attribute; declare it to use the column as a condition, "
+            "or leave the column out"
         )
 
 
@@ -285,7 +286,7 @@ def _intervals(columns: Columns, arrays: dict[str, Any], schema: Schema, faults:
         array = arrays.get(role)
         if array is None:
             continue
-        _ordered(array, columns.by_role[role], name, schema)
+        _check_ordered(array, columns.by_role[role], name, schema)
         read = _cells(name, columns.by_role[role], array, schema, faults, register=True)
         if read is not None:
             attribute, ends[role] = read
@@ -338,7 +339,7 @@ def _ranges(name: str, array: Any, schema: Schema, faults: Faults) -> _Found:
     attribute, ends = None, {}
     for end, open_end in (("lo", -np.inf), ("hi", np.inf)):
         items = array.field(end)
-        _ordered(items, name, name, schema)
+        _check_ordered(items, name, name, schema)
         items = items.take(pa.array(there))
         item_faults = Faults()
         read = _cells(name, name, items, schema, item_faults, register=False)
@@ -365,19 +366,19 @@ def _ranges(name: str, array: Any, schema: Schema, faults: Faults) -> _Found:
     return attribute, IntervalSets(there, lo, hi)
 
 
-def _ordered(array: Any, column: str, name: str, schema: Schema) -> None:
-    """Refuse ends that are strings, which have no order, unless they are the text of declared timestamps."""
+def _check_ordered(array: Any, column: str, name: str, schema: Schema) -> None:
+    """Refuse ends that are strings, unless the attribute is a declared timestamp: strings have no order."""
     known = schema.get(name)
     if heads.scalar_type(array, column) is Type.STRING and (known is None or known.type is not Type.TIMESTAMP):
         raise SchemaError(
-            f"column {column!r}: strings have no order, so they are no ends of an interval; got {array.type}"
+            f"column {column!r}: strings have no order and cannot be ends of an interval; got the Arrow type {array.type}"
         )
 
 
 def _cells(
     name: str, column: str, array: Any, schema: Schema, faults: Faults, *, register: bool
 ) -> tuple[Attribute, Cells] | None:
-    """The keys of a column; None if it holds nothing, which teaches the schema nothing either."""
+    """The keys of a column; None if it has no values, from which the schema learns nothing."""
     try:
         type_ = arrow_type(array.type)
     except SchemaError as error:

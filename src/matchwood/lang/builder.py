@@ -1,11 +1,10 @@
 """Expressions written in Python: `attr("age", weight=0.4).between(22, 36) & (attr("city") == "Oslo")`.
 
-A builder makes the same trees that `parse` makes. It takes what Python programs hold (dates, NumPy's scalars, sets) and turns it
-into what trees hold (datetimes in UTC, Python's scalars, tuples).
+A builder makes the same trees as `parse`. It converts the values of Python programs (dates, NumPy scalars, sets) to those of
+trees (datetimes in UTC, Python scalars, tuples).
 
-Python binds `&` before `^`, and both before `<`, so every comparison needs parentheses. `weight=` needs none, and where operators
-are mixed up so that a condition would be lost, an `ExpressionError` says so. One case cannot be seen from here:
-`attr("a") > 5 ^ 2` reaches us as `attr("a") > 7`.
+Python binds `&` before `^`, and both before `<`, so every comparison needs parentheses; `weight=` needs none. A mix of operators
+that would lose a condition raises an `ExpressionError`. One case cannot be detected: `attr("a") > 5 ^ 2` is `attr("a") > 7`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Attr:
     """
 
     __slots__ = ("_name", "_weight")
-    __hash__ = None  # type: ignore[assignment]  # `==` makes a predicate, so an Attr can be no key
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a predicate, so an Attr cannot be a key
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not isinstance(name, str) or not name:
@@ -81,7 +80,7 @@ class Attr:
         return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi), negated=True)
 
     def is_in(self, values: Iterable[object]) -> In:
-        """The value is one of `values`, which keep their order; a set's are sorted, so that equal sets make equal trees.
+        """The value is one of `values`, which keep their order; sets are sorted, so that equal sets make equal trees.
 
         >>> print(attr("city").is_in(["Oslo", "Bergen"]))
         city IN ('Oslo', 'Bergen')
@@ -89,7 +88,7 @@ class Attr:
         return In(self._name, self._weight, values=self._scalars(values))
 
     def not_in(self, values: Iterable[object]) -> In:
-        """The attribute is there and its value is none of `values`."""
+        """The event has the attribute, and its value is none of `values`."""
         return In(self._name, self._weight, values=self._scalars(values), negated=True)
 
     def is_null(self) -> IsNull:
@@ -155,14 +154,14 @@ class Attr:
         return Compare(self._name, self._weight, operator=operator, value=self._scalar(value))
 
     def _scalar(self, value: object) -> Scalar:
-        """A value as trees hold it, or an error that says what to write instead."""
+        """A value in the form of trees; the error for another one says what to write instead."""
         plain = _plain(value)
         if isinstance(plain, (int, float, str, datetime)) and plain == plain:
             return plain
         if plain is None or (isinstance(plain, (float, date)) and plain != plain):
-            raise self._error(f"{plain} is no value; use is_null() or is_not_null()")
+            raise self._error(f"{plain} is not a value; use is_null() or is_not_null()")
         if isinstance(value, (Attr, Expression)):
-            raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with one another")
+            raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with each other")
         if isinstance(value, Iterable):
             raise self._error(f"expected one value, got {describe(value)}; use is_in(...) for several")
         raise self._error(f"expected a number, string, bool, date or datetime, got {describe(value)}")
@@ -203,7 +202,7 @@ def attr(name: str, *, weight: float = 1.0) -> Attr:
 
 
 def _plain(value: object) -> object:
-    """Python's own scalar for a NumPy scalar, an enum's member or any date; everything else as it is."""
+    """A Python scalar for a NumPy scalar, an enum member or a date; anything else unchanged."""
     if type(value) in (int, float, str, bool):
         return value
     if getattr(value, "ndim", 0) == 0 and callable(item := getattr(value, "item", None)):

@@ -1,7 +1,7 @@
-"""Rows back to words: what a normalised predicate says, in the text language, for explanations and listings.
+"""Rows as text, for explanations and listings.
 
-Normalising has turned `age < 18` into keys up to the float before 18; of the two ways to write an end (`<= 17.999999999999996`,
-`< 18`) the shorter one is chosen, so that people read what they wrote. `parse` accepts all of it, and makes the same rows again.
+Normalising turns `age < 18` into keys up to the float before 18. Of the two ways to write such an end (`<= 17.999999999999996`,
+`< 18`) the shorter one is chosen, so that users read what they wrote. `parse` makes the same rows from the text again.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
 
 
 def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
-    """One predicate, with its weight unless that is 1. What takes several conditions bears the weight on the first of them."""
+    """One predicate, with its weight unless that is 1. If it takes several conditions, the first has the weight."""
     if isinstance(predicate, Absent):
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
@@ -58,7 +58,7 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
 
 
 def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Schema) -> str:
-    """An event's value; an absent one is NULL."""
+    """The value of an event; an absent one is NULL."""
     if value is None:
         return "NULL"
     if isinstance(value, Point):
@@ -114,7 +114,7 @@ def _ends(known: Attribute, lo: float, hi: float, schema: Schema) -> tuple[tuple
 
 
 def _end(known: Attribute, key: float, outward: float, schema: Schema) -> tuple[Scalar, bool]:
-    """An end as a value, and whether it is open: then the value is the neighbour further out, the only one or the shorter one."""
+    """An end as a value, and whether it is open. An open end is the next value outward, used if it is shorter or the only one."""
     if math.isinf(key):
         return key, False
     closed = _value_of(known, key, schema)
@@ -127,7 +127,7 @@ def _end(known: Attribute, key: float, outward: float, schema: Schema) -> tuple[
 
 
 def _value_of(known: Attribute, key: float, schema: Schema) -> Scalar | None:
-    """The value whose key this is; None if there is none (years that `datetime` lacks, the float after TRUE)."""
+    """The value of a key; None if there is none (a year that `datetime` lacks, the float after TRUE)."""
     try:
         value = schema.value(known, key)
         return value if schema.key(known, value) == key else None
@@ -151,7 +151,7 @@ def _place_conditions(predicate: Placed) -> list[Expression]:
 
 
 def _box_conditions(name: str, lon: IntervalSet, lat: IntervalSet) -> list[Expression]:
-    """A box if one box says it; otherwise what it leaves out of the whole earth."""
+    """One box if that is enough; otherwise the complements of boxes."""
     if len(lat.parts) == 1 and (len(lon.parts) == 1 or (len(lon.parts) == 2 and -180.0 in lon)):
         west, east = lon.parts[-1][0], lon.parts[0][1]  # of two parts: across the antimeridian
         south, north = lat.hull

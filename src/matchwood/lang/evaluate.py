@@ -1,11 +1,10 @@
-"""The oracle: the plain meaning of matching, scoring and order. Slow and obvious; every fast path must agree with it.
+"""The oracle: the definition of matching, scoring and order in plain Python. Every fast path must agree with it.
 
     holds     one predicate and one event
     judge     one subscription (its rows) and one event: does it match, with which score, and why
     rank      many subscriptions and one event, best first
 
-A judgement is also the explanation: it keeps the verdict on every predicate, and nothing else in the package
-matches for the purpose of explaining.
+A judgement is also the explanation: it has the verdict on every predicate. There is no second implementation for explaining.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from matchwood.lang.rows import Absent, Holds, Row, RowPredicate
 from matchwood.schema import Point
 
 Combine = Callable[[float, float], float]
-"""Folds a held predicate's weight into the score so far. It must be monotone in both and never lower the score."""
+"""(score so far, weight of a predicate that holds) -> score. Must be monotone in both and never lower the score."""
 
 
 class Mode(StrEnum):
@@ -32,7 +31,7 @@ class Mode(StrEnum):
 
 
 def add(score: float, weight: float) -> float:
-    """The default way to combine: the weighted sum."""
+    """The default: the weighted sum."""
     return score + weight
 
 
@@ -65,7 +64,7 @@ class Judgement:
 
 
 def holds(predicate: RowPredicate, event: EventKeys) -> bool:
-    """Does the predicate hold for the event? An absent attribute makes it false, unless absence is what it asks for."""
+    """Does the predicate hold for the event? For an absent attribute only a test for absence holds."""
     value = event.values.get(predicate.attribute)
     if isinstance(predicate, Absent):
         return value is None
@@ -111,7 +110,7 @@ def rank(
 
 
 def mode_of(mode: Mode | str) -> Mode:
-    """The mode of that name."""
+    """The mode of that name; `QueryError` if there is none."""
     try:
         return Mode(mode)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Events: what happened, as a user hands it in, and its values as keys.
+"""Events as users pass them, and their values as keys.
 
 A value is one scalar, a `Range`, or a list of scalars and ranges; a point attribute takes one point. None, NaN, an empty list and
 a point without coordinates mean that the attribute is absent.
@@ -35,7 +35,7 @@ _PLAIN = frozenset((int, float, str, bool))
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event. `place` is short for the point attribute "place"; `until` is the instant from which it is no longer alive.
+    """An event. `place` is the value of the point attribute "place"; at `until` the event is no longer alive.
 
     >>> Event({"age": 31, "plan": ["free", "trial"]}, weights={"age": 0.5}).values["age"]
     31
@@ -50,24 +50,25 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class EventKeys:
-    """An event as the matching sees it: interval sets (or a point) and weights by attribute name.
+    """An event for matching: interval sets (or a point) and weights by attribute.
 
-    A weight of an attribute that the event lacks has no meaning and is not kept.
+    Weights of attributes that the event lacks have no meaning and are left out.
     """
 
     values: Mapping[str, IntervalSet | Point]
     weights: Mapping[str, float]
 
     def weight(self, attribute: str) -> float:
+        """The weight of an attribute, 1 unless given."""
         return self.weights.get(attribute, 1.0)
 
 
 def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register: bool = False) -> EventKeys:
     """The keys of an event. O(values).
 
-    The schema learns the types of attributes it does not know. Strings are registered only on request: a stream of
-    ever new strings must not fill the dictionary, and an unseen one equals no constant of any subscription.
-    Raises `EventError` or `SchemaError`, both with the attribute and the value.
+    The schema learns the types of unknown attributes. Strings are registered only with `register`: a stream of ever new strings
+    must not fill the dictionary, and an unregistered one equals no constant of any subscription. Raises `EventError` or
+    `SchemaError`, both with the attribute and the value.
     """
     if not isinstance(event, Event):
         event = Event(event)
@@ -76,7 +77,7 @@ def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register:
     values = dict(event.values)
     if event.place is not None and not _lacks_coordinates(event.place):
         if not is_missing(values.get(PLACE)):
-            raise EventError("the event has a place twice: as `place` and among its values")
+            raise EventError("the event has two places: `place`, and the value of the attribute 'place'; remove one")
         try:
             values[PLACE] = point_of(event.place)
         except SchemaError as error:
@@ -91,7 +92,7 @@ def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register:
 
 
 def value_keys(name: str, value: object, schema: Schema, *, register: bool = False) -> IntervalSet | Point | None:
-    """The keys of one value, or None if it means that the attribute is absent."""
+    """The keys of one value; None if it means that the attribute is absent."""
     known = schema.get(name)
     type_ = known.type if known is not None else None
     try:
@@ -113,7 +114,7 @@ def value_keys(name: str, value: object, schema: Schema, *, register: bool = Fal
 
 
 def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:
-    """The weights, each finite and not negative."""
+    """The weights as floats; `EventError` unless each is finite and not negative."""
     if not isinstance(weights, Mapping):
         raise EventError(f"expected a mapping from attribute to weight, got {describe(weights)}")
     checked = {}
@@ -144,7 +145,7 @@ def _interval_keys(attribute: Attribute, value: object, schema: Schema, register
 def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[float, float]:
     if attribute.type is Type.STRING:
         raise ValueTypeError(
-            f"attribute {attribute.name!r}: strings have no order, so {describe(value)} is no value; use a list"
+            f"attribute {attribute.name!r}: strings have no order, so {describe(value)} is not a value; use a list"
         )
     lo = -math.inf if value.lo is None else schema.key(attribute, value.lo)
     hi = math.inf if value.hi is None else schema.key(attribute, value.hi)
@@ -154,7 +155,7 @@ def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[flo
 
 
 def _first_scalar(value: object) -> object:
-    """The value that tells the type: the first one that is not missing, in a list, a range, or a list of ranges."""
+    """The value that decides the type: the first one that is not missing in a list, a range or a list of ranges."""
     if isinstance(value, Point | Mapping | str | bytes) or not isinstance(value, Iterable):
         return value
     for item in value:

@@ -1,4 +1,4 @@
-"""The expression tree: what a subscription says, before it is normalised.
+"""The expression tree: a subscription before it is normalised.
 
     Expression
     ├── And, Or (two or more, flat), Not
@@ -8,9 +8,9 @@
         ├── Between, In, IsNull            each with `negated`
         └── DWithin, BBox                  places
 
-Trees are immutable values: equal trees are equal, and `parse(str(e)) == e`. Values stay as the user wrote them (numbers, strings,
-booleans, datetimes); `lang/rows.py` turns them into keys. An `And` never stands directly in an `And`, nor an `Or` in an `Or`.
-Text, builder and JSON hold trees of up to `MAX_DEPTH` levels, so that recursion over a tree is safe.
+Trees are immutable, compare by value, and `parse(str(e)) == e`. Values stay as the user wrote them (numbers, strings, booleans,
+datetimes); `lang/rows.py` turns them into keys. An `And` is never a child of an `And`, nor an `Or` of an `Or`. Text and JSON are
+limited to trees of `MAX_DEPTH` levels, so that recursion over a tree is safe.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from matchwood.errors import ExpressionError, SchemaError
 from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of
 
 KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
-"""The words no attribute may bear unquoted. TIMESTAMP, DATE, POINT and the like are told by the parenthesis that follows them, so
-that `timestamp > ...` and `date > ...` need no quotes."""
+"""Words that need quotes as attribute names. TIMESTAMP, DATE, POINT and the like are recognised by the parenthesis that follows,
+so `timestamp > ...` and `date > ...` need no quotes."""
 
 PLAIN_NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
 """An attribute name that needs no quotes, as a pattern for `re.ASCII`."""
 
 MAX_DEPTH = 100
-"""Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays clear of Python's limit."""
+"""Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays within Python's limit."""
 
 METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "ft": 0.3048, "nmi": 1852.0}
 """The units of a radius."""
@@ -52,7 +52,7 @@ class Operator(StrEnum):
 
     @property
     def mirrored(self) -> Operator:
-        """The operator that says the same with the sides exchanged: `5 < age` is `age > 5`."""
+        """The operator with the same meaning when the sides are exchanged: `5 < age` is `age > 5`."""
         return _MIRRORED.get(self, self)
 
 
@@ -65,9 +65,9 @@ class Shape(StrEnum):
 
 
 class Expression:
-    """Any node of the tree. `&`, `|` and `~` combine; `str()` writes the text language.
+    """Any node of the tree. `&`, `|` and `~` combine nodes; `str()` writes the text language.
 
-    A node has no truth value: `a and b`, `not a` and `1 < x < 5` would silently drop a condition, so they raise.
+    A node has no truth value: `a and b`, `not a` and `1 < x < 5`, which would silently drop a condition, raise.
     """
 
     __slots__ = ()
@@ -104,7 +104,7 @@ _PRECEDENCE = (
 
 @dataclass(frozen=True, slots=True)
 class And(Expression):
-    """Every child. Made by `all_of`, `&` or the parser, which keep it flat."""
+    """All children hold. Made by `all_of`, `&` or the parser, which keep it flat."""
 
     children: tuple[Expression, ...]
 
@@ -117,7 +117,7 @@ class And(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Or(Expression):
-    """At least one child. Made by `any_of`, `|` or the parser, which keep it flat."""
+    """At least one child holds. Made by `any_of`, `|` or the parser, which keep it flat."""
 
     children: tuple[Expression, ...]
 
@@ -130,7 +130,7 @@ class Or(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Not(Expression):
-    """The child's predicates complemented: an absent attribute still makes each of them false, as in SQL."""
+    """The complement of the predicates of the child: an absent attribute still makes each of them false, as in SQL."""
 
     child: Expression
 
@@ -279,7 +279,7 @@ class BBox(Predicate):
 
 
 def all_of(*children: Expression) -> Expression:
-    """The conjunction of the children; of one, that one.
+    """The conjunction of the children; for a single child, the child.
 
     >>> str(all_of(Compare("a", operator=Operator.EQ, value=1), IsNull("b")))
     'a = 1 AND b IS NULL'
@@ -288,17 +288,17 @@ def all_of(*children: Expression) -> Expression:
 
 
 def any_of(*children: Expression) -> Expression:
-    """The disjunction of the children; of one, that one."""
+    """The disjunction of the children; for a single child, the child."""
     return _combined(Or, children)
 
 
 def name(text: str) -> str:
-    """An attribute name as the text language writes it: quoted where it is no plain word."""
+    """An attribute name in the text language: quoted unless it is a plain word."""
     return text if _PLAIN.fullmatch(text) and text.upper() not in KEYWORDS else '"' + text.replace('"', '""') + '"'
 
 
 def literal(value: Scalar) -> str:
-    """A value as the text language writes it."""
+    """A value in the text language."""
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
@@ -311,7 +311,7 @@ def literal(value: Scalar) -> str:
 def _number(value: float) -> str:
     if isinstance(value, int):
         return int.__repr__(value)
-    # Subclasses (NumPy's float64, enums) have a repr that is no number.
+    # The `repr` of subclasses (NumPy's float64, enums) is not a number.
     return float.__repr__(float(value)) if math.isfinite(value) else ("INF" if value > 0 else "-INF")
 
 
@@ -335,23 +335,23 @@ def _combined(kind: type[And] | type[Or], children: tuple[Expression, ...]) -> E
     return kind(children)
 
 
-_EVER_VALID = frozenset((str, bool))
-_MOST_BITS = 14_000
-"""Of an integer: Python writes none of more than 4,300 digits, and what cannot be written has no text and no JSON."""
+_ALWAYS_VALID = frozenset((str, bool))
+_MAX_BITS = 14_000
+"""Of an integer. Python does not write integers of more than 4,300 digits, so they would have neither text nor JSON."""
 
 
 def _checked_value(attribute: str, value: object) -> None:
-    if type(value) in _EVER_VALID:  # nearly all; the full test costs a third of making a predicate
+    if type(value) in _ALWAYS_VALID:  # the common case; the full test takes a third of the time of making a predicate
         return
     if type(value) is int:
-        if value.bit_length() > _MOST_BITS:
+        if value.bit_length() > _MAX_BITS:
             raise ExpressionError(
-                f"attribute {attribute!r}: an integer of {value.bit_length():,} bits is no value; use a string"
+                f"attribute {attribute!r}: an integer of {value.bit_length():,} bits is too large; use a string"
             )
         return
     if isinstance(value, float):
         if value != value:
-            raise ExpressionError(f"attribute {attribute!r}: NaN is no value; use IS NULL for an absent attribute")
+            raise ExpressionError(f"attribute {attribute!r}: NaN is not a value; use IS NULL for an absent attribute")
     elif isinstance(value, datetime):
         if value.tzinfo is not UTC:
             raise ExpressionError(f"attribute {attribute!r}: expected a datetime in UTC, got {value!r}; see `instant`")
@@ -366,7 +366,7 @@ def _checked_value(attribute: str, value: object) -> None:
 
 
 def instant(value: datetime | date | str) -> datetime:
-    """A datetime in UTC from any datetime (naive means UTC), date or ISO 8601 text: the form expressions hold.
+    """A datetime in UTC from any datetime (naive means UTC), date or ISO 8601 text: the form of instants in expressions.
 
     >>> instant("2026-01-31T12:00:00+02:00")
     datetime.datetime(2026, 1, 31, 10, 0, tzinfo=datetime.timezone.utc)

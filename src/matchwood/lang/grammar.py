@@ -1,4 +1,4 @@
-"""The grammar of the text language (docs/language.md): the shape of a text -> a `Plan`."""
+"""The grammar of the text language (docs/language.md): the shape of a text -> a `Template`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from matchwood.lang import plan as read
+from matchwood.lang import template as read
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
@@ -30,7 +30,7 @@ from matchwood.lang.expression import (
     Or,
     Shape,
 )
-from matchwood.lang.plan import Place, PlacedError, Plan, Step
+from matchwood.lang.template import Place, PlacedError, Step, Template
 from matchwood.schema import Point
 
 _TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.])))", re.ASCII | re.IGNORECASE)
@@ -92,7 +92,7 @@ def _tokens(shape: tuple[str, ...]) -> list[_Token]:
 
 @dataclass(slots=True)
 class _Group:
-    """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs that wait for the next operand."""
+    """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand."""
 
     opening: _Token
     terms: list[list[int]] = field(default_factory=lambda: [[]])
@@ -100,14 +100,14 @@ class _Group:
 
 
 class Grammar:
-    """Reads the tokens of one shape into a plan.
+    """Reads the tokens of one shape into a template.
 
         expression = term { OR term }
         term       = factor { AND factor }
         factor     = NOT factor | "(" expression ")" | TRUE | FALSE | predicate
 
-    These three keep their own stack of groups rather than recurse, so that no text, however nested, can exhaust Python's stack
-    wherever the caller stands in it. What they make is limited to `MAX_DEPTH` for the sake of those who read the tree.
+    These three rules use a stack of groups instead of recursion, so that no text can exhaust Python's stack. Trees are limited to
+    `MAX_DEPTH` levels, so that readers of a tree may recurse.
     """
 
     def __init__(self, shape: tuple[str, ...]) -> None:
@@ -119,9 +119,10 @@ class Grammar:
         self.places: list[Place] = []
         self.depths: list[int] = []
 
-    def plan(self) -> Plan:
+    def template(self) -> Template:
+        """The template of the shape; `PlacedError` if it is not of the grammar. O(tokens)."""
         self.expression()
-        return Plan(tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places))
+        return Template(tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places))
 
     def expression(self) -> None:
         if self.token.kind == "end":
@@ -163,7 +164,7 @@ class Grammar:
             self.add(groups[-1], self.predicate())
 
     def add(self, group: _Group, node: int) -> None:
-        """Put a finished operand under the NOTs that waited for it and into the group's last term."""
+        """Put a finished operand under the NOTs before it and into the last term of the group."""
         for token in reversed(group.nots):
             node = self.negation(node, token)
         group.nots.clear()
@@ -402,7 +403,7 @@ class Grammar:
 
 def _why_no_value(token: _Token) -> str:
     if token.upper == "NULL":
-        return "NULL is no value; write IS NULL or IS NOT NULL"
+        return "NULL is not a value; write IS NULL or IS NOT NULL"
     if token.kind == "q":
         return "expected a value, got a quoted name; double quotes are for attributes, write a string in single quotes"
     if token.kind == "w" and token.upper not in KEYWORDS:

@@ -1,8 +1,7 @@
 """Interval sets: sorted lists of disjoint closed intervals of float64 keys, closed under union, intersection and complement.
 
-Open ends are closed ends one float further in (`nextafter`), so a set is exactly the set of floats it holds and no
-epsilon is ever guessed. The canonical form also joins neighbours between which no float lies; two sets are equal iff they
-hold the same floats.
+Open ends are closed ends one float further in (`nextafter`), so a set is exactly the set of floats in it, without any epsilon.
+The canonical form also joins intervals between which no float lies, so two sets are equal iff they contain the same floats.
 The universe is every float from -inf to +inf, both included; NaN is in no set, and -0.0 is written 0.0.
 """
 
@@ -108,7 +107,7 @@ class IntervalSet:
 
     @property
     def hull(self) -> tuple[float, float]:
-        """The smallest interval around the set, the papers' bounding box. Of the empty set there is none."""
+        """The smallest interval around the set, the bounding box of the papers; ValueError for the empty set."""
         if not self.parts:
             raise ValueError("the empty interval set has no hull")
         return self.parts[0][0], self.parts[-1][1]
@@ -132,10 +131,12 @@ def points(keys: Iterable[float]) -> IntervalSet:
 
 
 def at_most(key: float) -> IntervalSet:
+    """(-inf, key]."""
     return IntervalSet(((-INF, key + 0.0),))
 
 
 def at_least(key: float) -> IntervalSet:
+    """[key, inf)."""
     return IntervalSet(((key + 0.0, INF),))
 
 
@@ -150,7 +151,7 @@ def above(key: float) -> IntervalSet:
 
 
 def next_whole(key: float, towards: float = INF) -> float:
-    """The next whole number in a direction, or the next float where these are further apart."""
+    """The next whole number in a direction, or the next float where floats are further apart."""
     return max(key + 1.0, math.nextafter(key, INF)) if towards > key else min(key - 1.0, math.nextafter(key, -INF))
 
 

@@ -2,17 +2,15 @@
 
     {"op": "and", "args": [{"op": ">", "args": [{"property": "age"}, 31], "weight": 0.4}, ...]}
 
-What CQL2 has is written as CQL2 writes it, so that its readers understand us and we understand its writers. Three things it
-lacks:
+What exists in CQL2 is written as in CQL2, for exchange with other readers and writers. Three things are extensions:
 
     "weight"                     on a predicate, where it is not 1
     "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
-    {"number": "inf"}            infinity, which JSON has no word for
+    {"number": "inf"}            infinity, which JSON cannot write
 
-NOT BETWEEN, NOT IN and IS NOT NULL are a "not" around the predicate, as in CQL2. The tree tells `a NOT IN (1)` from
-`NOT (a IN (1))`, which mean the same; the second bears `"prefix": true`, a key that a foreign reader may ignore without harm.
-A `"negated": true` on the predicate itself would be simpler, and would turn the condition round for every reader that
-overlooks it.
+NOT BETWEEN, NOT IN and IS NOT NULL are a "not" around the predicate, as in CQL2. Trees distinguish `a NOT IN (1)` from
+`NOT (a IN (1))`, which have the same meaning; the second has `"prefix": true`, which other readers may ignore. A
+`"negated": true` on the predicate would be simpler, but would invert the condition for every reader that ignores it.
 """
 
 from __future__ import annotations
@@ -68,14 +66,14 @@ def to_json(expression: Expression) -> dict[str, Any] | bool:
 
 
 def from_json(value: object) -> Expression:
-    """The expression that a JSON value (as `json.loads` gives it) says; an error names the place: `$.args[1].args[0]`. O(size).
+    """The expression of a JSON value (as from `json.loads`); an error names the place: `$.args[1].args[0]`. O(size).
 
     >>> print(from_json({"op": "in", "args": [{"property": "city"}, ["Oslo", "Bergen"]], "weight": 2}))
     city IN ('Oslo', 'Bergen') ^2.0
     >>> from_json({"op": "and", "args": [{"op": ">", "args": [{"property": "age"}, None]}, True]})
     Traceback (most recent call last):
     ...
-    matchwood.errors.ExpressionError: $.args[0].args[1]: null is no value; use the op "isNull"
+    matchwood.errors.ExpressionError: $.args[0].args[1]: null is not a value; use the op "isNull"
     """
     return _read(value, "$", 1)
 
@@ -149,7 +147,7 @@ def _read(value: object, path: str, depth: int) -> Expression:
 
 
 def _checked_operation(value: object, path: str) -> tuple[str, list[Any]]:
-    """The op and the args of an object that has both, in the right number, and no key its op does not know."""
+    """The op and the args of an object; an error if their number is wrong, or a key is unknown to the op."""
     if not isinstance(value, Mapping):
         raise _error(path, f'expected true, false or an object with "op" and "args", got {_described(value)}')
     op, args = value.get("op"), value.get("args")
@@ -172,7 +170,7 @@ def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
     prefix = value.get("prefix", False)
     if not isinstance(prefix, bool):
         raise _error(f"{path}.prefix", f"expected true or false, got {_described(prefix)}")
-    # The child's own op decides, not the child: in a double "not" the inner one has already been taken into the predicate.
+    # The op of the argument decides, not the child: the inner one of two "not" is already part of the predicate.
     own = isinstance(args[0], Mapping) and args[0].get("op") in _NEGATABLE
     if own and not prefix and isinstance(child, (Between, In, IsNull)):
         return replace(child, negated=True)
@@ -241,7 +239,7 @@ def _is_property(value: object) -> bool:
 
 def _read_value(value: object, path: str) -> Scalar:
     if value is None:
-        raise _error(path, 'null is no value; use the op "isNull"')
+        raise _error(path, 'null is not a value; use the op "isNull"')
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping) and len(value) == 1:
@@ -251,7 +249,7 @@ def _read_value(value: object, path: str) -> Scalar:
         if key in ("timestamp", "date") and isinstance(text, str):
             return _read_instant(key, text, path)
         if key == "property":
-            raise _error(path, "expected a constant, got a property; attributes cannot be compared with one another")
+            raise _error(path, "expected a constant, got a property; attributes cannot be compared with each other")
     expected = 'a number, string, boolean, {"timestamp": ...}, {"date": ...} or {"number": "inf"}'
     raise _error(path, f"expected {expected}, got {_described(value)}")
 
@@ -281,7 +279,7 @@ def _read_numbers(value: object, count: int, path: str) -> list[float]:
 
 
 def _described(value: object) -> str:
-    """A value and its class. Not `schema.describe`: of a deeply nested list it shows the outer levels."""
+    """A value and its class. Unlike `schema.describe`, shows the outer levels of a deeply nested list."""
     try:
         return f"{_SHORT.repr(value)} ({type(value).__name__})"
     except Exception:  # an integer of more than 4300 digits, which Python does not write, or a `repr` of the user's own
@@ -292,7 +290,7 @@ def _error(path: str, message: str) -> ExpressionError:
     return ExpressionError(message).about(path)
 
 
-# Each op's class, and what reads the class's fields from (args, the path of each, the whole object).
+# The class of each op, and the function that reads its fields from (args, the path of each, the whole object).
 _READERS: dict[str, tuple[type[Predicate], Callable[[list[Any], list[str], Any], dict[str, Any]]]] = {
     "between": (Between, _between),
     "in": (In, _is_in),
@@ -312,4 +310,4 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "s_dwithin": (3, ("weight", "shape")),
     "s_intersects": (2, ("weight",)),
 }
-"""Each op, how many arguments it takes (None: any number), and the keys it knows besides "op" and "args"."""
+"""Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -1,4 +1,4 @@
-"""A subscriber that moves: the same conditions around another place."""
+"""Moving a subscriber: the same conditions around another place."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from matchwood.lang.rows import Placed, Row
 from matchwood.schema import Point
 
 _ROUNDING = 1e-9
-"""Degrees by which a box may reach past a pole because of rounding; it is then pushed back, not cut."""
+"""Degrees by which a box may reach past a pole because of rounding; it is then shifted back, not refused."""
 
 
 def moved(rows: Sequence[Row], attribute: str, place: Point) -> tuple[Row, ...]:
     """The rows with every condition on that place moved so that its centre is `place`; the others stay.
 
-    A circle keeps its radius, a box its extent in degrees. Rows without such a condition are an error: there is nothing to
-    move. So are conditions that have no single centre (several circles, the outside of a circle, IS NOT NULL), and a place so
-    near to a pole that the box would be cut there: what was cut off would be missing wherever it moved next.
+    A circle keeps its radius, a box its extent in degrees. Raises `ExpressionError` if no row has such a condition, if one has no
+    single centre (several circles, the outside of a circle, IS NOT NULL), and if a box would be cut at a pole: the part cut
+    off would be missing after the next move.
     """
     if not any(isinstance(p, Placed) and p.attribute == attribute for row in rows for p in row.predicates):
-        raise ExpressionError(f"it has no condition on {attribute!r} that could move")
+        raise ExpressionError(f"cannot move: it has no condition on {attribute!r}")
     return tuple(
         Row(
             tuple(_moved(p, place) if isinstance(p, Placed) and p.attribute == attribute else p for p in row.predicates)
@@ -43,7 +43,7 @@ def _moved(predicate: Placed, place: Point) -> Placed:
         width = sum(hi - lo for lo, hi in predicate.lon.parts)
         lon = places.longitudes(place.lon - width / 2, place.lon + width / 2)
         return replace(predicate, lon=lon, lat=_moved_latitudes(predicate, place))
-    raise ExpressionError(f"the condition on {predicate.attribute!r} has no single centre that could move")
+    raise ExpressionError(f"cannot move: the condition on {predicate.attribute!r} has no single centre; use update")
 
 
 def _in_one_piece(lon: IntervalSet) -> bool:
@@ -52,7 +52,7 @@ def _in_one_piece(lon: IntervalSet) -> bool:
 
 
 def _moved_latitudes(predicate: Placed, place: Point) -> IntervalSet:
-    """Latitudes of the same extent around the place; all of them stay all of them."""
+    """Latitudes of the same extent around the place; if they were all latitudes, all of them."""
     south, north = predicate.lat.hull
     if south <= -90.0 and north >= 90.0:
         return predicate.lat
@@ -61,7 +61,7 @@ def _moved_latitudes(predicate: Placed, place: Point) -> IntervalSet:
     if min(low + 90.0, 90.0 - high) < -_ROUNDING:
         raise ExpressionError(
             f"the box on {predicate.attribute!r}, {height:g} degrees high, would be cut at a pole with its centre at "
-            f"latitude {place.lat:g}; keep it within {90.0 - height / 2:g} degrees of the equator, or replace it by update"
+            f"latitude {place.lat:g}; keep it within {90.0 - height / 2:g} degrees of the equator, or use update"
         )
     if low < -90.0:
         low, high = -90.0, height - 90.0

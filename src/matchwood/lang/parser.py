@@ -3,19 +3,18 @@ r"""Text -> Expression.
     text                  "age > 31 AND city = 'Oslo' ^0.4"
       | split             one regular expression lifts the constants out
     shape, constants      ("nsn", "age > ", " AND city = ", " ^", "")    ["31", "'Oslo'", "0.4"]
-      | _plan             the grammar, read once a shape and cached
-    Plan                  a straight-line program over the constants
+      | _template         the grammar, run once for each shape and cached
+    Template              a straight-line program over the constants
       | build
     Expression
 
-Real systems hold few shapes and many constants, so the grammar is hardly ever run: a known shape costs the split, one
-dictionary lookup and the making of the nodes. There is no second grammar for the fast path: a plan is a function of the shape
-alone, and what depends on the constants (timestamps, signs of weights, sizes of radii) is checked by `Plan.build`, whether the
-plan is new or not.
+Most systems have few shapes and many constants, so the grammar is rarely run: a known shape costs the split, one dictionary
+lookup and the construction of the nodes. There is one grammar for both paths: a template is a function of the shape alone, and
+what depends on the constants (timestamps, weights, radii) is checked by `Template.build`.
 
-Positions are kept as (piece, offset) in the split text and become an index into the text only when an error is raised.
+Places are (piece, offset) in the split text; they are turned into a position in the text only for an error.
 
-Any number of threads may parse at the same time: plans are immutable, and `lru_cache` locks itself.
+Any number of threads may parse at the same time: templates are immutable, and `lru_cache` locks itself.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from functools import lru_cache
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import Expression
 from matchwood.lang.grammar import Grammar
-from matchwood.lang.plan import PlacedError, Plan
+from matchwood.lang.template import PlacedError, Template
 from matchwood.schema import describe
 
-# One character class comes first, since that lets the search skip everything else at the speed of C (9 us -> 4 us a text); the
-# look-behinds then tell what that character began. Possessive quantifiers (`*+`) find a string that never ends in linear time.
+# One character class comes first, so that the search skips everything else in C; the look-behinds then decide what that
+# character begins. Possessive quantifiers (`*+`) detect a string that is never closed in linear time.
 _CONSTANTS = re.compile(
     r"""( ['"+\-.0-9]
           (?: (?<=') [^']*+ (?: '' [^']*+ )*+ '
@@ -46,11 +45,11 @@ _CONSTANTS = re.compile(
 _KINDS = str.maketrans({"'": "s", '"': "q", **dict.fromkeys("+-.0123456789", "n")})
 _CACHED_SHAPES = 4096
 _CACHED_LENGTH = 4096
-"""Longer texts are planned anew each time: they are rare, seldom repeat, and would make the cache's size a matter of luck."""
+"""The shapes of longer texts are not cached: they are rare, seldom repeat, and would make the cache large."""
 
 
 def parse(text: str) -> Expression:
-    """The expression that `text` says; `ParseError` with position and caret if it is not of the grammar (docs/language.md).
+    """The expression of a text; `ParseError` with position and caret if it is not of the grammar (docs/language.md).
 
     O(length). About 20 us for six predicates of a shape seen before, five times that for a new one.
 
@@ -61,7 +60,7 @@ def parse(text: str) -> Expression:
     >>> parse("age = NULL")
     Traceback (most recent call last):
     ...
-    matchwood.errors.ParseError: NULL is no value; write IS NULL or IS NOT NULL at position 6
+    matchwood.errors.ParseError: NULL is not a value; write IS NULL or IS NOT NULL at position 6
       age = NULL
             ^
     """
@@ -71,17 +70,17 @@ def parse(text: str) -> Expression:
     constants = pieces[1::2]
     shape = ("".join([constant[0] for constant in constants]).translate(_KINDS), *pieces[::2])
     try:
-        plan = _plan(shape) if len(text) <= _CACHED_LENGTH else _plan.__wrapped__(shape)
+        template = _template(shape) if len(text) <= _CACHED_LENGTH else _template.__wrapped__(shape)
     except PlacedError as error:
         raise error.within(text, pieces) from None
     try:
-        return plan.build(constants)
+        return template.build(constants)
     except ExpressionError:
-        raise plan.first_error(constants).within(text, pieces) from None
+        raise template.first_error(constants).within(text, pieces) from None
 
 
 def without_numbers(text: str) -> str:
-    """The text with 0 for each number. Texts that are equal then name the same attributes, types and strings.
+    """The text with 0 for each number. Two texts that are equal after this have the same attributes, types and strings.
 
     O(length), a fifth of the cost of `parse`.
 
@@ -94,6 +93,6 @@ def without_numbers(text: str) -> str:
 
 
 @lru_cache(_CACHED_SHAPES)
-def _plan(shape: tuple[str, ...]) -> Plan:
-    """The plan of a shape: the kinds of its constants, then the text between them. Errors are not cached."""
-    return Grammar(shape).plan()
+def _template(shape: tuple[str, ...]) -> Template:
+    """The template of a shape: the kinds of its constants, then the text between them. Errors are not cached."""
+    return Grammar(shape).template()

@@ -1,8 +1,8 @@
 """Circles and squares on the earth as boxes of longitude and latitude, wrapped at the antimeridian.
 
-A box around a circle only filters, so it is rounded outward; the circle itself is judged by `geo.is_within`. The box is made
-by plain arithmetic, as everything in `geo`: whichever way a circle comes in, on whichever machine, its box is the same to the
-bit, which is how `moving` tells a circle from a circle that something else cuts.
+A box around a circle only filters, so it is rounded outward; `geo.is_within` decides. Like `geo`, the box uses plain arithmetic
+only, so that it is the same to the bit on every machine. `moving` relies on this to tell a circle from one that is cut by a
+box.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from matchwood.schema import Point
 _SLACK = 1e-11
 """Outward rounding of a circle's box, in radians: 0.06 millimetres, far above the error of the arithmetic."""
 _ROUNDED_UP = 1.0 + 2e-15
-"""For a sine whose arc is about to be taken: near 1 that magnifies an error of 1e-16 to 1e-8, several centimetres."""
+"""Factor for a sine before its arc is taken: near 1 the arc magnifies an error of 1e-16 to 1e-8, several centimetres."""
 _DEGREES_PER_RADIAN = 57.29577951308232
 _ARC_SERIES = [(2 * n - 1) ** 2 / (2 * n * (2 * n + 1)) for n in range(12, 0, -1)]
-"""What each coefficient of asin's series is to the one before, last first."""
+"""Ratios of adjacent coefficients of the series of asin, last first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ Box = tuple[IntervalSet, IntervalSet]
 """Longitudes and latitudes."""
 
 LONGITUDES, LATITUDES = closed(-180.0, 180.0), closed(-90.0, 90.0)
-"""All there are."""
+"""All longitudes and latitudes."""
 
 
 def box_around_circle(centre: Point, radius: float) -> Box:
@@ -52,17 +52,17 @@ def box_around_circle(centre: Point, radius: float) -> Box:
     south, north = centre.lat - reach, centre.lat + reach
     if south <= -90.0 or north >= 90.0:
         return EVERYTHING, closed(max(south, -90.0), min(north, 90.0))
-    widest = widest_of(centre.lat, radius, math.sqrt)
-    return longitudes(centre.lon - widest, centre.lon + widest), closed(south, north)
+    width = width_of(centre.lat, radius, math.sqrt)
+    return longitudes(centre.lon - width, centre.lon + width), closed(south, north)
 
 
 def reach_of(radius: Any) -> Any:
-    """How many degrees to the north and south a circle reaches. A float, or an array of them."""
+    """The degrees that a circle reaches to the north and south. For a float or an array."""
     return (radius / geo.EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
 
 
-def widest_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
-    """How many degrees to the east and west a circle that holds no pole reaches: asin(sin(angle) / cos(lat)).
+def width_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
+    """The degrees that a circle without a pole in it reaches to the east and west: asin(sin(angle) / cos(lat)).
 
     Floats with `math.sqrt`, or arrays with NumPy's, to the same bits: IEEE 754 fixes the square root as it fixes + - * /.
     """
@@ -76,7 +76,7 @@ def _arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
     part = sine
     for _ in range(3):
         rest = (1.0 - part) * (1.0 + part)
-        cosine = sqrt((rest + abs(rest)) / 2.0)  # of the rest, or of 0 where that is below
+        cosine = sqrt((rest + abs(rest)) / 2.0)  # of max(rest, 0)
         part = part / sqrt(2.0 + 2.0 * cosine)
     series = 1.0
     for ratio in _ARC_SERIES:
@@ -88,7 +88,7 @@ def square(centre: Point, half_side: float) -> Box:
     """MO-Tree's square: `half_side` metres to the east, west, north and south of the centre."""
     reach = math.degrees(half_side / geo.EARTH_RADIUS_M)
     south, north = centre.lat - reach, centre.lat + reach
-    shrink = geo.sine_of_degrees(centre.lat + 90.0)  # the cosine; libm's differs from machine to machine
+    shrink = geo.sine_of_degrees(centre.lat + 90.0)  # the cosine; that of libm differs between machines
     if south <= -90.0 or north >= 90.0 or reach >= 180.0 * shrink:
         return EVERYTHING, closed(max(south, -90.0), min(north, 90.0))
     return longitudes(centre.lon - reach / shrink, centre.lon + reach / shrink), closed(south, north)
@@ -97,7 +97,7 @@ def square(centre: Point, half_side: float) -> Box:
 def longitudes(west: float, east: float) -> IntervalSet:
     """The longitudes from west to east, in -180..180; west > east or a bound past 180 crosses the antimeridian.
 
-    180 and -180 are one meridian: a set that holds the one holds the other.
+    180 and -180 are one meridian: a set that contains one contains the other.
     """
     if east - west >= 360.0:
         return EVERYTHING

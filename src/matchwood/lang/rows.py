@@ -1,12 +1,12 @@
-"""Normal form: an Expression becomes rows, each a conjunction in which an attribute stands at most once.
+"""Normal form: an Expression as rows, each a conjunction with at most one predicate for each attribute.
 
     NOT   is pushed to the predicates, which are complemented (an absent attribute still makes them false)
     AND   on one attribute intersects interval sets and adds weights
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
-A row names its attributes in the order in which its own conjuncts first do. Rows that can never hold are
-dropped, whatever the mode of matching (docs/decisions/contradictions.md); if none is left, the expression is refused with the
-reason. Interval sets hold the values of their attribute's type and nothing between them (`values_in`).
+The attributes of a row are in the order of their first condition. Rows that can never hold are dropped, in both modes of matching
+(docs/decisions/contradictions.md); if none is left, the expression is refused with the reason. Interval sets contain the values
+of the type of their attribute and nothing between them (`values_in`).
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from matchwood.lang.places import Circle
 from matchwood.schema import Attribute, Scalar, Schema, Type, type_of
 
 MAX_ROWS = 1_000
-"""How many rows a normal form may have unless the caller says otherwise."""
+"""The default limit for the rows of a normal form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """The event's value of the attribute meets `keys`."""
+    """The value of the event shares a key with `keys`."""
 
     attribute: str
     weight: float
@@ -77,7 +77,7 @@ RowPredicate = Holds | Absent | Placed
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One conjunction; with no predicate at all it holds for every event."""
+    """One conjunction; without predicates it holds for every event."""
 
     predicates: tuple[RowPredicate, ...]
 
@@ -104,7 +104,7 @@ def normalise(expression: Expression, schema: Schema, *, max_rows: int = MAX_ROW
 
 
 def conjunction(predicates: Iterable[RowPredicate]) -> Row:
-    """One row of predicates that may name an attribute several times: these intersect and their weights add up, as by AND.
+    """One row from predicates that may name an attribute several times: those are intersected and their weights added, as by AND.
 
     Raises `NeverMatchesError` if no event can match.
     """
@@ -116,7 +116,7 @@ def conjunction(predicates: Iterable[RowPredicate]) -> Row:
 
 
 _Draft = dict[str, RowPredicate]
-"""A row in the making: attribute -> predicate, in order of appearance."""
+"""A row under construction: attribute -> predicate, in order of appearance."""
 
 
 class _Normaliser:
@@ -150,9 +150,8 @@ class _Normaliser:
 
     def _disjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
         rows: list[_Draft] = []
-        alike: dict[
-            tuple[str, float], tuple[int, list[tuple[float, float]]]
-        ] = {}  # what unites: its row, its intervals
+        # The rows that unite: (attribute, weight) -> position in `rows`, intervals.
+        alike: dict[tuple[str, float], tuple[int, list[tuple[float, float]]]] = {}
         for draft in (draft for part in parts for draft in part):
             (predicate,) = draft.values() if len(draft) == 1 else (None,)
             if isinstance(predicate, Holds):
@@ -177,7 +176,7 @@ class _Normaliser:
 
 
 def _merged(drafts: Iterable[_Draft], reasons: list[str]) -> _Draft | None:
-    """The conjunction of drafts; None, with the reason noted, if it can never hold."""
+    """The conjunction of drafts; None if it can never hold, with the reason appended to `reasons`."""
     groups: dict[str, list[RowPredicate]] = {}
     for draft in drafts:
         for attribute, predicate in draft.items():
@@ -186,14 +185,14 @@ def _merged(drafts: Iterable[_Draft], reasons: list[str]) -> _Draft | None:
     for attribute, predicates in groups.items():
         together = predicates[0] if len(predicates) == 1 else _together(predicates)
         if together is None or not _can_hold(together):
-            reasons.append(f"the conditions on {attribute!r} exclude one another")
+            reasons.append(f"the conditions on {attribute!r} exclude each other")
             return None
         merged[attribute] = together
     return merged
 
 
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
-    """What a predicate of the tree says, as alternatives (several only for the outside of a box)."""
+    """A predicate of the tree as alternatives (several only for the outside of a box)."""
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, IsNull):
         if predicate.negated is negated:
@@ -210,11 +209,11 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
 
 
 def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
-    """The values of a type that a set of keys holds, in the one way to write them.
+    """The values of a type in a set of keys, in canonical form.
 
-    A bool has the keys 0 and 1 (both of them are every value), a timestamp whole microseconds. What lies between them is no
-    value, but a range of an event would meet it. Strings have whole numbers as well; their sets stay as they are, since an event
-    cannot have a range of strings.
+    The keys of a bool are 0 and 1 (both together are every value), those of a timestamp are whole microseconds. Keys between them
+    are no values, but a range of an event could share one. The keys of strings are whole numbers too; their sets stay as they
+    are, since an event cannot have a range of strings.
 
     >>> values_in(~points([0.0]) & ~points([1.0]), Type.BOOL)
     IntervalSet(parts=())
@@ -228,7 +227,7 @@ def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
 
 
 _BOTH = closed(0.0, 1.0)
-"""False, true and, as no key lies between them, nothing else."""
+"""Both values of a bool."""
 
 
 def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
@@ -236,7 +235,7 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
         return _COMPARISONS[predicate.operator](_key(schema, predicate, predicate.value, predicate.operator))
     if isinstance(predicate, Between):
         ends = [predicate.lo, predicate.hi]
-        backward = _is_infinite(predicate.lo)  # the other end tells the type, if it is still open
+        backward = _is_infinite(predicate.lo)  # the other end decides the type, if it is not known
         keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
         return closed(*(reversed(keys) if backward else keys))
     assert isinstance(predicate, In)
@@ -302,27 +301,27 @@ def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
 
 
 def _together(predicates: Sequence[RowPredicate]) -> RowPredicate | None:
-    """The conjunction of several predicates on one attribute; None if they exclude one another. O(n log n) in their parts."""
+    """The conjunction of several predicates on one attribute; None if they exclude each other. O(n log n) in their parts."""
     weight = 0.0
-    for predicate in predicates:  # not `sum`, which rounds differently from one Python to the next
+    for predicate in predicates:  # not `sum`, whose rounding depends on the version of Python
         weight += predicate.weight
     name = predicates[0].attribute
     if weight == math.inf:
-        raise ExpressionError(f"attribute {name!r}: its weights add up to more than float64 holds")
+        raise ExpressionError(f"attribute {name!r}: the sum of its weights exceeds float64; use smaller weights")
     absent = [isinstance(predicate, Absent) for predicate in predicates]
     if any(absent):
         return Absent(name, weight) if all(absent) else None
     placed = [predicate for predicate in predicates if isinstance(predicate, Placed)]
     if not placed:
         return Holds(name, weight, _intersection([p.keys for p in predicates if isinstance(p, Holds)]))
-    # A `Holds` among them is an IS NOT NULL from before the attribute was known to be a point: it adds its weight only.
+    # A `Holds` here is an IS NOT NULL that was read before the type of the attribute was known: it adds only its weight.
     circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
     lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
     return Placed(name, weight, lon, lat, circles)
 
 
 def _intersection(sets: Sequence[IntervalSet]) -> IntervalSet:
-    """By halves: one after the other, ten thousand `!=` would take ten thousand passes over a growing set."""
+    """By halves: one after the other would be quadratic for many `!=`."""
     if len(sets) == 1:
         return sets[0]
     half = len(sets) // 2

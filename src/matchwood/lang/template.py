@@ -1,6 +1,6 @@
-"""What a shape of text becomes: a straight-line program over the constants, and the converters that read them.
+"""Templates: what the grammar makes of the shape of a text. A template builds the expression from the constants of the text.
 
-A plan is immutable; any number of threads may build from it.
+Templates are immutable; any number of threads may build from one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Step = Callable[[list[Any], list[Expression]], Expression]
 
 
 class PlacedError(Exception):
-    """What is wrong and at which (piece, offset), before that has become a position in the text."""
+    """An error at a (piece, offset), before that is turned into a position in the text."""
 
     def __init__(self, message: str, place: Place) -> None:
         super().__init__(message)
@@ -30,18 +30,19 @@ class PlacedError(Exception):
         self.place = place
 
     def within(self, text: str, pieces: list[str]) -> ParseError:
+        """The error with its position in the text, which was split into these pieces."""
         piece, offset = self.place
         return ParseError(self.message, text, sum(map(len, pieces[:piece])) + offset)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Template:
     """A straight-line program that makes an expression from the constants of its text.
 
         values = each constant through its converter, then `fixed` (plain names, TRUE, INF, the default weight)
         nodes  = each step in turn, given all values and the nodes made so far; the last node is the expression
 
-    Steps name values and nodes by index. `places` says where in the text each step begins.
+    Steps refer to values and nodes by index. `places` has the place in the text where each step begins.
     """
 
     converters: tuple[Callable[[str], Any], ...]
@@ -50,6 +51,7 @@ class Plan:
     places: tuple[Place, ...]
 
     def build(self, constants: list[str]) -> Expression:
+        """The expression with these constants; `ExpressionError` if one is not valid. O(steps)."""
         values = [convert(text) for convert, text in zip(self.converters, constants, strict=True)]
         values += self.fixed
         nodes: list[Expression] = []
@@ -58,7 +60,7 @@ class Plan:
         return nodes[-1]
 
     def first_error(self, constants: list[str]) -> PlacedError:
-        """Why `build` raises for these constants, found by doing it again with an eye on the place."""
+        """The error that `build` raises for these constants, with its place, found by building again."""
         values: list[Any] = []
         nodes: list[Expression] = []
         place = (0, 0)
@@ -71,7 +73,7 @@ class Plan:
                 nodes.append(step(values, nodes))
         except ExpressionError as error:
             return PlacedError(str(error), place)
-        raise AssertionError("the plan accepts these constants")
+        raise AssertionError("the template accepts these constants")
 
 
 def _short(text: str) -> str:
@@ -97,14 +99,16 @@ def _number(text: str) -> int | float:
     try:
         return int(text)
     except ValueError:
-        raise ExpressionError(f"expected a number, got one of {len(text)} digits, more than Python reads") from None
+        raise ExpressionError(f"expected a number of at most 4,300 digits, got one of {len(text):,}") from None
 
 
 def timestamp(text: str) -> datetime:
+    """The instant in a quoted ISO 8601 text."""
     return instant(_string(text))
 
 
 def midnight(text: str) -> datetime:
+    """The midnight of a quoted date, in UTC."""
     try:
         return instant(date.fromisoformat(_string(text)))
     except ValueError:
@@ -112,6 +116,7 @@ def midnight(text: str) -> datetime:
 
 
 def weight(text: str) -> float:
+    """A finite number that is not negative."""
     value = float(text)
     if not 0.0 <= value < math.inf:
         raise ExpressionError(f"expected a finite weight >= 0, got {_short(text)}")
@@ -119,6 +124,7 @@ def weight(text: str) -> float:
 
 
 def metres(text: str, *, unit: str) -> float:
+    """A radius in metres."""
     value = float(text) * METRES[unit]
     if not 0.0 < value < math.inf:
         raise ExpressionError(f"expected a finite radius > 0, got {_short(text)} {unit}")
@@ -136,4 +142,4 @@ longitude = partial(_degrees, limit=180.0, word="longitude")
 latitude = partial(_degrees, limit=90.0, word="latitude")
 
 CONVERTERS: dict[str, Callable[[str], Any]] = {"n": _number, "s": _string, "q": _quoted_name}
-"""How a constant is read by its kind alone, where the grammar does not ask for something narrower."""
+"""The converter of each kind of constant, used where the grammar has no narrower one."""
