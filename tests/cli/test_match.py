@@ -118,7 +118,7 @@ def test_a_declared_schema_decides_types(tmp_path: Path, capsys: pytest.CaptureF
         ({"events": "events.txt"}, "expected a name that ends in"),
         ({"events": "missing.jsonl"}, "cannot be read"),
         ({"events": "missing.parquet"}, "no such file"),
-        ({"events": "missing.csv"}, "not a CSV file"),
+        ({"events": "missing.csv"}, "not a readable CSV file"),
         ({"out": "matches.csv"}, "ends in .parquet or .jsonl"),
         ({"index": "b-tree"}, "expected an index out of"),
         ({"at": "soon"}, "expected a timestamp"),

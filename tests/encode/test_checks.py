@@ -35,15 +35,15 @@ def test_whatever_the_encoder_makes_is_good(world: World) -> None:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([(0, 5, 0.0, 1.0, 1.0)], "kind is none of the five"),
+        ([(0, 5, 0.0, 1.0, 1.0)], "unknown kind of entry"),
         ([(9, INTERVAL, 0.0, 1.0, 1.0)], "a dimension is not one of the schema's 4"),
-        ([(0, MORE, 0.0, 1.0, 0.0)], "does not begin with a predicate's head"),
-        ([(0, JOINED, 0.0, 1.0, 0.0)], "does not begin with a predicate's head"),
-        ([(0, CIRCLE, 0.0, 1.0, 5.0)], "does not begin with a predicate's head"),
-        ([*GOOD, (0, MORE, 0.5, 2.0, 0.0)], "does not follow, in order"),
-        ([*GOOD, (1, MORE, 5.0, 6.0, 0.0)], "does not follow, in order"),
-        ([(1, ABSENT, NAN, NAN, 1.0), (1, MORE, 5.0, 6.0, 0.0)], "does not follow, in order"),
-        ([(1, ABSENT, NAN, NAN, 1.0), (2, JOINED, 5.0, 6.0, 0.0)], "continues a predicate that asks for absence"),
+        ([(0, MORE, 0.0, 1.0, 0.0)], "first entry is not the head of a predicate"),
+        ([(0, JOINED, 0.0, 1.0, 0.0)], "first entry is not the head of a predicate"),
+        ([(0, CIRCLE, 0.0, 1.0, 5.0)], "first entry is not the head of a predicate"),
+        ([*GOOD, (0, MORE, 0.5, 2.0, 0.0)], "does not follow an interval"),
+        ([*GOOD, (1, MORE, 5.0, 6.0, 0.0)], "does not follow an interval"),
+        ([(1, ABSENT, NAN, NAN, 1.0), (1, MORE, 5.0, 6.0, 0.0)], "does not follow an interval"),
+        ([(1, ABSENT, NAN, NAN, 1.0), (2, JOINED, 5.0, 6.0, 0.0)], "continues a predicate that tests for absence"),
         ([*GOOD, (0, CIRCLE, 1.0, 1.0, 5.0)], "a circle does not follow a longitude and a latitude"),
         (
             [*GOOD, (1, JOINED, 0.0, 1.0, 0.0), (2, INTERVAL, 0.0, 1.0, 1.0), (2, CIRCLE, 1.0, 1.0, 5.0)],
@@ -51,7 +51,7 @@ def test_whatever_the_encoder_makes_is_good(world: World) -> None:
         ),
         ([*GOOD, (2, INTERVAL, 0.0, 1.0, 1.0), *GOOD], "two predicates are on one dimension"),
         ([*GOOD, (0, ABSENT, NAN, NAN, 1.0)], "two predicates are on one dimension"),
-        ([*GOOD, (1, JOINED, 0.0, 1.0, 0.0), (0, CIRCLE, 1.0, 1.0, 0.0)], "a circle has no radius"),
+        ([*GOOD, (1, JOINED, 0.0, 1.0, 0.0), (0, CIRCLE, 1.0, 1.0, 0.0)], "the radius of a circle is zero"),
         ([(0, INTERVAL, 2.0, 1.0, 1.0)], "an interval is empty or NaN"),
         ([(0, INTERVAL, NAN, 1.0, 1.0)], "an interval is empty or NaN"),
         ([(0, INTERVAL, 0.0, 1.0, -1.0)], "a weight is not finite and >= 0"),
@@ -104,8 +104,8 @@ def test_no_rows_and_rows_without_entries_are_good() -> None:
         ([0, 1], [0, 2], [0, 1], [1, 1], "a value is empty or NaN"),
         ([0, 1], [0, NAN], [0, NAN], [1, 1], "a value is empty or NaN"),
         ([0, 1], [0, 1], [0, 1], [1, -1], "a weight is not finite"),
-        ([0, 0], [1, 0], [1, 0], [1, 1], "not ascending and apart"),
-        ([0, 0], [1, 1], [2, 3], [1, 1], "not ascending and apart"),
+        ([0, 0], [1, 0], [1, 0], [1, 1], "not ascending and disjoint"),
+        ([0, 0], [1, 1], [2, 3], [1, 1], "not ascending and disjoint"),
         ([0, 1, 0], [1, 1, 2], [1, 1, 2], [1, 1, 1], "not adjacent"),
     ],
 )
@@ -133,8 +133,8 @@ def test_events_whose_columns_do_not_fit_together_are_refused() -> None:
 def test_columns_in_the_other_order_of_bytes_are_refused(name: str) -> None:
     good = rows(*GOOD)
     column = getattr(good, name)
-    with pytest.raises(SubscriptionError, match=f"expected {name} in this machine's order of bytes"):
+    with pytest.raises(SubscriptionError, match=f"expected {name} in the byte order of this machine"):
         check_rows(good._replace(**{name: column.astype(column.dtype.newbyteorder())}), 4)
     events = make_events([0, 1], [0], [1.0], [1.0])
-    with pytest.raises(EventError, match="expected hi in this machine's order"):
+    with pytest.raises(EventError, match="expected hi in the byte order"):
         check_events(events._replace(hi=events.hi.astype(">f8" if np.little_endian else "<f8")))

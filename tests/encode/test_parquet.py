@@ -62,7 +62,7 @@ def test_a_folder_is_read_in_order_and_errors_name_the_file(tmp_path: Path) -> N
 
 def test_what_is_no_parquet_is_said(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_text("no")
-    for path, reason in [(tmp_path / "y", "no such file"), (tmp_path / "x.parquet", "not a Parquet file")]:
+    for path, reason in [(tmp_path / "y", "no such file"), (tmp_path / "x.parquet", "not a readable Parquet file")]:
         with pytest.raises(StorageError, match=reason):
             read_events(path, Schema())
     (tmp_path / "x.parquet").unlink()

@@ -51,7 +51,7 @@ BAD_SUBSCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "null id": ({"id": [1, None], "age": [1, 2]}, "the id is null"),
     "negative id": ({"id": [1, -2], "age": [1, 2]}, "expected an id from 0 to 2**63 - 1, got -2"),
     "huge id": ({"id": pa.array([1, 2**63], pa.uint64()), "age": [1, 2]}, "got 9223372036854775808"),
-    "repeated id": ({"id": [1, 1], "age": [1, 2]}, "the id 1 is already that of an earlier record"),
+    "repeated id": ({"id": [1, 1], "age": [1, 2]}, "an earlier record has the same id 1"),
     "nan priority": ({"priority": [0.0, math.nan]}, "priority: expected a finite number, got nan"),
     "inexact integer": ({"age": [1, BIG]}, "attribute 'age': 9007199254740993 has no exact float64"),
     "inexact unsigned": ({"age": pa.array([1, 2**64 - 1], pa.uint64())}, "18446744073709551615 has no exact float64"),
@@ -59,8 +59,8 @@ BAD_SUBSCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "inexact end": ({"age_lo": [1, -BIG]}, "-9007199254740993 has no exact float64"),
     "inexact in a list": ({"age": [[1], [2, BIG]]}, "9007199254740993 has no exact float64"),
     "nanoseconds": ({"seen": pa.array([1000, 1001], pa.timestamp("ns"))}, "not a whole number of microseconds"),
-    "far seconds": ({"seen": pa.array([1, 2**60], pa.timestamp("s"))}, "beyond what microseconds in 64 bits can hold"),
-    "far date": ({"seen": pa.array([1, 2**31 - 1], pa.date32())}, "beyond what microseconds in 64 bits can hold"),
+    "far seconds": ({"seen": pa.array([1, 2**60], pa.timestamp("s"))}, "does not fit into 64 bits as microseconds"),
+    "far date": ({"seen": pa.array([1, 2**31 - 1], pa.date32())}, "does not fit into 64 bits as microseconds"),
     "odd far instant": ({"seen": pa.array([1, BIG], INSTANT)}, "9007199254740993 has no exact float64"),
     "no timestamp": ({"seen": ["2026-01-01", "soon"]}, "expected a timestamp, got 'soon'"),
     "nan equality": ({"age": [1.0, math.nan]}, "attribute 'age': expected a number, got NaN"),
@@ -136,7 +136,7 @@ BAD_SUBSCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 
 BAD_EVENTS: dict[str, tuple[dict[str, Any], str]] = {
     "negative id": ({"id": [1, -1], "age": [1, 2]}, "expected an id from 0"),
-    "repeated id": ({"id": [1, 1], "age": [1, 2]}, "the id 1 is already that of an earlier record"),
+    "repeated id": ({"id": [1, 1], "age": [1, 2]}, "an earlier record has the same id 1"),
     "inexact integer": ({"age": [1, BIG]}, "attribute 'age': 9007199254740993 has no exact float64"),
     "inexact in a list": ({"age": [[1], [None, BIG]]}, "9007199254740993 has no exact float64"),
     "nanoseconds": ({"seen": pa.array([1000, 1001], pa.timestamp("ns", "UTC"))}, "not a whole number of microseconds"),
@@ -158,7 +158,7 @@ BAD_EVENTS: dict[str, tuple[dict[str, Any], str]] = {
     "list: range": ({"values": a_list({"attribute": "age", "lo": 2, "hi": 1})}, "the range from 2 to 1 is empty"),
     "list: weights": (
         {"values": a_list({"attribute": "age", "lo": 2, "weight": 1}, {"attribute": "age", "hi": 1, "weight": 2})},
-        "given twice with different weights",
+        "values with different weights",
     ),
 }
 
@@ -194,7 +194,7 @@ def assert_second_rejected(encoded: Any, reason: str, table: pa.Table) -> None:
 
 
 CONTRADICTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
-    "no id": (encode_subscription_table, {"age": [1]}, "column 'id' is missing"),
+    "no id": (encode_subscription_table, {"age": [1]}, "there is no column 'id'"),
     "id type": (encode_subscription_table, {"id": ["a"]}, "column 'id': expected integers, got the Arrow type string"),
     "equality": (
         encode_subscription_table,
@@ -217,7 +217,11 @@ CONTRADICTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
         "column 'plan_lo': strings have no order",
     ),
     "binary": (encode_subscription_table, {"id": [1], "age": [b"x"]}, "column 'age': expected numbers"),
-    "two forms": (encode_subscription_table, {"id": [1], "age": [1], "age_lo": [1]}, "column 'age_lo': 'age' speaks"),
+    "two forms": (
+        encode_subscription_table,
+        {"id": [1], "age": [1], "age_lo": [1]},
+        "column 'age_lo': attribute 'age' also",
+    ),
     "part of a place": (encode_subscription_table, {"id": [1], "lon": [1.0]}, "column 'lon': a place is lon, lat"),
     "list form": (
         encode_subscription_table,
@@ -237,10 +241,14 @@ CONTRADICTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "list column": (
         encode_subscription_table,
         {"id": [1], "predicates": pa.array([[]], pa.list_(PREDICATE)), "age": [1]},
-        "column 'age' is unknown in the list form",
+        "unknown column 'age'; the list form has",
     ),
     "expression": (encode_subscription_table, {"id": [1], "expression": [1]}, "column 'expression': expected strings"),
-    "both forms": (encode_subscription_table, {"id": [1], "expression": ["a"], "predicates": [[1]]}, "are both there"),
+    "both forms": (
+        encode_subscription_table,
+        {"id": [1], "expression": ["a"], "predicates": [[1]]},
+        "choose one with form",
+    ),
     "event": (encode_event_table, {"age": ["x"]}, "column 'age': expected number .* Arrow type string"),
     "event list": (encode_event_table, {"plan": [[1.0]]}, "column 'plan': expected string .* Arrow type double"),
     "event point": (encode_event_table, {"place": [1.0]}, "column 'place': expected point .* Arrow type double"),
@@ -391,15 +399,15 @@ def test_an_empty_table_is_empty_arrays_and_its_columns_are_checked() -> None:
 JSON_SUBSCRIPTIONS = {
     "{": "the line is not JSON",
     "[1]": "expected a subscription as a JSON object",
-    '{"id": 9}': 'there is no "expression"',
+    '{"id": 9}': 'the key "expression" is missing',
     '{"expression": "TRUE"}': "expected an id from 0 to 2**63 - 1, got None",
     '{"id": true, "expression": "TRUE"}': "expected an id",
-    '{"id": 1, "expression": "TRUE"}': "the id 1 is already that of an earlier record",
+    '{"id": 1, "expression": "TRUE"}': "an earlier record has the same id 1",
     '{"id": 9, "expression": "age >"}': "^",
     '{"id": 9, "expresion": "TRUE"}': "unknown key 'expresion'",
     '{"id": 9, "expression": {"op": "like"}}': "$.op",
     '{"id": 9, "expression": "TRUE", "priority": NaN}': "priority: expected a finite number",
-    '{"id": 9, "expression": "TRUE", "place": [1, 2]}': '"place" and "radius" (metres) go together',
+    '{"id": 9, "expression": "TRUE", "place": [1, 2]}': 'expected both "place" and "radius" (metres)',
     '{"id": 9, "expression": "TRUE", "place": [1, 92], "radius": 3}': "place: expected a longitude",
     '{"id": 9, "expression": "TRUE", "until": "soon"}': "until: expected a timestamp",
 }
@@ -414,7 +422,7 @@ JSON_EVENTS = {
     '{"values": {"age": 1}, "weights": {"age": -1}}': "expected a finite weight >= 0",
     '{"values": {"place": {"lon": 1}}}': "attribute 'place': expected a point",
     '{"place": [1, 2, 3]}': "place: expected a point",
-    '{"id": 1}': "the id 1 is already that of an earlier record",
+    '{"id": 1}': "an earlier record has the same id 1",
 }
 
 

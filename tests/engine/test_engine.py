@@ -367,7 +367,7 @@ def test_rows_that_are_arrays_already_are_taken_and_checked() -> None:
     assert engine.subscribe("a = 4") == 5
     with pytest.raises(SubscriptionError, match=r"row 0 \(subscription 6\): a dimension is not one of the schema's 1"):
         engine.subscribe_rows(make_rows([6], [0.0], [0, 1], [1], [0], [0.0], [9.0], [0.5]))
-    with pytest.raises(SubscriptionError, match="does not begin with a predicate's head"):
+    with pytest.raises(SubscriptionError, match="first entry is not the head of a predicate"):
         engine.subscribe_rows(make_rows([6], [0.0], [0, 1], [0], [1], [0.0], [9.0], [0.5]))
     with pytest.raises(SubscriptionError, match="the schema's 0"):
         Engine().subscribe_rows(rows)

@@ -259,7 +259,7 @@ def test_the_verdicts_add_up_to_the_judgement(world: World) -> None:
 
 def test_place_is_short_for_the_attribute_place() -> None:
     assert event_keys(Event({}, place=(1, 2)), Schema()) == EventKeys({"place": Point(1.0, 2.0)}, {})
-    with pytest.raises(EventError, match="place twice"):
+    with pytest.raises(EventError, match="two places"):
         event_keys(Event({"place": (1, 2)}, place=(1, 2)), Schema())
     with pytest.raises(ValueTypeError, match=r"attribute 'place': expected a point \(lon, lat\), got \(1, 2, 3\)"):
         event_keys(Event({}, place=(1, 2, 3)), Schema())  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def test_what_an_expression_writes_parses_to_the_same_expression(expression: Exp
 
 @given(expressions(), expressions(), st.data())
 def test_a_cached_shape_gives_what_the_grammar_gives(one: Expression, other: Expression, data: st.DataObject) -> None:
-    parser._plan.cache_clear()
+    parser._template.cache_clear()
     text = str(one)
     pieces, donors = parser._CONSTANTS.split(text), parser._CONSTANTS.split(str(other))[1::2]
     for index in range(1, len(pieces), 2):
@@ -67,7 +67,7 @@ def test_a_cached_shape_gives_what_the_grammar_gives(one: Expression, other: Exp
     exchanged = "".join(pieces)
     parse(text)
     warm = outcome(exchanged)
-    parser._plan.cache_clear()
+    parser._template.cache_clear()
     assert outcome(exchanged) == warm
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_text_is_parsed_or_refused_with_a_position_inside_it(
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text)))
         text = text[:at] + data.draw(st.sampled_from(FRAGMENTS)) + text[at + data.draw(st.integers(0, 2)) :]
-    parser._plan.cache_clear()
+    parser._template.cache_clear()
     cold = outcome(text)
     assert outcome(text) == cold
     if cold[0].isdigit():
@@ -288,7 +288,7 @@ def test_places_are_circles_unless_squares_are_asked_for() -> None:
         ("a = 1 ^-0.5", 7, "finite weight >= 0"),
         ("a = 1 ^1e999", 7, "finite weight >= 0"),
         ("a = 1e999", 4, "write INF"),
-        ("b = 1 AND a = " + "9" * 100_000, 14, "100000 digits"),
+        ("b = 1 AND a = " + "9" * 100_000, 14, "got one of 100,000"),
         ("a = TIMESTAMP(5)", 14, "in single quotes"),
         ("a = TIMESTAMP('noon')", 14, "2026-01-31T12:00:00Z"),
         ("a = TIMESTAMP('0001-01-01T00:00:00+10:00')", 14, "outside the years"),
@@ -325,11 +325,11 @@ def test_the_caret_stands_under_the_fault_in_its_own_line() -> None:
 
 def test_an_error_in_a_constant_is_found_at_its_place_in_each_text_of_a_cached_shape() -> None:
     parse("a = 12345 ^2 AND b = 'xyz' ^2")
-    hits = parser._plan.cache_info().hits
+    hits = parser._template.cache_info().hits
     with pytest.raises(ParseError) as raised:
         parse("a = 1 ^2 AND b = 'a longer one' ^-2")
     assert raised.value.position == 33
-    assert parser._plan.cache_info().hits == hits + 1
+    assert parser._template.cache_info().hits == hits + 1
 
 
 @pytest.mark.parametrize("opening", ["(", "NOT ", "NOT (", "a = 1 AND (", "a = 1 OR b = 2 AND ("])
@@ -362,26 +362,26 @@ def test_parsing_needs_no_stack_of_its_own() -> None:
 
 
 def test_long_texts_parse_and_are_not_kept() -> None:
-    parser._plan.cache_clear()
+    parser._template.cache_clear()
     tree = parse(" OR ".join(f"a = {n}" for n in range(20_000)))
     assert isinstance(tree, Or)
     assert len(tree.children) == 20_000
-    assert parser._plan.cache_info().currsize == 0
+    assert parser._template.cache_info().currsize == 0
 
 
 def test_the_cache_is_bounded() -> None:
-    parser._plan.cache_clear()
-    limit = parser._plan.cache_info().maxsize
+    parser._template.cache_clear()
+    limit = parser._template.cache_info().maxsize
     assert limit is not None
     for n in range(limit + 10):
         parse(f"a{n} = 1")
-    assert parser._plan.cache_info().currsize == limit
+    assert parser._template.cache_info().currsize == limit
 
 
 def test_threads_share_the_cache() -> None:
     texts = [f"a{n % 50} = {n} AND b{n % 7} BETWEEN {n} AND {n + 1} ^{n}" for n in range(4_000)]
     expected = [parse(text) for text in texts]
-    parser._plan.cache_clear()
+    parser._template.cache_clear()
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(parse, texts, chunksize=50)) == expected
 
