@@ -29,7 +29,7 @@ def page(city: City, facts: dict[str, Any], seconds: dict[str, float]) -> str:
         (f"{facts['subscriptions']:,.0f}", "saved searches"),
         (f"{facts['events']:,}", "offers of one day"),
         (f"{facts['matches']:,}", f"matches, best {facts['k']} of each offer"),
-        (f"{facts['matched'] / max(facts['events'], 1):.0%}", "of the offers found somebody"),
+        (f"{facts['matched'] / max(facts['events'], 1):.0%}", "of the offers have a match"),
         (f"{rate:,.0f}/s", "offers matched, job start included"),
         (outcome, f"oracle, {verdict.judged:,} judgements"),
     )
@@ -75,7 +75,7 @@ def _map(city: City, dots: Any) -> str:
             )
             drawn.append(f'<circle cx="{x}" cy="{y}" r="{r}" fill="{colour}"/>')
     legend = (
-        f'<p class="legend"><i class="spot"></i>hot spot <i style="background:{_NOBODY}"></i>offer nobody looks for '
+        f'<p class="legend"><i class="spot"></i>hot spot <i style="background:{_NOBODY}"></i>offer without a match '
         f'<i style="background:{_colour(0.0)}"></i>best score {low:.2f} <i style="background:{_colour(1.0)}"></i>{high:.2f}</p>'
     )
     return f'<svg viewBox="0 0 {MAP_WIDTH:.0f} {MAP_HEIGHT:.0f}" role="img" aria-label="map">{"".join(drawn)}</svg>{legend}'
@@ -119,10 +119,12 @@ def _offer(ranked: Ranked) -> str:
         f"<summary>{_text(_WEIGHT.sub('', search))}</summary><pre>{_text(_WEIGHT.sub(_short, why))}</pre></details></td></tr>"
         for rank, id_, score, search, why in ranked.hits
     )
-    head = (
-        "<tr><th>rank</th><th>search</th><th>score</th><th>what was asked for (open it to see why it matches)</th></tr>"
+    head = "<tr><th>rank</th><th>search</th><th>score</th><th>saved search (open it for the explanation)</th></tr>"
+    why = (
+        f"<h4>Explanation of the first match</h4><pre>{_text(_WEIGHT.sub(_short, ranked.hits[0][4]))}</pre>"
+        if ranked.hits
+        else ""
     )
-    why = f"<h4>Why the first one</h4><pre>{_text(_WEIGHT.sub(_short, ranked.hits[0][4]))}</pre>" if ranked.hits else ""
     return f"<h3>Offer {ranked.id}</h3><p>{_text(ranked.facts)}</p><table>{head}{rows}</table>{why}"
 
 

@@ -163,14 +163,14 @@ def python_texts(array: Any) -> list[Any]:
 
 
 def _by_appearance(codes: Int64s, texts: list[str]) -> tuple[Int64s, list[str]]:
-    """Codes anew, in order of appearance, without the texts that do not occur. O(codes)."""
+    """Renumber codes in order of appearance, without the texts that do not occur. O(codes)."""
     first = np.full(len(texts) + 1, len(codes))
     first[codes[::-1]] = np.arange(len(codes))[::-1]  # of several assignments the last stays, which is the first code
     order = np.argsort(first[:-1], kind="stable")
     order = order[first[order] < len(codes)]
-    anew = np.full(len(texts) + 1, -1)
-    anew[order] = np.arange(len(order))
-    return anew[codes], [texts[code] for code in order.tolist()]
+    new_codes = np.full(len(texts) + 1, -1)
+    new_codes[order] = np.arange(len(order))
+    return new_codes[codes], [texts[code] for code in order.tolist()]
 
 
 def symbol_keys(attribute: Attribute, texts: list[str], register: bool) -> list[float]:

@@ -1,4 +1,4 @@
-"""Time, injected: the engine asks a clock, so that tests and replays decide what now is."""
+"""Clocks: the engine reads the time from one, so that tests and replays can set it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Clock = Callable[[], datetime]
 
 
 def system_clock() -> datetime:
-    """The time of the machine, in UTC."""
+    """The system time in UTC."""
     return datetime.now(UTC)
 
 

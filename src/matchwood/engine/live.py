@@ -99,7 +99,7 @@ class Live:
             self._events.delete(ids)
 
     def expire(self, now: float) -> None:
-        """Remove events that have expired, if they are many enough to matter. O(1) otherwise."""
+        """Remove events that have expired, once they are a sixteenth of all. O(1) otherwise."""
         enough = min(max(len(self) // EXPIRED_SHARE, 1), EXPIRED_PER_CALL)
         due = self.expiry.due(now, at_least=enough, limit=EXPIRED_PER_CALL)
         if len(due):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,4 +20,4 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import cover_table
 
-        tell(cover_table(lake, spark, table=options.table, groups=options.groups))
+        print_manifest(cover_table(lake, spark, table=options.table, groups=options.groups))

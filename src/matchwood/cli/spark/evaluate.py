@@ -11,8 +11,10 @@ from matchwood.errors import QueryError
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
     parser = stage(stages, "evaluate", "a sample of the matches against the oracle")
-    parser.add_argument("--events", type=int, default=20, help="how many are sampled")
-    parser.add_argument("--subscriptions", type=int, default=2_000, help="how many are sampled beside those reported")
+    parser.add_argument("--events", type=int, default=20, help="the number to sample")
+    parser.add_argument(
+        "--subscriptions", type=int, default=2_000, help="the number to sample besides those that were reported"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.set_defaults(run=run)
 

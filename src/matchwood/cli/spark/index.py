@@ -13,7 +13,7 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--table", default="subscriptions", help="or weighed")
     parser.add_argument("--index", default="auto", help="the index to use; auto tries which is best")
     parser.add_argument("--shards", type=int, default=1)
-    parser.add_argument("--by", choices=["auto", "hash", "space"], default="auto", help="how to spread over shards")
+    parser.add_argument("--by", choices=["auto", "hash", "space"], default="auto", help="how to distribute over shards")
     parser.add_argument("--covered", action="store_true", help="keep covered subscriptions apart; run cover first")
     parser.set_defaults(run=run)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 from matchwood.errors import QueryError
 
 
@@ -13,14 +13,14 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = stage(stages, "ingest", "raw files to typed tables; bad rows to rejects")
     parser.add_argument("kind", choices=["subscriptions", "events"])
     parser.add_argument("path", help="a file, a folder or a pattern")
-    parser.add_argument("--format", choices=["csv", "jsonl", "parquet"], help="told by the ending unless given")
-    parser.add_argument("--form", choices=["text", "wide", "list"], help="told by the columns unless given")
+    parser.add_argument("--format", choices=["csv", "jsonl", "parquet"], help="default: by the ending of the name")
+    parser.add_argument("--form", choices=["text", "wide", "list"], help="default: by the columns")
     parser.add_argument("--type", action="append", default=[], metavar="NAME=TYPE", help="declare an attribute's type")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Ingest, and say what became of the records."""
+    """Ingest, and print the counts of records."""
     declared = {}
     for item in options.type:
         name, equals, type_ = item.partition("=")
@@ -33,4 +33,6 @@ def run(options: argparse.Namespace) -> None:
         from matchwood.spark.pipeline import ingest_table
 
         raw, form = read_raw(spark, options.path, format=options.format, schema=Schema(declared))
-        tell(ingest_table(lake, raw, options.kind, form=form or options.form, source=options.path, schema=declared))
+        print_manifest(
+            ingest_table(lake, raw, options.kind, form=form or options.form, source=options.path, schema=declared)
+        )

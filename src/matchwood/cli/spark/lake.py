@@ -1,4 +1,4 @@
-"""What the stages share: the lake, the session, and how a manifest is told."""
+"""The common part of the stages: the lake, the session, and printing a manifest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[Lake, SparkSession]]:
     from matchwood.spark.lake import Lake
     from matchwood.spark.session import local_session
 
-    lake = Lake(options.lake)  # first: a place that cannot be used is an error at once
+    lake = Lake(options.lake)  # before the session: an unusable folder is an error at once
     spark = local_session(master=options.master, memory=options.memory)
     try:
         yield lake, spark
@@ -41,7 +41,7 @@ def opened(options: argparse.Namespace) -> Iterator[tuple[Lake, SparkSession]]:
         spark.stop()
 
 
-def tell(manifest: Any) -> None:
-    """One line of what was made."""
+def print_manifest(manifest: Any) -> None:
+    """Print the name, version and counts of a new table or index in one line."""
     counts = ", ".join(f"{name} {value:,.0f}" for name, value in manifest.counts.items())
     print(f"{manifest.name} version {manifest.version}: {counts}")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
     parser = stage(stages, "match", "events against an index version")
-    parser.add_argument("-k", type=int, help="the k best of each event; all unless given")
+    parser.add_argument("-k", type=int, help="only the k best matches of each event")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
     parser.add_argument("--at", help="the instant, as ISO 8601, at which subscriptions must be alive")
-    parser.add_argument("--version", type=int, help="of the index; the newest unless given")
-    parser.add_argument("--tasks", type=int, help="spread the events over so many tasks")
+    parser.add_argument("--version", type=int, help="of the index (default: the newest)")
+    parser.add_argument("--tasks", type=int, help="the number of tasks to distribute the events to")
     parser.set_defaults(run=run)
 
 
@@ -23,5 +23,5 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import match_table
 
-        how = {"k": options.k, "mode": options.mode, "at": options.at, "tasks": options.tasks}
-        tell(match_table(lake, spark, index=options.version, **how))
+        settings = {"k": options.k, "mode": options.mode, "at": options.at, "tasks": options.tasks}
+        print_manifest(match_table(lake, spark, index=options.version, **settings))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -24,6 +24,6 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import match_subscriptions_table
 
-        tell(
+        print_manifest(
             match_subscriptions_table(lake, spark, index=options.version, at=options.at, k=options.k, mode=options.mode)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,4 +19,4 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import profile_tables
 
-        tell(profile_tables(lake, spark))
+        print_manifest(profile_tables(lake, spark))

@@ -1,4 +1,4 @@
-"""`matchwood spark vacuum LAKE NAME`: remove old versions that nobody reads."""
+"""`matchwood spark vacuum LAKE NAME`: remove old versions that no process reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the stage."""
-    parser = stages.add_parser("vacuum", help="remove old versions that nobody reads")
+    parser = stages.add_parser("vacuum", help="remove old versions that no process reads")
     parser.add_argument("lake", help="the folder of the lake")
     parser.add_argument("name", help="of the table, or index")
     parser.add_argument("--keep", type=int, default=2, help="versions that stay, the newest")

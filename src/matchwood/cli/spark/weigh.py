@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from matchwood.cli.spark.lake import opened, stage, tell
+from matchwood.cli.spark.lake import opened, print_manifest, stage
 
 
 def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,4 +23,4 @@ def run(options: argparse.Namespace) -> None:
         from matchwood.spark.pipeline import weigh_table
 
         given = {name: float(number) for name, _, number in (item.partition("=") for item in options.weight)}
-        tell(weigh_table(lake, spark, weights=given or None, seed=options.seed))
+        print_manifest(weigh_table(lake, spark, weights=given or None, seed=options.seed))
