@@ -18,20 +18,20 @@ from bench.results import series
 Rows = list[dict[str, Any]]
 
 STYLES = {  # the same system looks the same in every figure
-    "mo-tree": ("MO-Tree", "C0o-"),
-    "mo-tree-paper": ("MO-Tree, the paper's plan", "C1s-"),
-    "scan": ("Scan", "C2^-"),
+    "mo-tree": ("MO-Tree, engine", "C0o-"),
+    "mo-tree-paper": ("MO-Tree, engine, the paper's plan", "C1s-"),
+    "scan": ("Scan, engine", "C2^-"),
     "tama": ("TAMA", "C3v-"),
     "op-index": ("OpIndex", "C4D-"),
     "beq-tree": ("BEQ-Tree", "C5P-"),
     "r-star-tree": ("R*-tree, few rows", "C6X-"),
 }
-EVENTS, SUBSCRIPTIONS = "us_per_event", "us_per_subscription"
+EVENTS, SUBSCRIPTIONS = "us_per_event", "us_per_live"
 CHANGES = {  # number of the figure: metric, title
-    8: ("us_per_event_insert", "Inserting a live event"),
-    9: ("us_per_event_delete", "Deleting a live event"),
-    10: ("us_per_insert", "Inserting a subscription"),
-    11: ("us_per_delete", "Deleting a subscription"),
+    8: ("us_per_publish", "Publishing a live event"),
+    9: ("us_per_retract", "Retracting a live event"),
+    10: ("us_per_subscribe", "Inserting a subscription"),
+    11: ("us_per_unsubscribe", "Deleting a subscription"),
 }
 
 
@@ -47,7 +47,7 @@ def draw(rows: Rows, folder: Path) -> list[Path]:
         _by_kind(sized, SUBSCRIPTIONS, base, "k", "K_s", "Figure 7: subscription matching", folder / "motree-7.png"),
     ]
     for number, (metric, title) in CHANGES.items():
-        label = live if "event" in metric else events
+        label = live if metric in ("us_per_publish", "us_per_retract") else events
         paths.append(_by_size(rows, metric, label, f"Figure {number}: {title}", folder / f"motree-{number}.png"))
     paths.append(_memory(sized, "Figure 12: memory of subscriptions and as many live events", folder / "motree-12.png"))
     if any("skew" in row["workload"] for row in rows):
@@ -56,7 +56,7 @@ def draw(rows: Rows, folder: Path) -> list[Path]:
 
 
 def _by_size(rows: Rows, metric: str, label: str, title: str, path: Path) -> Path:
-    """One curve a system, by n; and for changes one more, of the MO-Tree in bulk."""
+    """One curve per system, by n; for changes of subscriptions also one of the MO-Tree in bulk."""
     figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
     for system, (name, style) in STYLES.items():
         n, values = series(rows, "city-k6", system, metric)
@@ -64,13 +64,13 @@ def _by_size(rows: Rows, metric: str, label: str, title: str, path: Path) -> Pat
             axes.plot([size / 1e6 for size in n], values, style, label=name)
     n, values = series(rows, "city-k6", "mo-tree", f"{metric}_bulk")
     if n:
-        axes.plot([size / 1e6 for size in n], values, "C0o--", label="MO-Tree, in bulk")
+        axes.plot([size / 1e6 for size in n], values, "C0o--", label="MO-Tree, engine, in bulk")
     _finish(axes, label, title)
     return _saved(figure, path)
 
 
 def _by_kind(rows: Rows, metric: str, n: int, prefix: str, label: str, title: str, path: Path) -> Path:
-    """One curve a system, by the number at the end of the workload's name."""
+    """One curve per system, by the number at the end of the workload's name."""
     figure, axes = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
     _curves(axes, rows, metric, n, [(k, f"city-{prefix}{k}") for k in (4, 6, 8, 10)])
     _finish(axes, label, f"{title}, n = {n:,}")

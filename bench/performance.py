@@ -1,51 +1,29 @@
-"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: OUT/performance.md from the figures kept in FOLDER.
+"""`python -m bench.performance [--results FOLDER] [--out FOLDER]`: write OUT/performance.md from the figures kept in FOLDER.
 
-The table of winners in the README beside OUT is written anew too.
+The table of winners in the README beside OUT is written as well.
 
-Every number on the page is looked up in the rows; a figure that is asked for and not there ends the run with its name. Files of
-the preset `quick` hold less: there, what is missing is left out, and so it is with `--lenient`.
+Every number on the page is looked up in the rows. A figure that a claim names and that is missing ends the run with its name.
+Files of the preset `quick` hold less: there, and with `--lenient`, what is missing is left out.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.__main__ import NAMES
 from bench.claims import CHAPTERS
-from bench.claims.forms import Chapter, Claim, Figure, Grid, Rival, Section
+from bench.claims.forms import Chapter, Claim, Figure, Grid, Section
+from bench.formatting import NOT_MEASURED, Judged, bold, claims_table, escaped, number, rival_of, shown, target_of
 from bench.results import Experiment, MissingFigureError, Results
-
-NOT_MEASURED = "not measured"
-BEGIN, END = "<!-- made by `make report` from auto.json -->", "<!-- end of what `make report` made -->"
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A claim with its figures; None where there is none."""
-
-    claim: Claim
-    ours: float | None
-    rival: float | None
-    ours_beside_rival: float | None
-
-    @property
-    def is_missed(self) -> bool:
-        """Is there a target, and is it not reached?"""
-        return self.ours is not None and self.claim.target is not None and not self.claim.target.met(self.ours)
-
-    @property
-    def is_lost(self) -> bool:
-        """Is a competitor better?"""
-        return self.rival is not None and self.ours_beside_rival is not None and self.rival < self.ours_beside_rival
+from bench.winners import winners, with_block
 
 
 @dataclass
 class Page:
-    """Writes chapters; collects what is missing and what is lost on the way."""
+    """Writes the chapters, and collects missing figures and losses while it does."""
 
     results: Results
     figures: Path
@@ -54,7 +32,7 @@ class Page:
     losses: list[tuple[str, Section, Judged]] = field(default_factory=list)
 
     def text(self, chapters: Sequence[Chapter]) -> str:
-        """The whole page. Raises `MissingFigureError` with every figure that is not there."""
+        """The whole page. Raises `MissingFigureError` that lists every missing figure."""
         body = [line for chapter in chapters for line in self._chapter(chapter)]
         if self.missing:
             raise MissingFigureError("\n".join(dict.fromkeys(self.missing)))
@@ -65,7 +43,7 @@ class Page:
         packages = {f"{name} {version}" for e in self.results for name, version in e.environment["packages"].items()}
         yield f"Packages: {', '.join(sorted(packages))}."
         yield ""
-        yield "| experiment | machine | preset | finished | commit | rows | compared with other answers | minutes |"
+        yield "| experiment | machine | preset | finished | commit | rows | verified rows | minutes |"
         yield "|---|---|---|---|---|---|---|---|"
         for chapter in chapters:
             experiment = self.results.get(chapter.experiment)
@@ -86,33 +64,33 @@ class Page:
         yield ""
 
     def _losses(self) -> Iterator[str]:
-        yield from ("## Where we lose or miss", "")
+        yield from ("## Missed targets and losses", "")
         if not self.losses:
-            yield from ("Nowhere in these figures.", "")
+            yield from ("None in these figures.", "")
             return
-        yield from ("| where | what | ours | asked, or better | why |", "|---|---|---|---|---|")
+        yield from ("| where | what | ours | target or competitor | why |", "|---|---|---|---|---|")
         for anchor, section, judged in self.losses:
-            asked = []
+            bounds = []
             if judged.is_missed:
-                asked.append(f"target: {target_of(judged.claim)}")
+                bounds.append(f"target: {target_of(judged.claim)}")
             if judged.is_lost:
-                asked.append(rival_of(judged))
+                bounds.append(rival_of(judged))
             where = f"[{section.title}](#{anchor})"
             claim = judged.claim
-            yield f"| {where} | {claim.what} | {shown(judged.ours, claim.unit)} | {'; '.join(asked)} | {claim.why} |"
+            yield f"| {where} | {claim.what} | {shown(judged.ours, claim.unit)} | {'; '.join(bounds)} | {claim.why} |"
         yield ""
 
     def _chapter(self, chapter: Chapter) -> Iterator[str]:
         yield from (f'<a id="{chapter.experiment}"></a>', "", f"## {chapter.title}", "", chapter.about, "")
         experiment = self.results.get(chapter.experiment)
-        for number, section in enumerate(chapter.sections, 1):
-            anchor = f"{chapter.experiment}-{number}"
+        for position, section in enumerate(chapter.sections, 1):
+            anchor = f"{chapter.experiment}-{position}"
             yield from (f'<a id="{anchor}"></a>', "", f"### {section.title}", "")
             if section.paper:
                 yield from (f"*The paper:* {section.paper}", "")
             if experiment is None:
                 yield from (
-                    f"*Ours:* {NOT_MEASURED}; `python -m bench {chapter.experiment} --preset paper` does it.",
+                    f"*Ours:* {NOT_MEASURED}; run `python -m bench {chapter.experiment} --preset paper`.",
                     "",
                 )
                 continue
@@ -181,120 +159,28 @@ class Page:
 
 
 def value_or_none(figure: Figure, experiment: Experiment) -> float | None:
-    """A figure, or None where there is none."""
+    """A figure, or None if it is missing."""
     try:
         return figure(experiment)
     except MissingFigureError:
         return None
 
 
-def claims_table(judged: Sequence[Judged]) -> Iterator[str]:
-    """A line a claim; columns that all of them leave empty are left out."""
-    columns = {
-        "the paper": [one.claim.paper for one in judged],
-        "ours": [shown(one.ours, one.claim.unit) for one in judged],
-        "target": [verdict(one) for one in judged],
-        "strongest competitor": [rival_of(one) for one in judged],
-    }
-    used = {head: cells for head, cells in columns.items() if any(cells)}
-    yield f"| | {' | '.join(used)} |"
-    yield "|---" * (len(used) + 1) + "|"
-    for position, one in enumerate(judged):
-        yield f"| {one.claim.what} | {' | '.join(cells[position] for cells in used.values())} |"
-    yield ""
-
-
-def verdict(judged: Judged) -> str:
-    """The target, and whether it is met."""
-    target = judged.claim.target
-    if target is None:
-        return ""
-    asked = target_of(judged.claim)
-    if judged.ours is None:
-        return asked
-    return f"{asked}: met" if target.met(judged.ours) else f"{asked}: **missed**"
-
-
-def target_of(claim: Claim) -> str:
-    """At least, or at most, so much."""
-    assert claim.target is not None
-    return f"{'at least' if claim.target.least else 'at most'} {shown(claim.target.bound, claim.unit)}"
-
-
-def rival_of(judged: Judged) -> str:
-    """The competitor's figure and how many times ours is better."""
-    rival: Rival | None = judged.claim.rival
-    if rival is None:
-        return ""
-    if judged.rival is None or judged.ours_beside_rival is None:
-        return f"{rival.name}: {NOT_MEASURED}"
-    ratio = judged.rival / judged.ours_beside_rival
-    text = f"{rival.name} {shown(judged.rival, rival.unit)}, ours {shown(judged.ours_beside_rival, rival.unit)}"
-    return f"{text} ({number(ratio)} x)" if ratio >= 1 else f"**{text}** ({number(ratio)} x)"
-
-
-def shown(value: float | None, unit: str) -> str:
-    """A number with its unit."""
-    return NOT_MEASURED if value is None else f"{number(value)} {unit}".rstrip()
-
-
-def number(value: float) -> str:
-    """Three digits, or all of those before the point."""
-    size = abs(value)
-    decimals = 0 if size >= 100 or value == int(value) else 1 if size >= 10 else 2 if size >= 0.1 else 4
-    return f"{value:,.{decimals}f}"
-
-
-def winners(experiment: Experiment, metric: str = "us_per_event") -> list[str]:
-    """Of each workload: the best index by name, the next, what `auto` makes of it, and Scan."""
-    lines = ["| workload | subscriptions | best | next | `auto` | `scan` |", "|---|---|---|---|---|---|"]
-    values: dict[tuple[str, int], dict[str, float]] = {}
-    for row in experiment.rows:
-        if row["metric"] == metric:
-            values.setdefault((row["workload"], row["n"]), {})[row["system"]] = float(row["value"])
-    for (workload, n), found in values.items():
-        named = sorted((value, system) for system, value in found.items() if system != "auto")
-        cells = [f"`{system}` {number(value)}" for value, system in named[:2]] + [""] * (2 - len(named[:2]))
-        rest = [number(found[system]) if system in found else "" for system in ("auto", "scan")]
-        lines.append(f"| {workload} | {n:,} | {' | '.join(cells + rest)} |")
-    return lines
-
-
-def with_block(text: str, lines: Sequence[str]) -> str:
-    """The text with these lines between its two marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"expected the marks {BEGIN!r} and {END!r}")
-    return "\n".join([f"{before}{begin}", *lines, f"{end}{after}"])
-
-
-def escaped(text: str) -> str:
-    """Stars that belong to a name (BE*-Tree, R*-tree, G*) are no emphasis."""
-    return re.sub(r"\b(BE|R|G)\*(?!\*)", r"\1\*", text)
-
-
-def bold(text: str, wanted: bool) -> str:
-    """In bold, or as it is."""
-    return f"**{text}**" if wanted else text
-
-
 HEAD = """# Performance
 
-This page is made by `make report` from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. No number on
-it is typed in by hand, but for those of the papers and the targets.
+`make report` generates this page from the rows in `docs/figures/*.json`, which `make bench PRESET=paper` measures. Only the
+figures of the papers and the targets are written by hand.
 
 How to read it:
 
 - *The paper* is what the source claims, on its machine. *Ours* is measured here, in the same terms.
-- A *target* is a figure the project was asked for, or the paper's own. A few were added with the page, after first measurements:
-  the choice of L (VCR, Figure 6), growth with cardinality (BE*-Tree, Figure 6), tests in vain, and changes of live events.
-  One that is missed says so, here and in the list below.
-- The reason given for a miss is our reading of it. Unless a count stands beside it, it has not been measured by itself.
-- The *strongest competitor* is the best other system that ran on the same data in the same run; the number in brackets is how
-  many times ours is better. Below 1 it is a loss, and in bold.
-- Answers are compared (with Scan, the oracle or the competitor) before anything is timed. Times are medians, of one thread and of
-  its processor time where a part says nothing else; ratios travel better than times. Large bulk changes look ids up by all cores.
+- A *target* is a limit that the project has set itself, or the figure of the paper. A target that is missed is marked, and
+  listed below.
+- The reason given for a miss is our interpretation. It has been measured only where a count is given.
+- The *strongest competitor* is the best other system in the same run on the same data. The number in brackets is its time
+  divided by ours: below 1, in bold, we lose.
+- Answers are compared with those of Scan, the oracle or the competitor before anything is timed. Times are medians of one
+  thread's processor time unless a chapter says otherwise. Ratios carry over to other machines better than times.
 
 ## Environment
 """.splitlines()
@@ -311,7 +197,7 @@ def main() -> None:
     try:
         text = page.text(CHAPTERS)
     except MissingFigureError as error:
-        raise SystemExit(f"the page was not written, since figures are missing:\n{error}") from None
+        raise SystemExit(f"the page was not written because figures are missing:\n{error}") from None
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "performance.md"
     path.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """The claims of the papers and our targets, chapter by chapter, as data: `bench.performance` finds our figures for them."""
 
-from bench.claims import auto, bestar, covering, motree, ranked, scan, spark, vcr
+from bench.claims import auto, bestar, cold, covering, motree, ranked, scan, spark, vcr
 
 CHAPTERS = (
     auto.CHAPTER,
@@ -10,5 +10,6 @@ CHAPTERS = (
     vcr.CHAPTER,
     motree.CHAPTER,
     covering.CHAPTER,
+    cold.CHAPTER,
     spark.CHAPTER,
 )

@@ -28,9 +28,11 @@ from bench.claims.forms import (
     worst_over,
     worst_over_best,
 )
-from bench.performance import BEGIN, END, Page, number, winners, with_block
+from bench.formatting import number
+from bench.performance import Page
 from bench.plots import MODULES
 from bench.results import Experiment, MissingFigureError, Results
+from bench.winners import BEGIN, END, winners, with_block
 
 ABOUT = {
     "cpu": "a processor",
@@ -69,7 +71,7 @@ def test_a_claim_shows_our_figure_the_papers_the_target_and_the_competitor() -> 
     )
     text = page(Section("Figure 1", "It is faster.", [claim]), *ROWS)
     assert "| saved | 50 % | 60 % | at least 55 %: met | Theirs 5 µs, ours 2 µs (2.50 x) |" in text
-    assert "Nowhere in these figures." in text
+    assert "None in these figures." in text
 
 
 def test_a_missed_target_is_marked_and_listed_with_its_reason() -> None:
@@ -109,13 +111,13 @@ def test_the_quick_preset_goes_without_what_it_does_not_measure() -> None:
     section = Section("Figure 1", "", [Claim("a", at("w", "other"), "µs", target=at_most(1))], plots=[("a.png", "")])
     text = page(section, *ROWS, preset="quick")
     assert "| a | not measured | at most 1 µs |" in text
-    assert "Nowhere in these figures." in text
+    assert "None in these figures." in text
 
 
 def test_an_experiment_without_a_file_is_not_measured_and_says_how_to() -> None:
     chapter = Chapter("other", "Other", "", [Section("Figure 1", "A claim.", [Claim("a", at("w", "ours"), "")])])
     text = Page(Results({"tiny": experiment(*ROWS)}), Path("nowhere")).text([chapter])
-    assert "not measured; `python -m bench other --preset paper` does it." in text
+    assert "not measured; run `python -m bench other --preset paper`." in text
 
 
 def test_a_table_has_the_best_in_bold_an_empty_cell_where_nothing_ran_and_no_empty_line() -> None:
