@@ -63,4 +63,4 @@ def test_every_stage_has_a_verb(
     stage("vacuum", "index", "--keep", "1")
     assert lake.versions("index") == [2]
     assert main(["spark", "index", folder, "--table", "nothing"]) == 2
-    assert "there is no whole version" in capsys.readouterr().err
+    assert "has no published version" in capsys.readouterr().err

@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 from matchwood.spark import ingest, pipeline
 from matchwood.spark.lake import Lake
 from matchwood.spark.session import settings
-from matchwood.spark.streaming import MatchStream, compact
+from matchwood.spark.changes import compact
+from matchwood.spark.streaming import MatchStream
 folder, stages = Path(sys.argv[1]), sys.argv[2].split(",")
 builder = SparkSession.builder.remote("local[2]")
 for key, value in {**settings(memory="1g", partitions=2), "spark.local.dir": str(folder / "local")}.items():

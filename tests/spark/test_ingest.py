@@ -21,16 +21,9 @@ from matchwood.schema import Schema
 from matchwood.spark import ingest
 from matchwood.spark.batches import read_events, read_subscriptions
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.ingest_worker import (
-    LINES,
-    MOST_CONTENT,
-    Encoding,
-    Learning,
-    encode_batches,
-    learn_expression,
-    learn_expressions,
-)
+from matchwood.spark.ingest_worker import LINES, MAX_CONTENT, Encoding, encode_batches
 from matchwood.spark.lake import Lake
+from matchwood.spark.learn_worker import Learning, learn_expression, learn_expressions
 from matchwood.spark.pipeline import index_table, ingest_table, match_table
 from matchwood.spark.streaming import MatchStream
 from tests.spark.stream_world import put
@@ -78,7 +71,7 @@ def test_each_bad_subscription_is_rejected_with_its_reason_and_its_content(form:
         if record["reason"] is not None:
             assert record["reason"]
             assert "expression" in record["content"]
-            assert len(record["content"]) < MOST_CONTENT + 100
+            assert len(record["content"]) < MAX_CONTENT + 100
 
 
 def test_an_event_without_an_id_is_rejected_with_its_content() -> None:

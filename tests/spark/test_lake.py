@@ -15,7 +15,7 @@ from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import Building, build_index, open_index
 from matchwood.spark.lake import MANIFEST, Lake, Manifest
 from matchwood.spark.match import match
-from matchwood.spark.resident import Release
+from matchwood.spark.shard_cache import Release
 from matchwood.store import storage
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import a_world, seeded_dice
@@ -87,11 +87,11 @@ def test_shards_of_workers_of_another_release_are_not_published(
     with monkeypatch.context() as patched:  # of the driver alone
         patched.setattr(storage, "VERSION", 999)
         with pytest.raises(
-            Exception, match=r"this worker runs .*, its driver .*format 999.*; install the same version"
+            Exception, match=r"this worker runs .*, the driver .*format 999.*; install the same version"
         ):
             build_index(subscriptions, lake, codebook, index="scan")
         patched.setattr(index_stage, "Building", Unaware)
-        with pytest.raises(StorageError, match="a worker has saved a shard that its driver cannot read"):
+        with pytest.raises(StorageError, match="the driver cannot read a shard that a worker has saved"):
             build_index(subscriptions, lake, codebook, index="scan")
     assert lake.versions("index") == []
     assert build_index(subscriptions, lake, codebook, index="scan").version == 1

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from matchwood.spark.changes import compact
 from matchwood.spark.lake import Lake
 from matchwood.spark.live_store import LiveStore
-from matchwood.spark.streaming import MatchStream, compact
+from matchwood.spark.streaming import MatchStream
 from tests.spark.stream_world import events, expected, put
 from tests.spark.test_streaming import drained, found, prepared, source
 
@@ -51,7 +52,7 @@ def test_folding_keeps_what_is_alive_and_a_repetition_finds_the_same(spark: Any,
 def test_a_stream_lets_go_of_what_nobody_can_ask_for_any_more(
     spark: Any, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("matchwood.spark.streaming.TIDY_EVERY", 2)
+    monkeypatch.setattr("matchwood.spark.streaming.CLEAN_EVERY", 2)
     base = prepared(spark, lake, tmp_path)
     instants = iter([0.0, 60.0, 30.0, 180.0, 180.0])  # a clock that is set back once does not bring the expired back
     stream, checkpoint = MatchStream(lake, "tidy", clock=lambda: next(instants)), tmp_path / "checkpoint"
@@ -78,6 +79,6 @@ def test_a_stream_lets_go_of_what_nobody_can_ask_for_any_more(
     assert sorted(found(stream, spark)) == sorted([*whole, *late])
     compact(spark, lake, "tidy", upto=4)
     lake.vacuum("index", keep=1)
-    stream.tidy(spark, 5)
+    stream.clean(spark, 5)
     assert not list((stream.folder / "deltas").glob("[0-9]*"))
     assert lake.manifest("subscriptions").counts["records"] == len(base) + 1

@@ -105,7 +105,7 @@ def test_profile_and_weigh_on_spark(spark: Any, world: World) -> None:
     weighed = weigh(subscriptions, codebook, inverse, around=AROUND, deviation=DEVIATION)
     assert weighed.count() == len(world.subscriptions)
     assert weighed.schema["dims"].metadata == subscriptions.schema["dims"].metadata
-    with pytest.raises(SchemaError, match="no subscription names"):
+    with pytest.raises(SchemaError, match="not used by any subscription"):
         weigh(subscriptions, codebook, {"nobody": 1.0})
     with pytest.raises(QueryError, match="finite weight"):
         weigh(subscriptions, codebook, {"age": -1.0})

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from matchwood.spark import ingest
+from matchwood.spark.changes import compact
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table
-from matchwood.spark.streaming import MatchStream, as_lines, compact
+from matchwood.spark.streaming import MatchStream, as_lines
 from tests.spark.stream_world import events, expected, put, write_base
 
 

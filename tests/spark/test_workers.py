@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matchwood.errors import StorageError
-from matchwood.spark import match_worker
-from matchwood.spark import resident as spark_resident
-from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_shard
+from matchwood.spark import match_worker, shard_cache
+from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_columns
 from matchwood.spark.index_stage import Assigning, Building
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
-from matchwood.spark.resident import Release, check_shard, resident
+from matchwood.spark.shard_cache import Release, check_shard, mapped_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from matchwood.store import storage
 from tests.spark.tables import Ranked, event_table, expected, subscription_table
@@ -35,7 +34,8 @@ def built(world: World, sharding: Sharding, folder: str, index: str = "scan") ->
         batches = list(Assigning(sharding)(batches))
     else:
         batches = [
-            with_shard(np.arange(batch.num_rows) % sharding.shards, batch, SHARDED_SUBSCRIPTIONS) for batch in batches
+            with_columns([np.arange(batch.num_rows) % sharding.shards], batch, SHARDED_SUBSCRIPTIONS)
+            for batch in batches
         ]
     made = [row for batch in Building(folder, index, {}, Release.here())(batches) for row in batch.to_pylist()]
     return {row["shard"]: str(Path(folder) / row["folder"]) for row in made}
@@ -90,20 +90,20 @@ def test_every_index_serves_from_its_mapped_folder(index: str, tmp_path: Path) -
 def test_a_folder_is_mapped_once_by_a_process(tmp_path: Path) -> None:
     world = a_world(seeded_dice(7), 20, 5)
     (folder,) = built(world, Sharding(), str(tmp_path)).values()
-    assert resident(folder) is resident(folder)
-    assert not resident(folder).index.store.state.rows.flags.owndata  # a view of the mapped file
+    assert mapped_shard(folder) is mapped_shard(folder)
+    assert not mapped_shard(folder).index.store.state.rows.flags.owndata  # a view of the mapped file
 
 
 def test_a_worker_of_another_release_builds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_world(seeded_dice(7), 20, 5)
     batches = [
-        with_shard(np.zeros(20), batch, SHARDED_SUBSCRIPTIONS) for batch in subscription_table(world).to_batches()
+        with_columns([np.zeros(20)], batch, SHARDED_SUBSCRIPTIONS) for batch in subscription_table(world).to_batches()
     ]
     driver = Release.here()
-    for module, name, other in ((storage, "VERSION", 999), (spark_resident, "__version__", "9.9")):
+    for module, name, other in ((storage, "VERSION", 999), (shard_cache, "__version__", "9.9")):
         with monkeypatch.context() as patched:
             patched.setattr(module, name, other)
-            with pytest.raises(StorageError, match=rf"this worker runs .*{other}.*, its driver .*; install the same"):
+            with pytest.raises(StorageError, match=rf"this worker runs .*{other}.*, the driver .*; install the same"):
                 list(Building(str(tmp_path), "scan", {}, driver)(batches))
     assert list(tmp_path.iterdir()) == []
 
@@ -114,7 +114,9 @@ def test_a_driver_takes_no_shard_of_another_release(tmp_path: Path, monkeypatch:
     check_shard(Path(folder), Release.here())
     with monkeypatch.context() as patched:
         patched.setattr(storage, "VERSION", storage.VERSION + 1)
-        with pytest.raises(StorageError, match=r"its driver cannot read: .*expected format version"):
+        with pytest.raises(
+            StorageError, match=r"driver cannot read a shard that a worker has saved: .*expected format version"
+        ):
             check_shard(Path(folder), Release.here())
     with pytest.raises(StorageError, match=r"saved this shard with matchwood .*, its driver runs matchwood 9\.9"):
         check_shard(Path(folder), Release("9.9", storage.VERSION))
@@ -139,8 +141,8 @@ def test_events_come_in_any_batches_and_leave_in_any_slices(
     world = a_world(seeded_dice(11), subscriptions=30, events=40)
     matching = Matching(built(world, Sharding(), str(tmp_path)), Sharding(), k, "all")
     monkeypatch.setattr(match_worker, "FIRST_SLICE", 2)
-    monkeypatch.setattr(match_worker, "EVENTS_AT_ONCE", 12)
-    monkeypatch.setattr(match_worker, "MOST_HITS", 9)
+    monkeypatch.setattr(match_worker, "MAX_EVENTS", 12)
+    monkeypatch.setattr(match_worker, "MAX_HITS", 9)
     for size, first in ((1, 12), (5, 10), (12, 12), (40, 40)):
         batches = event_table(world).to_batches(max_chunksize=size)
         assert next(match_worker.gathered(batches)).num_rows == first

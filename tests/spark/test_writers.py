@@ -161,7 +161,7 @@ def test_a_version_is_published_once(lake: Lake) -> None:
         assert lake.manifest("t") == published[0]
         assert [path.name for path in folder.iterdir()] == [MANIFEST]
     lake.vacuum("t", keep=0)
-    with pytest.raises(StorageError, match="the folder of this version is gone"):
+    with pytest.raises(StorageError, match="the folder was removed"):
         lake.publish(Manifest("t", version))
 
 

@@ -1,8 +1,8 @@
 """The pipeline on Spark: raw tables -> ingest -> profile -> weigh -> cover -> index -> match -> evaluate, batch and streaming.
 
-Every stage is a function from DataFrame to lazy DataFrame, on the caller's session. `Lake` keeps tables and indexes as
-versions; `docs/spark.md` shows how they go together. The names below are public; they are imported when they are first used, so
-that workers load no more than they need.
+A stage is a function from DataFrame to lazy DataFrame, on the session of the caller. `Lake` stores tables and indexes as
+versions. `docs/spark.md` shows how to use them. The names below are public. They are imported at first use, so that workers
+load only what they need.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matchwood.spark.changes import compact
     from matchwood.spark.codebook import Codebook
     from matchwood.spark.evaluate import Evaluation
     from matchwood.spark.index_stage import IndexVersion, build_index, open_index
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
         weigh_table,
     )
     from matchwood.spark.session import local_session, settings
-    from matchwood.spark.streaming import MatchStream, compact
+    from matchwood.spark.streaming import MatchStream
 
 _MODULES = {
+    "changes": ["compact"],
     "codebook": ["Codebook"],
     "evaluate": ["Evaluation"],
     "index_stage": ["IndexVersion", "build_index", "open_index"],
@@ -46,7 +48,7 @@ _MODULES = {
         "weigh_table",
     ],
     "session": ["local_session", "settings"],
-    "streaming": ["MatchStream", "compact"],
+    "streaming": ["MatchStream"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

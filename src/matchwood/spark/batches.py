@@ -1,11 +1,12 @@
-"""Arrow batches of the pipeline's tables to the arrays of `encode` and back. Runs in workers; knows no Spark session.
+"""Conversion of Arrow batches of the pipeline's tables to the arrays of `encode` and back. Runs in workers, without a session.
 
-Lists lie flat in Arrow, so that entries become NumPy arrays without a copy where the types agree (float64), and by one
-narrowing copy where they do not (dimensions, kinds).
+Arrow stores the items of a list column in one flat buffer. They become a NumPy array without a copy if the types agree (float64)
+and by one narrowing copy if they do not (dimensions, kinds).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ CENTRES = columns.arrow_schema(columns.CENTRES)
 
 
 class SubscriptionBatch(NamedTuple):
-    """Subscriptions of a batch: one id and `until` (microseconds, inf for never) each, and the rows of all of them."""
+    """The subscriptions of a batch: an id and an `until` each (microseconds, inf for never), and the rows of all of them."""
 
     ids: Int64s
     until: Float64s
@@ -33,7 +34,7 @@ class SubscriptionBatch(NamedTuple):
 
 
 class EventBatch(NamedTuple):
-    """Events of a batch."""
+    """The events of a batch: an id and an `until` each (microseconds, inf for never), and their values."""
 
     ids: Int64s
     until: Float64s
@@ -49,7 +50,7 @@ def read_subscriptions(batch: Any) -> SubscriptionBatch:
     offsets = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     ends, dims = _list(batch, "dims")
     if offsets[-1] != len(dims) or not np.array_equal(offsets[sizes_at], ends):
-        raise SchemaError("subscriptions: column 'row_sizes' does not add up to the lengths of 'dims'")
+        raise SchemaError("subscriptions: the sizes in column 'row_sizes' do not add up to the lengths of 'dims'")
     parts = [_entries(batch, name, ends) for name in ("kinds", "lo", "hi", "weight")]
     priority = _numbers(batch, "priority")
     rows = make_rows(np.repeat(ids, rows_each), np.repeat(priority, rows_each), offsets, dims, *parts)
@@ -59,7 +60,7 @@ def read_subscriptions(batch: Any) -> SubscriptionBatch:
 def write_subscriptions(batch: SubscriptionBatch) -> Any:
     """The Arrow batch of subscriptions. O(entries)."""
     rows = batch.rows
-    heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else np.zeros(0, int)
+    heads = first_rows(rows)
     row_at = np.concatenate([heads, [rows.size]])
     entry_at = rows.offsets[row_at]
     arrays = [
@@ -85,19 +86,19 @@ def read_events(batch: Any) -> EventBatch:
 
 
 def write_events(batch: EventBatch) -> Any:
-    """The Arrow batch of events; `hi` and `weight` are left out where they say nothing. O(entries)."""
+    """The Arrow batch of events; `hi` is empty if no value is a range, `weight` if all weights are 1. O(entries)."""
     events = batch.events
     ends = events.offsets
-    plain = bool((events.lo == events.hi).all())
-    light = bool((events.weight == 1.0).all())
-    nothing = _lists(np.zeros(events.size + 1, np.int64), np.zeros(0))
+    has_ranges = bool((events.lo != events.hi).any())
+    has_weights = bool((events.weight != 1.0).any())
+    empty = _lists(np.zeros(events.size + 1, np.int64), np.zeros(0))
     arrays = [
         pa.array(batch.ids),
         instants(batch.until),
         _lists(ends, events.dims.astype(np.int32)),
         _lists(ends, events.lo),
-        nothing if plain else _lists(ends, events.hi),
-        nothing if light else _lists(ends, events.weight),
+        _lists(ends, events.hi) if has_ranges else empty,
+        _lists(ends, events.weight) if has_weights else empty,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=EVENTS)
 
@@ -111,26 +112,40 @@ def write_matches(event_ids: Int64s, matches: Matches) -> Any:
 
 
 def write_ranked(event_ids: Int64s, matches: Matches) -> Any:
-    """The Arrow batch of matches as lists, one record an event. O(matches)."""
+    """The Arrow batch of matches as lists, one record per event. O(matches)."""
     lists = [_lists(matches.offsets, matches.ids), _lists(matches.offsets, matches.scores)]
     return pa.RecordBatch.from_arrays([pa.array(event_ids), *lists], schema=RANKED)
 
 
 def read_ranked(batch: Any) -> tuple[Int64s, Matches]:
-    """Event ids and the matches of each."""
+    """Event ids and the matches of each, from a batch that `write_ranked` made."""
     columns.required(batch, columns.RANKED, "ranked")
     ends, ids = _list(batch, "subscription_ids")
     return _numbers(batch, "event_id"), Matches(ends, ids, _entries(batch, "scores", ends))
 
 
-def with_shard(shard: Any, batch: Any, schema: Any) -> Any:
-    """A batch with the number of a shard before it; timestamps take the schema's time zone. O(1)."""
-    arrays = [pa.array(shard, pa.int32()), *batch.columns]
+def first_rows(rows: Rows) -> Int64s:
+    """The position of the first row of each subscription. O(rows)."""
+    if not rows.size:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
+
+
+def with_columns(first: Sequence[Any], batch: Any, schema: Any) -> Any:
+    """A batch of this schema: the columns `first`, then those of `batch`, cast where types differ (time zones)."""
     arrays = [
         array if array.type == field.type else array.cast(field.type)
-        for array, field in zip(arrays, schema, strict=True)
+        for array, field in zip([*map(pa.array, first), *batch.columns], schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def split_by_first(batch: Any) -> Iterator[tuple[int, Any]]:
+    """The records of a batch by the number in its first column (a shard, a group), ascending. O(records x numbers)."""
+    numbers = batch.column(0).to_numpy(zero_copy_only=False)
+    found = np.unique(numbers).tolist()
+    for number in found:
+        yield number, batch if len(found) == 1 else batch.filter(pa.array(numbers == number))
 
 
 def read_until(batch: Any) -> Float64s:
@@ -142,7 +157,7 @@ def read_until(batch: Any) -> Float64s:
 
 
 def instants(until: Float64s) -> Any:
-    """Microseconds as an Arrow column of timestamps, null where they are infinite."""
+    """Microseconds as an Arrow column of timestamps; infinity becomes null."""
     never = ~np.isfinite(until)
     ticks = np.where(never, 0.0, until).astype(np.int64)
     return pa.array(ticks, pa.int64(), mask=never).cast(pa.timestamp("us", tz="UTC"))
@@ -162,19 +177,19 @@ def _list(batch: Any, name: str) -> tuple[Int64s, Any]:
     offsets = column.offsets.to_numpy().astype(np.int64)
     items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     if items.null_count:
-        raise SchemaError(f"column {name!r} holds a null inside a list and may not")
+        raise SchemaError(f"column {name!r}: a list holds a null; remove it or replace it by a value")
     return offsets - offsets[0], items.to_numpy(zero_copy_only=False)
 
 
 def _entries(batch: Any, name: str, ends: Int64s, missing: Float64s | None = None) -> Any:
-    """The items of a list column whose lists are as long as those of `dims`, or empty: then theirs come from `missing`."""
+    """The items of a list column whose lists are as long as those of `dims`; for an empty list they are taken from `missing`."""
     offsets, items = _list(batch, name)
     if np.array_equal(offsets, ends):
         return items
     given = np.diff(offsets)
     wrong = given != np.diff(ends)
     if missing is None or given[wrong].any():
-        raise SchemaError(f"column {name!r}: a list is not as long as that of the same record in 'dims'")
+        raise SchemaError(f"column {name!r}: a list differs in length from the list of the same record in 'dims'")
     if not len(items):
         return missing
     filled = missing.copy()

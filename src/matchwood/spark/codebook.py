@@ -1,12 +1,11 @@
-"""Codebook: the schema that numbers attributes and strings, with a lineage and a version, so that tables know who encoded them.
+"""Codebook: the schema that assigns numbers to attributes and strings, with a lineage and a version.
 
-    names and strings become numbers once, in ingest; an index and a table of events agree on them only if
+Ingest replaces names and strings by numbers. An index and a table of events can be matched only if both have the same lineage and
+the version of the events is at least that of the index: a new version only appends, so attributes keep their dimensions and
+strings their codes, but a string that was added later is unknown in events that were encoded earlier.
 
-        they are of one lineage, and the events' version is not older than the index's
-
-A new version only appends: attributes keep their dimensions and strings their codes. An event encoded earlier than
-the subscription that first names a string has that string as unknown, hence the order. Versions ride on the metadata of the
-column `dims`, which Spark keeps through filters, joins and Parquet.
+The *stamp* of a table, lineage and version, is stored in the metadata of its column `dims`, which Spark preserves through
+filters, joins and Parquet.
 """
 
 from __future__ import annotations
@@ -24,12 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _KEY = "matchwood"
-_OTHER = "{}: column 'dims' was encoded by codebook {}, expected {}; ingest subscriptions and events with one codebook"
+_OTHER = (
+    "{}: column 'dims' was encoded by codebook {}, expected {}; ingest subscriptions and events with the same codebook"
+)
 
 
 @dataclass(frozen=True)
 class Codebook:
-    """A schema as of one version. Immutable: `schema()` gives a copy.
+    """One version of a schema. Immutable: `schema()` returns a copy.
 
     >>> book = Codebook.declare({"age": "number"})
     >>> later = book.extended([Schema({"plan": "string"})])
@@ -57,13 +58,13 @@ class Codebook:
 
     @property
     def stamp(self) -> dict[str, Any]:
-        """What a table remembers of the codebook that encoded it."""
+        """The lineage and version, as stored with a table."""
         return {"lineage": self.lineage, "version": self.version}
 
     def extended(self, learnt: Iterable[Schema]) -> Codebook:
-        """A version that also knows what these schemas, which began as this one, have learnt; the earlier one decides types.
+        """A version with the attributes and strings of these schemas appended; of conflicting types the first wins.
 
-        Itself if there is nothing new. O(attributes and strings).
+        Returns itself if there is nothing new. O(attributes and strings).
         """
         schema = self.schema()
         for other in learnt:
@@ -71,7 +72,7 @@ class Codebook:
         return self._with(schema)
 
     def declaring(self, schema: Schema | Mapping[str, str] | None) -> Codebook:
-        """A version that also knows these attributes; itself if it does already. Another type for a known one is an error."""
+        """A version that also has these attributes, or itself. Raises `SchemaError` if a known attribute has another type."""
         own, given = self.schema(), schema if isinstance(schema, Schema) else Schema(schema)
         for attribute in given:
             if attribute.type is not None:
@@ -79,9 +80,9 @@ class Codebook:
         return self._with(own)
 
     def merged(self, other: Codebook) -> Codebook:
-        """A version that also knows the attributes and strings of another codebook; a closed one only its strings.
+        """A version with the attributes and strings of another codebook appended; a closed schema gets strings only.
 
-        Numbers are not taken over, so tables must be encoded by the result. O(attributes and strings).
+        Their numbers differ from those of the other codebook: encode tables with the result. O(attributes and strings).
 
         >>> ours, theirs = Codebook.declare({"age": "number"}), Codebook.declare({"plan": "string", "age": "bool"})
         >>> [(attribute.name, str(attribute.type)) for attribute in ours.merged(theirs).schema()]
@@ -98,11 +99,11 @@ class Codebook:
         return table.withMetadata("dims", {_KEY: self.stamp})
 
     def reads(self, stamp: Mapping[str, Any]) -> bool:
-        """May events stamped so be matched with what this codebook has encoded?"""
+        """Can events with this stamp be matched with an index that this codebook encoded?"""
         return bool(stamp.get("lineage") == self.lineage and int(stamp.get("version", 0)) >= self.version)
 
     def check_subscriptions(self, table: DataFrame) -> None:
-        """Raise if subscriptions are stamped by another codebook, or by a later version of this one."""
+        """Raise `SchemaError` if subscriptions were encoded by another codebook, or by a later version of this one."""
         stamp = stamp_of(table)
         if stamp is None:
             return
@@ -111,11 +112,12 @@ class Codebook:
         if int(stamp.get("version", 0)) > self.version:
             raise SchemaError(
                 f"subscriptions: column 'dims' was encoded by version {stamp['version']} of the codebook, later than "
-                f"the version {self.version} that is given; give the later one"
+                f"version {self.version}; pass the later version"
             )
 
     def check_events(self, table: DataFrame) -> None:
-        """Raise if events are stamped by a codebook that an index of this one cannot read. Without a stamp they are trusted."""
+        """Raise `SchemaError` if events were encoded by a codebook that this index cannot read. Without a stamp nothing is
+        checked."""
         stamp = stamp_of(table)
         if stamp is None or self.reads(stamp):
             return
@@ -123,11 +125,11 @@ class Codebook:
             raise SchemaError(_OTHER.format("events", stamp.get("lineage"), self.lineage))
         raise SchemaError(
             f"events: column 'dims' was encoded by version {stamp.get('version')} of the codebook, the index by version "
-            f"{self.version}, which knows strings or attributes that were unknown then; ingest the events again"
+            f"{self.version}, which has strings or attributes that were unknown then; ingest the events again"
         )
 
     def to_json(self) -> dict[str, Any]:
-        """For a manifest."""
+        """As JSON, for a manifest."""
         return {**self.stamp, "schema": json.loads(self.content)}
 
     @classmethod
@@ -140,16 +142,16 @@ class Codebook:
 
 
 def stamp_of(table: DataFrame) -> dict[str, Any] | None:
-    """The stamp of the codebook that encoded a table, None if it bears none."""
+    """The stamp of the codebook that encoded a table, or None."""
     metadata = table.schema["dims"].metadata if "dims" in table.columns else {}
     found = metadata.get(_KEY)
     return dict(found) if isinstance(found, Mapping) else None
 
 
 def _append(schema: Schema, other: Schema) -> None:
-    """Attributes and strings that `schema` lacks, in the order of `other`; of two types the one known first stays.
+    """Append the attributes and strings of `other` that `schema` lacks; known attributes keep their type.
 
-    A closed schema learns strings of its attributes, and no attribute.
+    A closed schema gets new strings, but no new attributes.
     """
     for theirs in other:
         if theirs.name not in schema and not schema.learn:

@@ -1,14 +1,14 @@
-"""The columns at every border between stages: names, types, nullability. Nothing else in the pipeline declares any.
+"""The columns of every table that stages exchange: names, types, nullability.
 
-    subscriptions   one record a subscription; its rows lie one after the other in the entry lists, `row_sizes` entries each
-    events          one record an event; `hi` is empty where no value is a range, `weight` where all weights are 1. Empty and not
-                    null: Spark 4.3 takes time quadratic in the batch for lists that are null (200,000 events: 10 s, not 0.6 s)
-    rejects         what ingest refused, with reason and content
-    matches         one record a match; `rank` counts from 1 in the order score descending, subscription id ascending
-    ranked          the same as lists, one record an event: what travels between shards and the merge
+    subscriptions   one record per subscription; the entry lists hold its rows one after the other, `row_sizes` entries each
+    events          one record per event; `hi` is empty if no value is a range, `weight` if all weights are 1. They are empty, not
+                    null, because Spark 4.3 takes time quadratic in the size of a batch for null lists
+    rejects         records that ingest rejected, with reason and content
+    matches         one record per match; `rank` counts from 1 by descending score, then ascending subscription id
+    ranked          matches as lists, one record per event, between shards and the merge
 
-Types and names are checked before a stage is planned. Parquet forgets nullability, so nulls are looked for where batches
-are read, by `required`.
+`check` compares names and types before a stage is planned. Parquet does not store nullability, so `required` checks for nulls
+when batches are read.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _REFUSAL = [
     StructField("content", StringType(), True),
 ]
 ENCODED_SUBSCRIPTIONS = StructType([*_optional(SUBSCRIPTIONS), *_REFUSAL])
-"""Between the encoding and the split into good and bad: a record is good if `reason` is null."""
+"""The output of encoding, before the split: a record is good if `reason` is null."""
 ENCODED_EVENTS = StructType([*_optional(EVENTS), *_REFUSAL])
 REJECTS = _table(
     ("source", StringType(), False),
@@ -93,7 +93,7 @@ MATCHES = _table(
 )
 RANKED = _table(("event_id", LongType(), False), ("subscription_ids", _LONGS, False), ("scores", _DOUBLES, False))
 LEARNT = _table(("partition", IntegerType(), False), ("schema", StringType(), False))
-"""What each partition of a learning pass found: a schema as JSON."""
+"""The schema, as JSON, that each partition of a learning pass found."""
 SHARDS = _table(
     ("shard", IntegerType(), False),
     ("folder", StringType(), False),
@@ -113,9 +113,9 @@ SKETCHES = _table(
     ("sample_hi", _DOUBLES, False),
     ("distinct", _LONGS, False),
 )
-"""What a partition knows of a dimension; dimension -1 counts the records of a side (0: subscriptions, 1: events)."""
+"""Statistics of a dimension in a partition; dimension -1 counts the records of a side (0: subscriptions, 1: events)."""
 LINES = _table(("kind", StringType(), False), ("value", StringType(), True))
-"""What a stream brings: a line of JSON, of kind "event" or "change"."""
+"""The input of a stream: a line of JSON, of kind "event" or "change"."""
 CHANGES = _table(
     ("op", StringType(), True),
     ("seq", LongType(), True),
@@ -127,7 +127,7 @@ CHANGES = _table(
     ("lat", DoubleType(), True),
     ("radius", DoubleType(), True),
 )
-"""A change of subscriptions as JSON: op is subscribe, update or unsubscribe; of several for one id the highest seq counts."""
+"""A change of a subscription as JSON: op is subscribe, update or unsubscribe; of several for one id the highest seq wins."""
 DELTA = StructType([StructField("op", StringType(), False), *SUBSCRIPTIONS])
 ATTRIBUTES = _table(
     ("dimension", IntegerType(), False),
@@ -145,7 +145,7 @@ ATTRIBUTES = _table(
 )
 """Statistics of each dimension; see `profile`."""
 COVERS = _table(("id", LongType(), False), ("cover", LongType(), False))
-"""A covered subscription, and one that covers it and is covered by none."""
+"""A covered subscription, and one that covers it and is not covered itself."""
 VERDICTS = _table(
     ("event_id", LongType(), False),
     ("subscription_id", LongType(), False),
@@ -153,21 +153,21 @@ VERDICTS = _table(
     ("expected", DoubleType(), True),
     ("found", DoubleType(), True),
 )
-"""Where the output differs from the oracle."""
+"""Differences between the matches and the oracle."""
 PAIRS = _table(("event_id", LongType(), False), ("subscription_id", LongType(), False), ("score", DoubleType(), False))
 WORK = _table(("events", LongType(), False), ("matches", LongType(), False), ("candidates", LongType(), False))
 GROUPED = StructType(
-    [StructField("group", IntegerType(), False), StructField("asks", BooleanType(), False), *SUBSCRIPTIONS]
+    [StructField("group", IntegerType(), False), StructField("is_query", BooleanType(), False), *SUBSCRIPTIONS]
 )
-"""Subscriptions in a group that looks for covers; one asks where it stands first, elsewhere it only answers."""
+"""Subscriptions in a group that is searched for covers; see `cover`."""
 
 
 def check(table: DataFrame, expected: StructType, what: str) -> DataFrame:
-    """`table`, once it is sure to have the expected columns of the expected types; further columns may be there."""
+    """`table`. Raises `SchemaError` unless it has the expected columns; further columns are allowed."""
     found = {field.name: field.dataType for field in table.schema}
     for field in expected:
         if field.name not in found:
-            raise SchemaError(f"{what}: column {field.name!r} is missing; there are {', '.join(found) or 'none'}")
+            raise SchemaError(f"{what}: column {field.name!r} is missing; found {', '.join(found) or 'no columns'}")
         if not same_type(found[field.name], field.dataType):
             raise SchemaError(
                 f"{what}: column {field.name!r}: expected {field.dataType.simpleString()}, "
@@ -177,19 +177,19 @@ def check(table: DataFrame, expected: StructType, what: str) -> DataFrame:
 
 
 def same_type(found: DataType, expected: DataType) -> bool:
-    """Are these the same types, whatever they say of nulls?"""
+    """Are these the same types, nullability aside?"""
     return bool(found.simpleString() == expected.simpleString())
 
 
 def required(batch: Any, expected: StructType, what: str) -> None:
-    """Raise if a column of an Arrow batch that may hold no null holds one. O(columns)."""
+    """Raise `SchemaError` if a required column of an Arrow batch contains a null. O(columns)."""
     for field in expected:
         if not field.nullable and batch.column(batch.schema.get_field_index(field.name)).null_count:
-            raise SchemaError(f"{what}: column {field.name!r} holds a null and may not")
+            raise SchemaError(f"{what}: column {field.name!r} contains a null; it must have a value in every record")
 
 
 def arrow_schema(table: StructType) -> Any:
-    """The Arrow schema of batches that a worker hands back."""
+    """The Arrow schema of batches that a worker returns."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(table, timezone="UTC")

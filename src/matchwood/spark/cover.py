@@ -1,15 +1,17 @@
-"""Cover: which subscriptions are covered by which, found in groups that need not know of each other.
+"""Cover: which subscriptions are covered by which, in groups that are searched independently.
 
-A group holds every possible cover of those that ask in it:
+In a group some subscriptions are *queries*, whose covers are searched, and all are possible covers. The group of a query contains
+every possible cover of it:
 
-    space        where there is a point attribute: a subscription asks in the cell of its box's centre and answers in every
-                 cell its box meets. A cover's box holds the boxes of those it covers, so it meets their cells. Subscriptions
-                 without a box, or with one that meets many cells, answer everywhere and ask in a group of their own
-    signature    elsewhere: a row answers in the group of its rarest attribute, and a subscription asks in the groups of all
-                 attributes of its first row, since a cover of that row asks for some of them and no others
+    space        if there is a point attribute. A subscription is a query in the cell of the centre of its box and stored in every
+                 cell that its box intersects. The box of a cover contains the boxes of what it covers, so it intersects their
+                 cells. Subscriptions without a box, or that intersect many cells, are stored everywhere and are queries in one
+                 separate group
+    signature    otherwise. A row is stored in the group of its rarest attribute. A subscription is a query in the groups of all
+                 attributes of its first row, since a cover of that row has predicates on some of them and no others
 
-Each group is searched by `CoverIndex` (Covering IV); chains of covers are then followed to their ends by joins, in as many
-rounds as the logarithm of the longest chain. Covering is what `covering.exact` says.
+Each group is searched by `CoverIndex` (Covering IV). Chains of covers are then followed to their ends by joins, in a number of
+rounds logarithmic in the length of the longest chain. `covering.exact` defines covering.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from matchwood.covering.cover_index import CoverIndex
 from matchwood.encode.arrays import ABSENT, INTERVAL, Int64s, Rows, concatenate_rows
 from matchwood.lang.event import PLACE
 from matchwood.spark import columns
-from matchwood.spark.batches import read_subscriptions
+from matchwood.spark.batches import read_subscriptions, split_by_first, with_columns
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import plan_sharding
 from matchwood.spark.sharding import Sharding, subscription_boxes
@@ -39,9 +41,9 @@ _COVERS = columns.arrow_schema(columns.COVERS)
 
 
 def cover(subscriptions: DataFrame, codebook: Codebook, *, groups: int = 8, place: str = PLACE) -> DataFrame:
-    """(id, cover) of every covered subscription; the cover is covered by none. Equals are covered by the smallest id among them.
+    """(id, cover) of every covered subscription; the cover itself is not covered. Of equal subscriptions the smallest id covers.
 
-    Runs jobs: one to plan groups, and the rounds that follow chains; the result is held by Spark (`localCheckpoint`).
+    Runs jobs: one to plan the groups, and one for each round that follows chains. Spark stores the result (`localCheckpoint`).
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
@@ -61,13 +63,13 @@ def cover(subscriptions: DataFrame, codebook: Codebook, *, groups: int = 8, plac
 
 
 def reduced(subscriptions: DataFrame, covers: DataFrame) -> DataFrame:
-    """The subscriptions that none covers. Lazy."""
+    """The subscriptions that are not covered. Lazy."""
     return subscriptions.join(covers.select("id"), "id", "left_anti").select(*columns.SUBSCRIPTIONS.names)
 
 
 @dataclass(frozen=True)
 class SpaceGroups:
-    """Subscriptions in the cells their boxes meet; they ask in that of the centre."""
+    """Groups by space: see the module."""
 
     sharding: Sharding
 
@@ -82,13 +84,13 @@ class SpaceGroups:
             at, cell = self.sharding.of_rows(rows)
             wide = cell == self.sharding.wide
             home = self._homes(rows)
-            answers_at = np.concatenate([at[~wide], np.repeat(at[wide], self.groups)])
+            stored = np.concatenate([at[~wide], np.repeat(at[wide], self.groups)])
             group = np.concatenate([cell[~wide], np.tile(np.arange(self.groups), int(wide.sum()))])
-            asks_in = np.where(np.isin(np.arange(len(home)), at[wide]), self.sharding.wide, home)
-            yield _grouped(batch, answers_at, group, asks_in[answers_at] == group)
+            query_in = np.where(np.isin(np.arange(len(home)), at[wide]), self.sharding.wide, home)
+            yield _grouped(batch, stored, group, query_in[stored] == group)
 
     def _homes(self, rows: Rows) -> Int64s:
-        """The cell of the centre of each box; any, of one without."""
+        """The cell of the centre of each box; 0 without a box."""
         assert self.sharding.dims is not None
         boxes = subscription_boxes(rows, self.sharding.dims)
         with np.errstate(invalid="ignore"):
@@ -101,10 +103,7 @@ class SpaceGroups:
 
 @dataclass(frozen=True)
 class SignatureGroups:
-    """Subscriptions in the groups of their rows' rarest dimensions; they ask in those of all dimensions of their first row.
-
-    Rows without any predicate cover everything, so they answer everywhere.
-    """
+    """Groups by signature: see the module. Rows without predicates cover everything and are stored in all groups."""
 
     uses: Mapping[int, int]
     groups: int
@@ -112,23 +111,23 @@ class SignatureGroups:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             rows = read_subscriptions(batch).rows
-            places: list[tuple[int, int, bool]] = []
+            entries: list[tuple[int, int, bool]] = []
             subscription = -1
             for r in range(rows.size):
                 is_first = r == 0 or rows.ids[r] != rows.ids[r - 1]
                 subscription += is_first
                 dims = self._dims(rows, r)
-                answers = (
+                stored_in = (
                     [min(dims, key=lambda d: (self.uses.get(d, 0), d)) % self.groups] if dims else range(self.groups)
                 )
-                places += [(subscription, group, False) for group in answers]
+                entries += [(subscription, group, False) for group in stored_in]
                 if is_first:
-                    places += [(subscription, group, True) for group in ({d % self.groups for d in dims} or {0})]
-            asks: dict[tuple[int, int], bool] = {}
-            for at, group, ask in places:
-                asks[at, group] = asks.get((at, group), False) or ask
-            pairs = np.array(list(asks), np.int64).reshape(-1, 2)
-            yield _grouped(batch, pairs[:, 0], pairs[:, 1], np.array(list(asks.values()), np.bool_))
+                    entries += [(subscription, group, True) for group in ({d % self.groups for d in dims} or {0})]
+            is_query: dict[tuple[int, int], bool] = {}
+            for at, group, query in entries:
+                is_query[at, group] = is_query.get((at, group), False) or query
+            pairs = np.array(list(is_query), np.int64).reshape(-1, 2)
+            yield _grouped(batch, pairs[:, 0], pairs[:, 1], np.array(list(is_query.values()), np.bool_))
 
     def _dims(self, rows: Rows, r: int) -> list[int]:
         span = slice(rows.offsets[r], rows.offsets[r + 1])
@@ -138,35 +137,34 @@ class SignatureGroups:
 
 @dataclass(frozen=True)
 class Covering:
-    """One cover of each subscription that asks, among all of its group."""
+    """One cover for each query, among all subscriptions of its group."""
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         parts: dict[int, list[Any]] = {}
         for batch in batches:
-            group = batch.column(0).to_numpy(zero_copy_only=False)
-            for number in np.unique(group).tolist():
-                parts.setdefault(number, []).append(batch.filter(pa.array(group == number)))
-        for number in sorted(parts):
-            yield self._search(parts.pop(number))
+            for group, part in split_by_first(batch):
+                parts.setdefault(group, []).append(part)
+        for group in sorted(parts):
+            yield self._search(parts.pop(group))
 
     def _search(self, batches: list[Any]) -> Any:
         index = CoverIndex()
         index.insert(concatenate_rows([read_subscriptions(batch).rows for batch in batches]))
-        asking = [read_subscriptions(batch.filter(batch.column(1))) for batch in batches]
-        ids = np.concatenate([part.ids for part in asking])
-        found = index.covers_of(concatenate_rows([part.rows for part in asking]), k=1, before=ids)
+        queries = [read_subscriptions(batch.filter(batch.column(1))) for batch in batches]
+        ids = np.concatenate([part.ids for part in queries])
+        found = index.covers_of(concatenate_rows([part.rows for part in queries]), k=1, before=ids)
         covered = np.diff(found.offsets) > 0
         return pa.RecordBatch.from_arrays([pa.array(ids[covered]), pa.array(found.ids)], schema=_COVERS)
 
 
 def _uses(table: DataFrame) -> dict[int, int]:
-    """How many subscriptions name each dimension. One record a dimension comes to the driver."""
+    """The number of subscriptions that use each dimension. Sends one record per dimension to the driver."""
     named = table.select(fn.explode(fn.array_distinct("dims")).alias("dim"))
     return {int(row["dim"]): int(row["count"]) for row in named.groupBy("dim").count().collect()}
 
 
 def _followed(edges: DataFrame) -> DataFrame:
-    """Covers of covers, to the end: each round doubles the steps."""
+    """Replaces covers by their own covers until none is covered; each round doubles the steps."""
     current = edges.localCheckpoint()
     while True:
         further = current.select(fn.col("id").alias("_id"), fn.col("cover").alias("_cover"))
@@ -180,7 +178,5 @@ def _followed(edges: DataFrame) -> DataFrame:
         current = after.select("id", "cover")
 
 
-def _grouped(batch: Any, at: Int64s, group: Int64s, asks: Any) -> Any:
-    arrays = [pa.array(group.astype(np.int32)), pa.array(asks), *batch.take(pa.array(at)).columns]
-    arrays = [a if a.type == field.type else a.cast(field.type) for a, field in zip(arrays, _GROUPED, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_GROUPED)
+def _grouped(batch: Any, at: Int64s, group: Int64s, is_query: Any) -> Any:
+    return with_columns([group, is_query], batch.take(pa.array(at)), _GROUPED)

@@ -1,9 +1,9 @@
-"""The process that Spark forks Python workers from, with the indexes and their kernels imported beforehand.
+"""The process that Spark forks Python workers from, with the indexes and their kernels imported before the fork.
 
-Set `spark.python.daemon.module` to this module (`session.settings` does); without it everything works, and starts later.
+`session.settings` sets `spark.python.daemon.module` to this module. Without it workers start more slowly.
 
-Spark collects garbage in a worker after every task. What is here before the fork is *frozen*, so that no collection looks at it
-again: it took 70 ms a task, on a core that the rest of a micro-batch had use for.
+Spark runs the garbage collector in a worker after every task. Objects that exist before the fork are frozen, so that it skips
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _worker = daemon.worker
 
 
 def worker(sock: Any, authenticated: Any) -> Any:
-    """A worker's task, as Spark has it; silent if the session ends while it waits for one."""
+    """Spark's loop of a worker, without a traceback if the session ends while the worker is idle."""
     try:
         return _worker(sock, authenticated)
     except BrokenPipeError:
@@ -31,9 +31,9 @@ def worker(sock: Any, authenticated: Any) -> Any:
 
 
 def prepare() -> None:
-    """Import what PyArrow (pandas) and Numba would import at their first use, half a second in each worker; freeze it all.
+    """Trigger the imports that PyArrow and Numba make at first use, and freeze all objects.
 
-    A task has one core, so its bulk changes are made by one thread, unless the environment says otherwise.
+    A task has one core, so bulk changes use one thread unless the environment says otherwise.
     """
     os.environ.setdefault(THREADS, "1")
     pa.array(np.zeros(1))

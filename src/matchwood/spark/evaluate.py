@@ -1,11 +1,11 @@
-"""Evaluate: a seeded sample of the output against the oracle, and what matching cost.
+"""Evaluate: compare a seeded sample of the matches with the oracle, and count the work of the index.
 
-For the sampled events the oracle judges every subscription that was reported, and a sample of all others (or all). Faults are
+For the sampled events the oracle judges every reported subscription and a sample of the others (or all of them). Faults are
 
-    extra     reported, but it does not match
-    missing   it matches (and is good enough for the k best), but is not reported
-    score     reported with another score
-    rank      reported out of order
+    extra     reported, but does not match
+    missing   matches (and belongs to the k best), but is not reported
+    score     reported with a wrong score
+    rank      reported in the wrong order
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAMPLE_EVENTS, SAMPLE_SUBSCRIPTIONS = 20, 2_000
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was checked, and what was found. `seconds` are those of the stages, as given."""
+    """The result of a check. `seconds` are the durations of the stages, if they were given."""
 
     events: int
     judged: int
@@ -57,17 +57,17 @@ def evaluate(
     seed: int = 1,
     seconds: dict[str, float] | None = None,
 ) -> Evaluation:
-    """Check a sample. Runs jobs; what comes to the driver is the sampled events, at most 20 faults, and sums.
+    """Check a sample. Runs jobs; the sampled events, at most 20 faults and sums are sent to the driver.
 
-    `sample_subscriptions=None` judges every subscription: exact, and slow beyond some ten thousand.
+    `sample_subscriptions=None` judges every subscription, which is slow beyond some ten thousand.
     """
     columns.check(matches, columns.MATCHES, "matches")
-    asked = sampled(events, seed, sample_events).select(*columns.EVENTS.names).toArrow()
-    ids = asked.column("id").to_pylist()
+    sample = sampled(events, seed, sample_events).select(*columns.EVENTS.names).toArrow()
+    ids = sample.column("id").to_pylist()
     reported = matches.filter(fn.col("event_id").isin(ids)) if ids else matches.limit(0)
     chosen = to_judge(subscriptions, reported, sample_subscriptions, seed).cache()
     try:
-        truth = judged(chosen, asked, index.codebook, mode)
+        truth = judged(chosen, sample, index.codebook, mode)
         found = faults(reported, truth, k).limit(20).collect()
         judgements = chosen.count() * len(ids)
     finally:
@@ -79,12 +79,12 @@ def evaluate(
 
 
 def sampled(table: DataFrame, seed: int, size: int) -> DataFrame:
-    """The records whose ids hash lowest with this seed. Lazy."""
+    """The `size` records with the lowest hashes of id and seed. Lazy."""
     return table.orderBy(fn.xxhash64("id", fn.lit(seed)), "id").limit(size)
 
 
 def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, seed: int) -> DataFrame:
-    """The subscriptions that were reported, and a sample of all. Lazy."""
+    """The reported subscriptions and a sample of all. Lazy."""
     table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
     if sample is None:
         return table
@@ -93,7 +93,7 @@ def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, 
 
 
 def judged(subscriptions: DataFrame, events: pa.Table, codebook: Codebook, mode: str) -> DataFrame:
-    """Every pair that the oracle says matches. Lazy."""
+    """Every pair that matches according to the oracle. Lazy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, events.schema) as stream:
         stream.write_table(events)
@@ -126,7 +126,7 @@ def faults(reported: DataFrame, truth: DataFrame, k: int | None) -> DataFrame:
 
 
 def spent(events: DataFrame, index: IndexVersion, k: int | None, mode: str) -> dict[str, int]:
-    """Events, matches and verified rows, in all. Runs a job."""
+    """The numbers of events, matches and verified rows. Runs a job."""
     counting = Counting(planned(events, index, k, mode, None))
     work = events.select(*columns.EVENTS.names).mapInArrow(counting, columns.WORK)
     row = work.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in columns.WORK.names)).first()

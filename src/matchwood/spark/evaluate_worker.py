@@ -1,4 +1,4 @@
-"""Evaluate, inside a worker: the oracle's judgement on a few events, and how much work an index has with them."""
+"""Evaluate, inside a worker: the judgement of the oracle on a few events, and the rows that an index verifies for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from matchwood.encode.arrays import Events
@@ -17,9 +16,9 @@ from matchwood.lang.event import EventKeys
 from matchwood.lang.intervals import IntervalSet
 from matchwood.schema import Point, Schema, Type
 from matchwood.spark import columns
-from matchwood.spark.batches import read_events, read_subscriptions
+from matchwood.spark.batches import first_rows, read_events, read_subscriptions
 from matchwood.spark.match_worker import Matching
-from matchwood.spark.resident import resident
+from matchwood.spark.shard_cache import mapped_shard
 
 _PAIRS = columns.arrow_schema(columns.PAIRS)
 _WORK = columns.arrow_schema(columns.WORK)
@@ -27,7 +26,7 @@ _WORK = columns.arrow_schema(columns.WORK)
 
 @dataclass(frozen=True)
 class Judging:
-    """Every pair of a given event and a subscription of the partition that the oracle says matches, with its score."""
+    """Every pair of a given event and a subscription of the partition that matches according to the oracle, with its score."""
 
     schema: str
     events: bytes
@@ -37,12 +36,12 @@ class Judging:
         schema = Schema.from_json(json.loads(self.schema))
         with pa.ipc.open_stream(self.events) as stream:
             table = stream.read_all()
-        asked = [(e, keys) for batch in table.to_batches() for e, keys in keyed(batch, schema)]
+        sample = [(e, keys) for batch in table.to_batches() for e, keys in keyed(batch, schema)]
         for batch in batches:
             found = [
                 {"event_id": event, "subscription_id": id_, "score": score}
                 for id_, priority, rows in _subscriptions(batch, schema)
-                for event, keys in asked
+                for event, keys in sample
                 if (score := judge(rows, keys, priority=priority, mode=self.mode).score) is not None
             ]
             yield pa.RecordBatch.from_pylist(found, schema=_PAIRS)
@@ -50,7 +49,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class Counting:
-    """How many rows of the index are verified for the events of a partition, and how many match."""
+    """The numbers of events, matches and verified rows of a partition."""
 
     matching: Matching
 
@@ -63,18 +62,18 @@ class Counting:
             yield pa.RecordBatch.from_arrays([pa.array([figure]) for figure in figures], schema=_WORK)
 
     def _candidates(self) -> int:
-        return sum(resident(folder).index.stats().candidates for folder in self.matching.shards.values())
+        return sum(mapped_shard(folder).index.stats().candidates for folder in self.matching.shards.values())
 
 
 def keyed(batch: Any, schema: Schema) -> Iterator[tuple[int, EventKeys]]:
-    """The events of a batch as the oracle takes them."""
+    """The ids and keys of the events of a batch, for the oracle."""
     ids, _, events = read_events(batch)
     for e, id_ in enumerate(ids.tolist()):
         yield id_, event_of(events.take(e, e + 1), schema)
 
 
 def event_of(event: Events, schema: Schema) -> EventKeys:
-    """A batch of one event as the oracle takes it: the way back from arrays."""
+    """The keys of a batch of one event, decoded from its arrays."""
     values: dict[str, Any] = {}
     weights: dict[str, float] = {}
     parts: dict[int, list[tuple[float, float]]] = {}
@@ -94,6 +93,6 @@ def event_of(event: Events, schema: Schema) -> EventKeys:
 def _subscriptions(batch: Any, schema: Schema) -> Iterator[tuple[int, float, Any]]:
     rows = read_subscriptions(batch).rows
     decoded = decode_rows(rows, schema)
-    heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])).tolist() if rows.size else []
+    heads = first_rows(rows).tolist()
     for start, stop in zip(heads, [*heads[1:], rows.size], strict=True):
         yield int(rows.ids[start]), float(rows.priority[start]), decoded[start:stop]

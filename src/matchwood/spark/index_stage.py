@@ -1,11 +1,11 @@
-"""Index: subscriptions to shards, built in executors, visible all at once as a new version of the lake's `index`.
+"""Index: shards of subscriptions, built in executors and published together as a new version of the lake's `index`.
 
-    assign    which shard; for `space` a worker computes boxes, for `hash` Spark does it itself
-    build     each shard in one task: arrays -> index -> folder of mapped arrays
-    publish   the manifest names the folders that count, once the driver has seen that it can read them
+    assign    the shard of each subscription; for `space` workers compute boxes, for `hash` Spark computes the hash
+    build     each shard in one task: arrays -> index -> folder of arrays that can be mapped
+    publish   the driver checks that it can read the folders and writes the manifest, which names them
 
-An attempt of a task writes to a folder of its own, so retries and speculative tasks never meet; those that the manifest
-does not name are never read.
+Each attempt of a task writes to its own folder, so retries and speculative tasks do not interfere. Folders that the manifest does
+not name are never read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from matchwood.lang.event import PLACE
 from matchwood.planner import AUTO, planned_index
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
-from matchwood.spark.batches import CENTRES, SHARDED_SUBSCRIPTIONS, SubscriptionBatch, read_subscriptions, with_shard
+from matchwood.spark.batches import (
+    CENTRES,
+    SHARDED_SUBSCRIPTIONS,
+    SubscriptionBatch,
+    read_subscriptions,
+    split_by_first,
+    with_columns,
+)
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.lake import Lake, Manifest
-from matchwood.spark.resident import Release, check_shard, folder_bytes, save_shard
+from matchwood.spark.shard_cache import Release, check_shard, folder_bytes, save_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from matchwood.structures import INDEXES, Capability, Index, make_index
 
@@ -39,14 +46,14 @@ if TYPE_CHECKING:
 
 NAME = "index"
 SAMPLE = 20_000
-"""Places that decide where the cells are cut."""
+"""Places that are sampled to choose the cells."""
 
 
 @dataclass(frozen=True)
 class IndexVersion:
-    """A whole version of an index: everything that matching needs to know, without a session.
+    """A published version of an index: everything that matching needs, without a session.
 
-    `index` is the name that was asked for, `structures` are those that were built.
+    `index` is the requested name (possibly "auto"), `structures` are the names of the structures that were built.
     """
 
     folder: str
@@ -59,14 +66,14 @@ class IndexVersion:
     structures: tuple[str, ...]
 
     def demand(self, capability: Capability) -> None:
-        """Raise `UnsupportedError` unless every structure that the shards were built as offers this."""
+        """Raise `UnsupportedError` unless the structures of all shards have this capability."""
         for name in self.structures:
             if capability not in INDEXES[name].capabilities:
                 raise UnsupportedError(f"index {name!r} does not offer {capability}; 'scan' does")
 
     @property
     def bytes(self) -> int:
-        """On disk, hence in memory once all of it is mapped and used."""
+        """Size on disk, and in memory once all of it has been used."""
         return int(self.counts["bytes"])
 
     def paths(self) -> dict[int, str]:
@@ -87,18 +94,18 @@ def build_index(
     covers: DataFrame | None = None,
     upstream: Mapping[str, int] | None = None,
 ) -> IndexVersion:
-    """Build and publish a new version. Runs one job (two for `space`); what comes to the driver is one record a shard.
+    """Build and publish a new version. Runs one job (two for `space`); one record per shard is sent to the driver.
 
-    `index` names the structure; "auto" tries, for each shard, which serves its subscriptions best (for relaxed matching with
-    `options={"mode": "any"}`). `by` is "hash", "space" (cells of equally many subscriptions around the point attribute `place`),
-    or "auto": space where the codebook knows `place`, hash otherwise. With one shard there is nothing to choose. `covers` (of
-    `cover`) makes two shards instead, one of those that none covers: an event that hits none of them need not look at the others.
+    `index` names the structure; with "auto" a trial chooses one for each shard (for relaxed matching give
+    `options={"mode": "any"}`). `by` is "hash", "space" (cells with equally many subscriptions, by the point attribute `place`)
+    or "auto": space if the codebook has `place`, hash otherwise. `covers`, the result of `cover`, makes two shards instead:
+    covered subscriptions are only searched for events that match one of the others.
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     codebook.check_subscriptions(subscriptions)
     empty = made_index(
         concatenate_rows([]), index, options or {}
-    )  # a bad name or option is an error here, not in a worker
+    )  # a wrong name or option raises here, not in a worker
     if covers is None:
         sharding = plan_sharding(subscriptions, codebook.schema(), shards=shards, by=by, place=place)
     else:
@@ -125,14 +132,16 @@ def build_index(
 
 
 def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
-    """A version of the lake's index, by default the newest whole one."""
+    """A version of the lake's index, by default the newest."""
     manifest = lake.manifest(NAME, version)
     details = manifest.details
     try:
         structures = tuple(str(name) for name in details["structures"])
         for name in structures:
             if name not in INDEXES:
-                raise QueryError(f"version {manifest.version} holds an index {name!r} that is not known here")
+                raise QueryError(
+                    f"index version {manifest.version}: unknown index {name!r}; build the index again"
+                )
         return IndexVersion(
             str(lake.folder(NAME, manifest.version)),
             manifest.version,
@@ -144,24 +153,26 @@ def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
             structures,
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise SchemaError(f"the manifest of index version {manifest.version} is of another schema: {error!r}") from None
+        raise SchemaError(
+            f"index version {manifest.version}: the manifest is damaged: {error!r}; build the index again"
+        ) from None
 
 
 def plan_sharding(
     subscriptions: DataFrame, schema: Schema, *, shards: int, by: str = "auto", place: str = PLACE
 ) -> Sharding:
-    """How to spread subscriptions over that many shards; for space their places are sampled, which runs a job."""
+    """How to divide subscriptions among shards; for space it samples their places, which runs a job."""
     if shards < 1:
         raise QueryError(f"expected at least one shard, got {shards}")
     if by not in ("auto", "hash", "space"):
         raise QueryError(f"expected by to be 'auto', 'hash' or 'space', got {by!r}")
     attribute = schema.get(place)
-    placed = attribute is not None and attribute.type is Type.POINT
-    if by == "space" and not placed:
-        raise SchemaError(f"attribute {place!r} is no point, so subscriptions cannot be spread by it; use by='hash'")
+    has_place = attribute is not None and attribute.type is Type.POINT
+    if by == "space" and not has_place:
+        raise SchemaError(f"attribute {place!r} is not a point, which by='space' needs; use by='hash'")
     if shards == 1:
         return Sharding()
-    if by == "hash" or not placed:
+    if by == "hash" or not has_place:
         return Sharding("hash", shards)
     assert attribute is not None
     dims = (attribute.dims[0], attribute.dims[1])
@@ -176,7 +187,7 @@ def plan_sharding(
 
 
 def made_index(rows: Rows, index: str, options: Mapping[str, Any]) -> Index:
-    """An index of the rows, of that structure or, for "auto", of the one that serves them best."""
+    """An index of the rows: the named structure or, for "auto", the one that a trial chooses."""
     if index != AUTO:
         made = make_index(index, **options)
         made.insert(rows)
@@ -188,7 +199,7 @@ def made_index(rows: Rows, index: str, options: Mapping[str, Any]) -> Index:
 
 @dataclass(frozen=True)
 class Centres:
-    """The centres of the boxes of subscriptions that have one."""
+    """The centres of the boxes of subscriptions that have a bounded box."""
 
     dims: tuple[int, int]
 
@@ -200,21 +211,21 @@ class Centres:
 
 @dataclass(frozen=True)
 class Assigning:
-    """Subscriptions with the number of a shard before them, once for every copy; by space."""
+    """Each subscription once for every shard that stores it, with the number of the shard as first column; for `space`."""
 
     sharding: Sharding
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             at, shard = self.sharding.of_rows(read_subscriptions(batch).rows)
-            yield with_shard(shard, batch.take(pa.array(at)), SHARDED_SUBSCRIPTIONS)
+            yield with_columns([shard], batch.take(pa.array(at)), SHARDED_SUBSCRIPTIONS)
 
 
 @dataclass(frozen=True)
 class Building:
-    """Build the shards of a partition: their subscriptions are gathered, indexed and saved under `folder`.
+    """Builds the shards of a partition and saves them under `folder`.
 
-    `release` is the driver's; a worker that runs another refuses.
+    `release` is that of the driver; a worker with another release raises `StorageError`.
     """
 
     folder: str
@@ -226,15 +237,10 @@ class Building:
         self.release.check_here()
         parts: dict[int, list[SubscriptionBatch]] = {}
         for batch in batches:
-            shard = batch.column(0).to_numpy(zero_copy_only=False)
-            if len(shard) and (shard == shard[0]).all():
-                parts.setdefault(int(shard[0]), []).append(read_subscriptions(batch))
-                continue
-            for number in np.unique(shard).tolist():
-                chosen = batch.filter(pa.array(shard == number))
-                parts.setdefault(number, []).append(read_subscriptions(chosen))
-        for number in sorted(parts):
-            yield self._build(number, parts.pop(number))
+            for shard, part in split_by_first(batch):
+                parts.setdefault(shard, []).append(read_subscriptions(part))
+        for shard in sorted(parts):
+            yield self._build(shard, parts.pop(shard))
 
     def _build(self, shard: int, parts: list[SubscriptionBatch]) -> Any:
         start = time.perf_counter()
@@ -255,7 +261,7 @@ _REPORT = columns.arrow_schema(columns.SHARDS)
 
 
 def _assigned(subscriptions: DataFrame, sharding: Sharding, covers: DataFrame | None) -> DataFrame:
-    """Subscriptions with their shard, each shard whole in one partition."""
+    """Subscriptions with their shard; a shard is in one partition."""
     table = subscriptions.select(*columns.SUBSCRIPTIONS.names)
     if sharding.kind == "space":
         spread = table.mapInArrow(Assigning(sharding), columns.SHARDED_SUBSCRIPTIONS)
@@ -269,6 +275,6 @@ def _assigned(subscriptions: DataFrame, sharding: Sharding, covers: DataFrame | 
     spread = spread.select("shard", *table.columns)
     if sharding.shards == 1:
         return spread.repartition(1)
-    if hasattr(spread, "repartitionById"):  # Spark 4.1: no two shards in one task by an accident of hashing
+    if hasattr(spread, "repartitionById"):  # from Spark 4.1 on; hashing may put two shards into one task
         return spread.repartitionById(sharding.shards, fn.col("shard"))
     return spread.repartition(sharding.shards, "shard")

@@ -1,11 +1,11 @@
 """Ingest: raw tables to typed ones. Every record ends in one of two tables: encoded, or rejected with its reason and content.
 
-    learn    which attributes, types and strings are there? One pass, left out where the codebook says it all
-    encode   one record in, one out, good or bad
-    split    good ones without repeated ids; bad ones
+    learn    collect attributes, types and strings; one pass, skipped if the codebook is closed or the columns say everything
+    encode   one encoded record, good or bad, for each raw one
+    split    good records with distinct ids, and bad records
 
-Ids are unique over the whole table: of records that share one, the first (by partition, then position) stays.
-All is lazy but `learn`, which brings the distinct names and strings to the driver: every worker needs them as well.
+Ids are unique in the whole table: of records with the same id the first (by partition, then position) is good.
+Everything is lazy except `learn`, which brings the distinct names and strings to the driver, because every worker needs them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from matchwood.errors import QueryError, SchemaError
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, Learning, encode_batches
+from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, encode_batches
+from matchwood.spark.learn_worker import Learning
 from matchwood.spark.paths import raw_input
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ FORMATS = ("csv", "jsonl", "parquet")
 
 
 class Split(NamedTuple):
-    """What came of a raw table."""
+    """The two results of ingesting a raw table."""
 
     good: DataFrame
     rejects: DataFrame
@@ -50,7 +51,7 @@ def read_raw(
     chosen = format or {"json": "jsonl", "ndjson": "jsonl"}.get(ending, ending)
     if chosen not in FORMATS:
         raise QueryError(
-            f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; say which"
+            f"{path}: expected one of the formats {', '.join(FORMATS)}, got {chosen or 'no ending'}; give the format"
         )
     if chosen == "jsonl":
         return spark.read.text(place).filter(fn.trim("value") != ""), LINES
@@ -76,7 +77,7 @@ def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = 
     if form is None and kind == "subscriptions" and "expression" in raw.columns and "predicates" not in raw.columns:
         form = "text"
     learning = Learning(Encoding(kind, codebook.content, form))
-    # Sorted here: Spark would run the pass twice, the first time to see where to cut.
+    # Sorted on the driver: to sort by ranges Spark would run the pass twice, the first time to sample.
     found = sorted(raw.mapInArrow(learning, columns.LEARNT).collect(), key=lambda row: int(row["partition"]))
     return codebook.extended(Schema.from_json(json.loads(row["schema"])) for row in found)
 
@@ -87,7 +88,7 @@ def encode(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None =
     A column that cannot be used at all is an error now, before any job runs.
     """
     schema = codebook.schema()
-    schema.learn = schema.learn and kind == "events"  # events may hold attributes that nobody asks for
+    schema.learn = schema.learn and kind == "events"  # events may hold attributes that no subscription names
     encoding = Encoding(kind, json.dumps(schema.to_json()), form)
     if form == LINES:
         raw = raw.select("value")
@@ -186,6 +187,6 @@ def _check_columns(raw: DataFrame, encoding: Encoding) -> None:
     schema = pa.schema(_arrow_fields(raw))
     nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
     if "id" not in schema.names:
-        raise SchemaError(f"{encoding.kind}: column 'id' is missing; there are {', '.join(schema.names) or 'none'}")
+        raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(schema.names) or 'no columns'}")
     for _ in encode_batches(encoding, [nothing]):
         pass

@@ -1,8 +1,8 @@
-"""Kafka: events from a topic, matches to a topic, each once.
+"""Kafka: events from a topic, matches to a topic, each exactly once.
 
-Spark's own Kafka sink writes at least once: a micro-batch that dies half-way is written again. Here a message says which it is
-(its key is batch:event:subscription), and a micro-batch that is repeated first reads what of it is in the topic already and
-writes only the rest. The result of a micro-batch is the same every time, so this leaves each match once.
+Spark's own Kafka sink writes at least once: it writes a micro-batch again after a failure. Here the key of a message is
+batch:event:subscription. A repeated micro-batch reads the keys that the topic has already and writes only the others. The
+result of a micro-batch is deterministic, so each match is written once.
 
 Needs Spark's connector on the class path: `spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION`.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def lines(spark: SparkSession, servers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
-    """A stream of the values of a topic, from its beginning."""
+    """A stream of the values of a topic, from the earliest offset."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
     for name, value in {"startingOffsets": "earliest", **(options or {})}.items():
         reader = reader.option(name, value)
@@ -28,7 +28,7 @@ def lines(spark: SparkSession, servers: str, topic: str, options: Mapping[str, s
 
 
 class TopicSink:
-    """Writes the matches of micro-batches to a topic as JSON. `folder` remembers which were begun: only these are looked for."""
+    """Writes the matches of micro-batches to a topic as JSON. `folder` records which were begun: only those may be repeated."""
 
     def __init__(self, servers: str, topic: str, folder: str | Path) -> None:
         self._servers = servers
@@ -36,7 +36,7 @@ class TopicSink:
         self._begun = Path(folder) / "begun"
 
     def __call__(self, matches: DataFrame, number: int) -> None:
-        """Write what the topic lacks of a micro-batch."""
+        """Write the messages of a micro-batch that the topic does not have."""
         messages = as_messages(matches, number)
         mark = self._begun / f"{number:09}"
         if mark.exists():
@@ -56,7 +56,7 @@ class TopicSink:
 
 
 def as_messages(matches: DataFrame, number: int) -> DataFrame:
-    """Matches as messages: the key says batch, event and subscription."""
+    """Matches as messages with the key batch:event:subscription."""
     key = fn.format_string(f"{number}:%d:%d", "event_id", "subscription_id")
     return matches.select(
         key.alias("key"), fn.to_json(fn.struct("event_id", "subscription_id", "score", "rank")).alias("value")

@@ -1,15 +1,14 @@
-"""Lake: a folder of versioned tables and indexes that every machine of the cluster sees.
+"""Lake: versioned tables and indexes in a folder that every machine of the cluster can read.
 
     ROOT/subscriptions/v000003/part-*.parquet      a table: Parquet, written by Spark
     ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`store.storage`)
-    ROOT/NAME/v000003/_manifest.json               written last, by a rename: without it the version is not there
-    ROOT/NAME/v000003/_leases/...                  who still reads it
+    ROOT/NAME/v000003/_manifest.json               written last; a folder without it is not a version
+    ROOT/NAME/v000003/_leases/...                  one file for each reader that keeps the version from being removed
     ROOT/codebook/v000002.json                     a version of the codebook
 
-A version is never changed once it is whole, so readers need no lock: what they have opened stays as it was. A writer that dies
-leaves a folder without a manifest, which nobody reads and `vacuum` removes. Version numbers are claimed by creating the folder,
-manifests and codebooks by linking a finished file to its name. Either works for one of several writers only, so none overwrites
-what another wrote.
+A published version never changes, so readers need no lock. A writer that dies leaves a folder without a manifest, which readers
+ignore and `vacuum` removes. A version number is claimed by creating its folder; a manifest or codebook is created by linking a
+finished file to its name. Each of these succeeds for one writer only, so that no writer overwrites the result of another.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, StorageError
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.files import create_exclusively, write_atomically
 from matchwood.spark.paths import read_by_spark, written_by_spark
 from matchwood.store.locations import local_path
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
 MANIFEST = "_manifest.json"
 LEASES = "_leases"
 FORMAT = 1
-"""Of manifests and of the columns in `columns`: raised whenever a reader of the old ones would misread."""
+"""The format of manifests and of the tables in `columns`; raised when older readers would misread newer versions."""
 UNFINISHED_S = 24 * 3600.0
-"""A folder without a manifest is taken for a dead writer's once it is this old."""
+"""Age in seconds at which a folder without a manifest is assumed to belong to a dead writer."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a version is: where it came from, with which parameters, and how much of it there is."""
+    """Describes a version: its parameters, the sizes of its content, and the versions that it was made from (`upstream`)."""
 
     name: str
     version: int
@@ -59,25 +59,27 @@ class Manifest:
 class Lake:
     """Versioned tables under one folder. Any number of readers; writers of one name get different versions.
 
-    `root` is a path or a `file:` URI of a folder that every machine sees.
+    `root` is a path or a `file:` URI of a folder that every machine can read.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = local_path(root, "lake")
 
     def versions(self, name: str) -> list[int]:
-        """The whole versions of a table, ascending."""
+        """The published versions of a table, ascending."""
         return [version for version, folder in self._folders(name) if (folder / MANIFEST).is_file()]
 
     def latest(self, name: str) -> int:
-        """The newest whole version."""
+        """The newest published version."""
         found = self.versions(name)
         if not found:
-            raise StorageError(f"{self.root / name}: there is no whole version of {name!r} yet")
+            raise StorageError(
+                f"{self.root / name}: table {name!r} has no published version; run the stage that writes it"
+            )
         return found[-1]
 
     def folder(self, name: str, version: int) -> Path:
-        """Where a version lies."""
+        """The folder of a version."""
         return self._table(name) / f"v{version:06}"
 
     def manifest(self, name: str, version: int | None = None) -> Manifest:
@@ -88,13 +90,13 @@ class Lake:
             saved = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise StorageError(
-                f"{path}: expected a manifest, found none; the version is missing or not whole"
+                f"{path}: found no manifest; version {chosen} of {name!r} does not exist or was not published"
             ) from None
         except (OSError, ValueError) as error:
             raise StorageError(f"{path}: cannot be read: {error}") from None
         if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             found = saved.get("format") if isinstance(saved, dict) else saved
-            raise StorageError(f"{path}: expected format {FORMAT}, got {found!r}; make this version again")
+            raise StorageError(f"{path}: expected format {FORMAT}, got {found!r}; write this version again")
         try:
             return Manifest(**{key: value for key, value in saved.items() if key not in ("format", "written")})
         except TypeError as error:
@@ -117,12 +119,12 @@ class Lake:
         """Write a table as a new version. Runs the job that makes the table, once."""
         with self.new_version(name) as (version, folder):
             written = write_counted(table, folder / "data")
-            whole = {"records": written, **(counts or {})}
-            return self.publish(Manifest(name, version, parameters or {}, whole, upstream or {}))
+            sizes = {"records": written, **(counts or {})}
+            return self.publish(Manifest(name, version, parameters or {}, sizes, upstream or {}))
 
     @contextmanager
     def new_version(self, name: str) -> Iterator[tuple[int, Path]]:
-        """Claim a version number: (number, folder). If the body fails the folder is removed; `publish` makes it visible."""
+        """Claim a version number: (number, folder). `publish` makes it visible; if the body raises, the folder is removed."""
         version, folder = self._claim(name)
         try:
             yield version, folder
@@ -131,13 +133,13 @@ class Lake:
             raise
 
     def publish(self, manifest: Manifest) -> Manifest:
-        """Make a version visible, once."""
+        """Write the manifest, which makes the version visible. Raises `StorageError` if it has one already."""
         path = self.folder(manifest.name, manifest.version) / MANIFEST
         content = {"format": FORMAT, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **vars(manifest)}
         if not path.parent.is_dir():
-            raise StorageError(f"{path.parent}: the folder of this version is gone; was it vacuumed? Make it again")
-        if not create_whole(path, json.dumps(content, indent=1, ensure_ascii=False)):
-            raise StorageError(f"{path}: this version is published already; claim a new one with `new_version`")
+            raise StorageError(f"{path.parent}: the folder was removed, probably by `vacuum`; write the version again")
+        if not create_exclusively(path, json.dumps(content, indent=1, ensure_ascii=False)):
+            raise StorageError(f"{path}: this version has been published already; claim a new one with `new_version`")
         return manifest
 
     # the codebook
@@ -155,13 +157,16 @@ class Lake:
         """Store a codebook; each version once. Raises `StorageError` if another one of that version is stored."""
         path = self.codebook_path(codebook.version)
         if not self._claim_codebook(codebook):
-            raise StorageError(f"{path}: another codebook of version {codebook.version} is here already")
+            raise StorageError(
+                f"{path}: another codebook of version {codebook.version} is stored already; use `merge_codebook`"
+            )
         return path
 
     def merge_codebook(self, codebook: Codebook) -> Codebook:
-        """Store a codebook that extends the newest one, and return what is stored: encode with that one.
+        """Store a codebook that extends the newest one, and return the stored one, which tables must be encoded with.
 
-        If another writer has stored its version meanwhile, what this codebook knows is appended to the newest one instead.
+        If another writer has stored that version meanwhile, the attributes and strings of this codebook are appended to the
+        newest.
         """
         while not self._claim_codebook(codebook):
             newest = self.codebook()
@@ -173,21 +178,21 @@ class Lake:
         """Store a codebook; False if another one has its version."""
         path = self.codebook_path(codebook.version)
         path.parent.mkdir(parents=True, exist_ok=True)
-        stored = create_whole(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        stored = create_exclusively(path, json.dumps(codebook.to_json(), ensure_ascii=False))
         return stored or self._read_codebook(codebook.version) == codebook
 
     def _read_codebook(self, version: int) -> Codebook:
         return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
 
     def codebook_path(self, version: int) -> Path:
-        """Where a version of the codebook lies."""
+        """The file of a version of the codebook."""
         return self.root / "codebook" / f"v{version:06}.json"
 
     # old versions
 
     @contextmanager
     def lease(self, name: str, version: int, *, seconds: float = 3600.0) -> Iterator[Callable[[], None]]:
-        """Keep a version from being removed; the value renews the lease, which ends by itself after so many seconds."""
+        """Keep a version from being removed. The value renews the lease, which otherwise expires after `seconds`."""
         folder = self.folder(name, version) / LEASES
         path = folder / uuid.uuid4().hex
 
@@ -202,26 +207,24 @@ class Lake:
             path.unlink(missing_ok=True)
 
     def vacuum(self, name: str, *, keep: int = 2, unfinished_s: float = UNFINISHED_S) -> list[int]:
-        """Remove versions but the newest `keep` whole ones and those under lease, and what dead writers left.
+        """Remove all versions except the newest `keep` and leased ones, and the folders of dead writers; return their numbers.
 
-        A folder of the highest number always stays, so that no number is claimed twice: a writer may still be at work under it.
+        A folder with the highest number always remains, so that no number is claimed twice.
         """
-        whole = self.versions(name)
-        kept = set(whole[-keep:]) if keep else set()
+        published = self.versions(name)
+        newest = set(published[-keep:]) if keep else set()
         removed = []
         folders = self._folders(name)
         for version, folder in folders:
             is_highest = version == folders[-1][0]
-            if version in whole:
-                doomed = version not in kept and not _leased(folder)
+            if version in published:
+                is_obsolete = version not in newest and not _leased(folder)
             else:
-                doomed = not is_highest and time.time() - folder.stat().st_mtime > unfinished_s
-            if doomed and is_highest:
+                is_obsolete = not is_highest and time.time() - folder.stat().st_mtime > unfinished_s
+            if is_obsolete and is_highest:
                 self._claim(name)
-            if doomed:
-                (folder / MANIFEST).unlink(
-                    missing_ok=True
-                )  # first: whoever comes now sees no version rather than half of one
+            if is_obsolete:
+                (folder / MANIFEST).unlink(missing_ok=True)  # first, so that no reader opens a half-removed version
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(version)
         return removed
@@ -247,49 +250,18 @@ class Lake:
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that is one folder inside a lake."""
+    """The name, if it is valid as the name of a folder inside a lake."""
     if not name or name in (".", "..") or "/" in name:
-        raise QueryError(f"expected the name of a {what}, without '/', got {name!r}")
+        raise QueryError(f"expected a {what} name without '/', got {name!r}")
     return name
 
 
 def write_counted(table: DataFrame, path: Path) -> int:
-    """Write a table as Parquet and return how many records it has, in one job."""
+    """Write a table as Parquet and return its number of records, in one job."""
     counted = Observation()
     writer = table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd")
     writer.parquet(written_by_spark(path))
     return int(counted.get["records"])
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file whole or not at all, over what is there."""
-    _draft(path, text).rename(path)
-
-
-def create_whole(path: Path, text: str) -> bool:
-    """Write a new file, whole or not at all; False if it is there already. Of several writers one gets True."""
-    draft = _draft(path, text)
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        return os.path.samefile(draft, path)  # a network file system may do it, lose the answer and be asked again
-    except OSError as error:
-        raise StorageError(
-            f"{path}: cannot be claimed: {error}; a lake needs a file system with hard links, by which two writers are kept apart"
-        ) from None
-    finally:
-        draft.unlink()
-    return True
-
-
-def _draft(path: Path, text: str) -> Path:
-    """The text in a file beside `path`, on disk."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return draft
 
 
 def _leased(folder: Path) -> bool:

@@ -1,10 +1,10 @@
-"""Live events of a stream, on disk: lines with their `until`, kept for subscriptions that come later, let go of when they expire.
+"""Live events of a stream, stored on disk as lines with their `until`, for subscriptions that come later.
 
     live/BATCH/PARTITION.parquet   the live events of a micro-batch, written by its workers
-    live/upto-BATCH/               those of all micro-batches up to this one that were alive when it was folded
+    live/upto-BATCH/               the live events of all micro-batches up to this one, without expired ones
 
-Folding reads what there is, leaves out what has expired and writes the rest as one folder, which appears by a rename; what it
-replaces is removed after that, and not read in between. So the disk holds what was alive at the last folding and what came since.
+`fold` writes the events that are still alive to one folder, which becomes visible by a rename, and then removes the folders that
+it replaces. So the disk holds the events that were alive at the last fold and those that came since.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ UPTO = "upto-"
 
 
 class LiveStore:
-    """The live events under a folder. One writer, the driver; workers add files of the micro-batch that is being done."""
+    """The live events under a folder. The driver is the only writer; workers add the files of the current micro-batch."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def before(self, number: int) -> list[Path]:
-        """The folders that hold the live events of the micro-batches before this one."""
+        """The folders of the live events of earlier micro-batches."""
         folded = max((upto for upto in self._folded() if upto < number), default=-1)
         plain = [self._plain(batch) for batch in self._batches() if folded < batch < number]
         return ([self._upto(folded)] if folded >= 0 else []) + plain
 
     def alive(self, spark: SparkSession, number: int, now: float) -> DataFrame | None:
-        """Lines of the events before a micro-batch that are alive at an instant; None if there are no events. Lazy."""
+        """The lines of earlier events that are alive at an instant; None if nothing is stored. Lazy."""
         folders = self.before(number)
         if not folders:
             return None
         return spark.read.parquet(*map(read_by_spark, folders)).filter(fn.col("until") > now)
 
     def fold(self, spark: SparkSession, number: int, now: float) -> None:
-        """Put together what is alive of the micro-batches before this one, which is done and at which it was `now`. Runs a job.
+        """Merge the folders before a finished micro-batch, without the events that had expired at its instant `now`. Runs a job.
 
-        A repetition of this micro-batch, or any later one, asks for nothing that had expired by then.
+        Neither a repetition of this micro-batch nor a later one needs the events that had expired by then.
         """
         alive = self.alive(spark, number, now)
         if alive is None or self.before(number) == [self._upto(number - 1)]:

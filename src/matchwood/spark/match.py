@@ -1,10 +1,11 @@
 """Match: events against a version of the index, all matches or the k best of each, exactly.
 
-    fits        every task maps all shards and visits, for each batch, those it can hit; nothing is shuffled
-    does not    events are routed to shards, sorted so that a task maps few of them (a shard that many events visit is
-                spread over several tasks), and the lists that come back are merged by event
+    local     the index fits the memory of a machine: every task maps all shards, and each event visits those it needs; no shuffle
+    routed    it does not fit: events are sent to shards, sorted so that a task maps few of them (a shard that many events visit
+              is divided among several tasks), and the lists of matches are merged by event
 
-Both give the same records. Order within an event is by score descending, then subscription id ascending; `rank` says it.
+Both give the same records. The matches of an event are ordered by descending score, then ascending subscription id; `rank` is the
+position.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from matchwood.errors import QueryError
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.schema import instant_key
 from matchwood.spark import columns
@@ -20,12 +20,13 @@ from matchwood.spark.index_stage import IndexVersion
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
 from matchwood.structures import Capability
+from matchwood.structures.base import check_k
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-FITS = 8 << 30
-"""Bytes of an index that a machine is taken to hold in its page cache."""
+MAX_LOCAL_BYTES = 8 << 30
+"""Size of an index that is assumed to fit the page cache of a machine."""
 
 
 def match(
@@ -40,42 +41,43 @@ def match(
 ) -> DataFrame:
     """(event_id, subscription_id, score, rank) of every match, or of the k best of each event. Lazy.
 
-    `at`: subscriptions whose `until` is not later are left out; None takes all. `route`: send events to the shards rather than
-    map all shards in every task; None decides by size. `tasks`: spread the events over that many tasks first, where their
-    partitions are few or uneven.
+    `at`: subscriptions that have expired at this instant are left out; None keeps all. `route`: send events to shards instead of
+    mapping all shards in every task; None decides by the size of the index. `tasks`: repartition the events into this many tasks
+    first, if their partitions are few or uneven.
     """
     matching = planned(events, index, k, mode, at)
     table = events.select(*columns.EVENTS.names)
-    if not (index.bytes > FITS if route is None else route) or index.sharding.kind in ("one", "cover"):
+    if not (index.bytes > MAX_LOCAL_BYTES if route is None else route) or index.sharding.kind in ("one", "cover"):
         if tasks is not None:
             table = table.repartition(tasks)
         return table.mapInArrow(matching, columns.MATCHES)
     lists = routed(table, matching, tasks)
-    alone = index.sharding.kind == "space" and index.sharding.wide not in index.shards and matching.mode == Mode.ALL
-    if not alone:
+    is_complete = (
+        index.sharding.kind == "space" and index.sharding.wide not in index.shards and matching.mode == Mode.ALL
+    )
+    if not is_complete:
         lists = lists.repartition("event_id")
     merging = Merging(k, copies=index.sharding.kind == "space")
     return lists.sortWithinPartitions("event_id").mapInArrow(merging, columns.MATCHES)
 
 
 def routed(events: DataFrame, matching: Matching, tasks: int | None) -> DataFrame:
-    """Ranked lists, one record an event and shard; a range of (shard, event) each task, so that hot shards are split."""
+    """Ranked lists, one record per event and shard. A task gets a range of (shard, event), so that hot shards are divided."""
     routing = Routing(matching.sharding, matching.mode, frozenset(matching.shards))
     spread = events.mapInArrow(routing, columns.ROUTED_EVENTS)
     spread = (
         spread.repartitionByRange("shard", "id") if tasks is None else spread.repartitionByRange(tasks, "shard", "id")
     )
-    matching_there = RoutedMatching(matching.shards, matching.k, matching.mode, matching.at)
-    return spread.mapInArrow(matching_there, columns.RANKED)
+    routed_matching = RoutedMatching(matching.shards, matching.k, matching.mode, matching.at)
+    return spread.mapInArrow(routed_matching, columns.RANKED)
 
 
 def planned(events: DataFrame, index: IndexVersion, k: int | None, mode: str, at: datetime | str | None) -> Matching:
-    """What the workers are told, once it is sure that they can do it."""
+    """The callable for the workers. Raises if the index cannot answer this query."""
     columns.check(events, columns.EVENTS, "events")
     index.codebook.check_events(events)
-    if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-        raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
     if k is not None:
+        check_k(k)
         index.demand(Capability.TOP_K)
     if mode_of(mode) is Mode.ANY:
         index.demand(Capability.ANY)

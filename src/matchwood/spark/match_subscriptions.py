@@ -1,7 +1,7 @@
-"""Match subscriptions: the way back. New subscriptions against events that are alive, each subscription's best events first.
+"""Match subscriptions: new subscriptions against live events, the best events of each subscription first.
 
-An event with `until` is alive before that instant; one without is alive always. It is the forward match of the live events
-with an index of the new subscriptions, ranked by subscription: score descending, then event id ascending.
+An event is alive before its `until`, or forever without one. This is `match` of the live events with an index of the new
+subscriptions, ranked by subscription: descending score, then ascending event id.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def match_subscriptions(
 ) -> DataFrame:
     """(subscription_id, event_id, score, rank) of the subscriptions of an index and the events alive at `at`. Lazy.
 
-    The subscriptions are an index version: build one of the new ones with `build_index`, in a lake of their own if need be.
+    The subscriptions are an index version: build one of the new subscriptions with `build_index`, if needed in a separate lake.
     """
     pairs = match(live(events, at), index, mode=mode, at=at)
     lists = pairs.select(
-        fn.col("subscription_id").alias("event_id"),  # the merge ranks by its first column: here the subscription
+        fn.col("subscription_id").alias("event_id"),  # the merge groups by its first column
         fn.array("event_id").alias("subscription_ids"),
         fn.array("score").alias("scores"),
     )

@@ -1,4 +1,4 @@
-"""Match, inside a worker: batches of events to batches of matches. Plain functions; `match` hands them to Spark."""
+"""Match, inside a worker: batches of events to batches of matches. `match` passes these callables to Spark."""
 
 from __future__ import annotations
 
@@ -11,30 +11,39 @@ import pyarrow as pa
 
 from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.lang.evaluate import Mode
-from matchwood.spark.batches import ROUTED_EVENTS, read_events, with_shard, write_matches, write_ranked
-from matchwood.spark.merge import choose_events, gather
-from matchwood.spark.resident import Resident, resident
+from matchwood.spark.batches import (
+    ROUTED_EVENTS,
+    read_events,
+    split_by_first,
+    with_columns,
+    write_matches,
+    write_ranked,
+)
+from matchwood.spark.merge import choose_events, gather, no_matches
+from matchwood.spark.shard_cache import mapped_shard
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
+from matchwood.structures import Index
 
-MOST_HITS = 1 << 20
-"""Matches that are put into one Arrow batch, about; events with many are handed on in smaller slices."""
+MAX_HITS = 1 << 20
+"""Approximate number of matches in one Arrow batch; events with many matches are answered in smaller slices."""
 FIRST_SLICE = 2_048
-EVENTS_AT_ONCE = 1 << 16
-"""Events that an index is asked at once, about. In batches of 10,000, as they come, the k best took a tenth longer."""
+"""Events of the first slice, before the number of matches per event is known."""
+MAX_EVENTS = 1 << 16
+"""Approximate number of events in one query of an index. Larger queries than Spark's batches of 10,000 are faster per event."""
 
 
 class Answering(Protocol):
-    """What matches a few events."""
+    """Matches events."""
 
     def of(self, events: Events) -> Matches:
-        """The matches of a few events, in rank order."""
+        """The matches of a slice of events, in rank order."""
         ...
 
 
 @dataclass(frozen=True)
 class Matching:
-    """Events against the shards of a version, all of them in this task: each batch visits the shards it can hit.
+    """Events against all shards of a version in one task; each event visits the shards that can hold a match.
 
     `shards` maps a shard to its folder; `at` is the instant, in microseconds, at which subscriptions must be alive.
     """
@@ -54,16 +63,18 @@ class Matching:
             yield write(ids, matches)
 
     def of(self, events: Events) -> Matches:
-        """The matches of a few events, in rank order."""
+        """The matches of a slice of events, in rank order."""
         if self.sharding.kind == "one":
             found = [self._one(folder, events) for folder in self.shards.values()]
-            return found[0] if found else _nothing(events.size)
+            return found[0] if found else no_matches(events.size)
         visits = self.sharding.visits(events, self.mode)
         owners: list[Int64s] = []
         parts: list[Matches] = []
         for shard, folder in sorted(self.shards.items()):
             if shard == 1 and self.sharding.kind == "cover" and self.mode == Mode.ALL and self.at is None and parts:
-                visits[:, 1] = np.diff(parts[0].offsets) > 0  # not at an instant: a cover may have expired before
+                visits[:, 1] = (
+                    np.diff(parts[0].offsets) > 0
+                )  # not at an instant: the cover may have expired before the covered
             if visits[:, shard].any():
                 owners.append(np.flatnonzero(visits[:, shard]))
                 parts.append(self._found(folder, choose_events(events, visits[:, shard])))
@@ -76,12 +87,12 @@ class Matching:
         return found
 
     def _found(self, folder: str, events: Events) -> Matches:
-        return found_in(resident(folder).at(self.at), events, self.k, self.mode)
+        return found_in(mapped_shard(folder).at(self.at).index, events, self.k, self.mode)
 
 
 @dataclass(frozen=True)
 class Routing:
-    """Events with the number of a shard before them, once for every shard they must visit."""
+    """Each event once for every shard that it visits, with the number of the shard as first column."""
 
     sharding: Sharding
     mode: str
@@ -92,13 +103,13 @@ class Routing:
             _, _, events = read_events(batch)
             visits = self.sharding.visits(events, self.mode)
             event, shard = np.nonzero(visits)
-            there = np.isin(shard, list(self.known))  # a shard without subscriptions has no folder
-            yield with_shard(shard[there], batch.take(pa.array(event[there])), ROUTED_EVENTS)
+            exists = np.isin(shard, list(self.known))  # a shard without subscriptions has no folder
+            yield with_columns([shard[exists]], batch.take(pa.array(event[exists])), ROUTED_EVENTS)
 
 
 @dataclass(frozen=True)
 class RoutedMatching:
-    """Events that were routed: each batch holds runs of events of one shard."""
+    """Routed events against the shard that each was sent to."""
 
     shards: Mapping[int, str]
     k: int | None
@@ -106,27 +117,25 @@ class RoutedMatching:
     at: float | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Batches of ranked lists, one record an event and shard."""
+        """Batches of ranked lists, one record per event and shard."""
         for batch in batches:
-            shard = batch.column(0).to_numpy(zero_copy_only=False)
-            for number in np.unique(shard).tolist():
-                run = read_events(batch.filter(pa.array(shard == number)))
-                one = Matching({number: self.shards[number]}, Sharding(), self.k, self.mode, self.at)
-                for ids, matches in answered(one, [(run.ids, run.events)]):
+            for shard, part in split_by_first(batch):
+                routed = read_events(part)
+                one = Matching({shard: self.shards[shard]}, Sharding(), self.k, self.mode, self.at)
+                for ids, matches in answered(one, [(routed.ids, routed.events)]):
                     yield write_ranked(ids, matches)
 
 
-def found_in(shard: Resident, events: Events, k: int | None, mode: str) -> Matches:
-    """The matches of events in one shard: the k best in rank order, or all in no order."""
-    index = shard.index
+def found_in(index: Index, events: Events, k: int | None, mode: str) -> Matches:
+    """The matches of events in one index: the k best in rank order, or all in no order."""
     return index.match(events, mode=mode) if k is None else index.top_k(events, k, mode=mode)
 
 
 def gathered(batches: Iterable[Any]) -> Iterator[Any]:
-    """Arrow batches, put together to `EVENTS_AT_ONCE` at most: an index answers many events at once faster. O(bytes)."""
+    """Arrow batches, concatenated to at most `MAX_EVENTS` records. O(bytes)."""
     held: list[Any] = []
     for batch in batches:
-        if sum(part.num_rows for part in held) + batch.num_rows > EVENTS_AT_ONCE and held:
+        if sum(part.num_rows for part in held) + batch.num_rows > MAX_EVENTS and held:
             yield pa.concat_batches(held)
             held = []
         held.append(batch)
@@ -135,7 +144,7 @@ def gathered(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def answered(matching: Answering, batches: Iterable[tuple[Int64s, Events]]) -> Iterator[tuple[Int64s, Matches]]:
-    """Ids of events and their matches, about `MOST_HITS` at a time: how many events follows the matches seen so far."""
+    """Ids of events and their matches, in slices of about `MAX_HITS` matches, estimated from the slice before."""
     size = FIRST_SLICE
     for ids, events in batches:
         start = 0
@@ -144,9 +153,5 @@ def answered(matching: Answering, batches: Iterable[tuple[Int64s, Events]]) -> I
             matches = matching.of(events.take(start, stop))
             yield ids[start:stop], matches
             per_event = len(matches.ids) / (stop - start)
-            size = int(np.clip(MOST_HITS / max(per_event, 1e-9), 1, EVENTS_AT_ONCE))
+            size = int(np.clip(MAX_HITS / max(per_event, 1e-9), 1, MAX_EVENTS))
             start = stop
-
-
-def _nothing(size: int) -> Matches:
-    return Matches(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))

@@ -1,4 +1,4 @@
-"""Matches of several shards, or of several batches, put together exactly. Plain functions of arrays."""
+"""Exact merging of the matches of several shards or batches. Functions of arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from matchwood.encode.arrays import Events, Int64s, Matches, make_events
 from matchwood.spark.batches import read_ranked, write_matches, write_ranked
 from matchwood.store.kernels.ordering import order_hits
 
-NOTHING = Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+
+def no_matches(size: int) -> Matches:
+    """The result of `size` events that match nothing."""
+    return Matches(np.zeros(size + 1, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def choose_events(events: Events, which: NDArray[np.bool_]) -> Events:
@@ -21,15 +24,15 @@ def choose_events(events: Events, which: NDArray[np.bool_]) -> Events:
     if which.all():
         return events
     lengths = np.diff(events.offsets)
-    kept = np.repeat(which, lengths)
+    chosen = np.repeat(which, lengths)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths[which])])
-    return make_events(offsets, *(column[kept] for column in events[1:]))
+    return make_events(offsets, *(column[chosen] for column in events[1:]))
 
 
 def gather(size: int, owners: Sequence[Int64s], parts: Sequence[Matches], *, k: int | None, copies: bool) -> Matches:
-    """The matches of `size` events from parts; event i of part p is event owners[p][i] of the whole. In rank order, the k best.
+    """The k best matches of `size` events from parts, in rank order; event i of part p is event owners[p][i] of the result.
 
-    With `copies` a subscription may have been found several times, with one score; it is kept once. O(n log n).
+    With `copies` a subscription may be in several parts, with the same score; it is returned once. O(n log n).
     """
     counts = [np.diff(part.offsets) for part in parts]
     totals = np.zeros(size, np.int64)
@@ -46,7 +49,7 @@ def gather(size: int, owners: Sequence[Int64s], parts: Sequence[Matches], *, k: 
 
 
 def cut(matches: Matches, *, k: int | None, copies: bool) -> Matches:
-    """The first k of each event's matches, which are in rank order, each subscription once. O(n)."""
+    """The first k matches of each event, which must be in rank order, and with `copies` each subscription once. O(n)."""
     if not copies and (k is None or not len(matches.ids) or np.diff(matches.offsets).max() <= k):
         return matches
     event = np.repeat(np.arange(len(matches.offsets) - 1), np.diff(matches.offsets))
@@ -69,20 +72,20 @@ class Merging:
     ranked: bool = False
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Batches of matches; an event whose records span batches is held back until it is whole."""
-        held_ids, held = np.zeros(0, np.int64), NOTHING
+        """Batches of matches; the last event of a batch is merged with the next batch, which may continue it."""
+        pending_ids, pending = np.zeros(0, np.int64), no_matches(0)
         write = write_ranked if self.ranked else write_matches
         for batch in batches:
             ids, part = read_ranked(batch)
-            ids, part = np.concatenate([held_ids, ids]), _joined(held, part)
+            ids, part = np.concatenate([pending_ids, ids]), _joined(pending, part)
             if not len(ids):
                 continue
             open_from = int(np.flatnonzero(ids != ids[-1])[-1]) + 1 if (ids != ids[-1]).any() else 0
             if open_from:
                 yield write(*self._merged(ids[:open_from], _slice(part, 0, open_from)))
-            held_ids, held = ids[open_from:], _slice(part, open_from, len(ids))
-        if len(held_ids):
-            yield write(*self._merged(held_ids, held))
+            pending_ids, pending = ids[open_from:], _slice(part, open_from, len(ids))
+        if len(pending_ids):
+            yield write(*self._merged(pending_ids, pending))
 
     def _merged(self, ids: Int64s, part: Matches) -> tuple[Int64s, Matches]:
         events, owner = np.unique(ids, return_inverse=True)
@@ -90,7 +93,7 @@ class Merging:
 
 
 def _starts(room: Int64s, owner: Int64s, count: Int64s) -> Int64s:
-    """Where each run goes: behind those already placed for the same event; moves `room` on. O(runs)."""
+    """The start of each run: behind the runs already placed for the same event. Advances `room`. O(runs)."""
     if len(owner) < 2 or (np.diff(owner) > 0).all():
         starts = room[owner]
     else:

@@ -1,7 +1,6 @@
-"""The stages on a lake: each reads whole versions, writes a new one and notes in its manifest what it came from.
+"""The stages on a lake: each reads published versions, writes a new one and records in its manifest which versions it used.
 
-The functions of the other modules know nothing of folders; these put them together, for the command line, the demo and whoever
-wants versions kept.
+The stages of the other modules work on DataFrames; these functions add the versions of a lake.
 """
 
 from __future__ import annotations
@@ -39,11 +38,10 @@ def ingest_table(
     source: str = "DataFrame",
     schema: Schema | Mapping[str, str] | None = None,
 ) -> Manifest:
-    """Raw records to a version of `subscriptions` or `events`, and one of `rejects`; learns what the codebook lacks.
+    """Encode raw records as a version of `subscriptions` or `events` and one of `rejects`, and extend the codebook.
 
-    `schema` declares attributes that the codebook lacks. Several ingests may run at once: the codebook gets what each has learnt.
-    Raises `StorageError` if records went missing: what was read is what was written and what was rejected, or nothing is
-    published.
+    `schema` declares attributes that the codebook lacks. Several ingests may run at once. Raises `StorageError`, and publishes
+    nothing, unless every record that was read was either written or rejected.
     """
     known = lake.codebook()
     codebook = Codebook.declare(schema) if known is None else known.declaring(schema)
@@ -77,7 +75,8 @@ def index_table(
     covered: bool = False,
     **options: Any,
 ) -> IndexVersion:
-    """A new version of the index from a version of a table of subscriptions, by default the newest; `covered` uses `covers`."""
+    """A new version of the index of a version of a table of subscriptions, by default the newest; `covered` uses table
+    `covers`."""
     manifest = lake.manifest(table, version)
     subscriptions = lake.read(spark, table, manifest.version)
     if covered:
@@ -110,7 +109,7 @@ def match_table(
 def match_subscriptions_table(
     lake: Lake, spark: SparkSession, *, at: str, index: int | None = None, k: int | None = None, mode: str = "all"
 ) -> Manifest:
-    """A new version of `matches_of_subscriptions`: those of an index version against the newest events that are alive."""
+    """A new version of `matches_of_subscriptions`: the subscriptions of an index version against the newest live events."""
     chosen, events = open_index(lake, index), lake.latest("events")
     with lake.lease("index", chosen.version):
         found = match_subscriptions(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
@@ -120,7 +119,7 @@ def match_subscriptions_table(
 
 
 def evaluate_table(lake: Lake, spark: SparkSession, **sample: Any) -> Evaluation:
-    """The newest matches against the oracle, with the tables they came from; `sample` as for `evaluate`."""
+    """Compare the newest matches with the oracle; `sample` holds options of `evaluate`."""
     made = lake.manifest("matches")
     index = lake.manifest("index", made.upstream["index"])
     table = next(name for name in ("weighed", "subscriptions") if name in index.upstream)
@@ -136,7 +135,7 @@ def evaluate_table(lake: Lake, spark: SparkSession, **sample: Any) -> Evaluation
 
 
 def cover_table(lake: Lake, spark: SparkSession, *, table: str = "subscriptions", groups: int = 8) -> Manifest:
-    """A new version of `covers`: which of the newest subscriptions are covered, and by which."""
+    """A new version of `covers`: the covered ones of the newest subscriptions, and their covers."""
     version = lake.latest(table)
     covers = cover(lake.read(spark, table, version), known_codebook(lake), groups=groups)
     return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
@@ -147,7 +146,7 @@ def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
     codebook = known_codebook(lake)
     versions = {name: lake.latest(name) for name in ("subscriptions", "events") if lake.versions(name)}
     if "subscriptions" not in versions:
-        raise StorageError(f"{lake.root}: there are no subscriptions; ingest some first")
+        raise StorageError(f"{lake.root}: the lake has no subscriptions; ingest some first")
     events = lake.read(spark, "events", versions["events"]) if "events" in versions else None
     table = profile(lake.read(spark, "subscriptions", versions["subscriptions"]), events, codebook)
     return lake.write("attributes", table, upstream=versions)
@@ -169,8 +168,8 @@ def weigh_table(
 
 
 def known_codebook(lake: Lake) -> Codebook:
-    """The lake's codebook, which must be there."""
+    """The codebook of a lake. Raises `StorageError` if it has none."""
     codebook = lake.codebook()
     if codebook is None:
-        raise StorageError(f"{lake.root}: there is no codebook; ingest subscriptions first")
+        raise StorageError(f"{lake.root}: the lake has no codebook; ingest subscriptions first")
     return codebook

@@ -1,13 +1,13 @@
-"""Profile: what subscriptions ask for and what events say, one record a dimension, in one pass over each table.
+"""Profile: statistics of subscriptions and events, one record per dimension, in one pass over each table.
 
-    subscriptions, predicates   how many name the dimension, and with how many intervals
-    events, nulls               how many have it, how many lack it
+    subscriptions, predicates   the number of subscriptions that use the dimension, and of their intervals
+    events, nulls               the number of events that have the dimension, and that lack it
     distinct_bounds, distinct_values
-    value_quantiles             of the events' values, deciles; of string attributes they are codes and say nothing
-    width_quantiles             of the intervals, deciles; infinite widths are left out
-    selectivity                 of a predicate, given that the event has the dimension
+    value_quantiles             deciles of the values of events; meaningless for string attributes, whose values are codes
+    width_quantiles             deciles of the widths of bounded intervals
+    selectivity                 the share of values that hold for a predicate, among events that have the dimension
 
-Weights, MO-Tree's choice of attributes and cells, and a planner read it. What partitions send is bounded (`sketch`).
+`weigh` uses it. The size of what partitions send is bounded (`sketch`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SHARES = np.linspace(0.0, 1.0, 11)
 ALL_RECORDS = -1
-"""As a dimension: the sketch that counts the records of a side."""
+"""The dimension of the sketch that counts the records of a side."""
 SUBSCRIPTIONS, EVENTS = 0, 1
 _SKETCHES = columns.arrow_schema(columns.SKETCHES)
 _ATTRIBUTES = columns.arrow_schema(columns.ATTRIBUTES)
@@ -70,7 +70,7 @@ class Sketching:
 
 @dataclass(frozen=True)
 class Summing:
-    """All sketches to one record a dimension of the schema."""
+    """Merges all sketches into one record per dimension of the schema."""
 
     schema: str
 
@@ -85,10 +85,10 @@ class Summing:
         yield pa.RecordBatch.from_pylist(rows, schema=_ATTRIBUTES)
 
 
-def summary(schema: Schema, dim: int, asked: dict[int, Sketch], said: dict[int, Sketch]) -> dict[str, Any]:
+def summary(schema: Schema, dim: int, of_rows: dict[int, Sketch], of_events: dict[int, Sketch]) -> dict[str, Any]:
     """The record of one dimension."""
     attribute = schema.of_dimension(dim)
-    intervals, values = asked.get(dim, Sketch()), said.get(dim, Sketch())
+    intervals, values = of_rows.get(dim, Sketch()), of_events.get(dim, Sketch())
     return {
         "dimension": dim,
         "attribute": attribute.name,
@@ -96,7 +96,7 @@ def summary(schema: Schema, dim: int, asked: dict[int, Sketch], said: dict[int, 
         "subscriptions": intervals.count,
         "predicates": intervals.parts,
         "events": values.count,
-        "nulls": said.get(ALL_RECORDS, Sketch()).count - values.count,
+        "nulls": of_events.get(ALL_RECORDS, Sketch()).count - values.count,
         "distinct_bounds": intervals.different,
         "distinct_values": values.different,
         "value_quantiles": quantiles(values.lo, SHARES),

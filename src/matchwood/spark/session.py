@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 OLDEST_JAVA = 17
 JAVA_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-"""Where millions of matches pass through the JVM its default collector makes it a fifth slower, and so does testing every value
-that is read from Arrow: is it there, is it inside its buffer? Spark asks before it reads what may be null, and stays inside."""
+"""The parallel collector has the higher throughput for millions of matches. The other options disable the null and bounds
+checks of Arrow for each value; Spark checks for nulls itself."""
 
 
 def local_session(
@@ -28,7 +28,7 @@ def local_session(
     partitions: int = 4,
     options: dict[str, str] | None = None,
 ) -> SparkSession:
-    """A session on this machine that shows no progress bars and only errors."""
+    """A session on this machine, without progress bars, that logs errors only."""
     problem = java_problem()
     if problem:
         raise UnsupportedError(problem)
@@ -44,7 +44,7 @@ def local_session(
 
 
 def settings(*, memory: str = "2g", partitions: int = 4) -> dict[str, str]:
-    """What a session needs to run the pipeline well on one machine."""
+    """The settings of a session that runs the pipeline on one machine."""
     return {
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": "127.0.0.1",
@@ -54,13 +54,13 @@ def settings(*, memory: str = "2g", partitions: int = 4) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Without it a column of another type than declared fails far away, as `Cannot call the method "getInt"`.
+        # Without it a column of a wrong type fails later, with the message `Cannot call the method "getInt"`.
         "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
-        # Workers are forked from a process that has imported the indexes: a first match starts a second earlier.
+        # Workers are forked from a process that has imported the indexes.
         "spark.python.daemon.module": "matchwood.spark.daemon",
-        # Over TCP a small micro-batch waits 40 ms for an acknowledgement that is held back, and a large one costs more to move.
+        # Over TCP a small micro-batch waits for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Without a limit of its own (there is one of 10,000 records) a batch is not measured anew after each record: 0.5 us each.
+        # Below the maximum Spark computes the size of a batch after each record; the limit of 10,000 records still holds.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
         "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.executor.extraJavaOptions": JAVA_OPTIONS,
@@ -69,7 +69,7 @@ def settings(*, memory: str = "2g", partitions: int = 4) -> dict[str, str]:
 
 
 def java_problem() -> str | None:
-    """Why Spark cannot run here, None if it can: it needs Java 17 or newer, by JAVA_HOME or on the path."""
+    """Why Spark cannot run here, or None: it needs Java 17 or newer, by JAVA_HOME or on the path."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     needs = f"Spark needs Java {OLDEST_JAVA} or newer"

@@ -1,16 +1,17 @@
-"""Sharding: which subscriptions go to which shard, and which shards an event must visit. Plain functions of arrays.
+"""Sharding: which subscriptions are stored in which shard, and which shards an event visits. Functions of arrays.
 
-    one     everything in shard 0
-    hash    by the id's hash; every event visits every shard
-    cover   those that none covers in shard 0, the covered in shard 1: an event that hits none of the first, in mode `all`,
-            hits none of the second
-    space   the plane is cut into cells of equally many subscriptions (a k-d tree, by data); a subscription goes to every cell its
-            box meets. Those that meet too many, or have no box at all, go to one more shard, `wide`. An event visits the cell
-            of its place, and `wide`
+    one     one shard
+    hash    by a hash of the id; every event visits every shard
+    cover   subscriptions that no other covers in shard 0, the covered ones in shard 1. In mode `all` an event that matches
+    nothing
+            in shard 0 matches nothing in shard 1
+    space   a k-d tree divides the plane into cells of equally many subscriptions. A subscription is stored in every cell that its
+            box intersects. Those that intersect many cells, or have no box, are stored once, in the additional shard `wide`. An
+            event visits the cell of its place, and `wide`
 
-Space is exact for mode `all`: a row that asks for a box cannot match an event outside it. In mode `any` another predicate of
-the row may hold, so every shard is visited; a subscription that was copied is then found several times, with the same score,
-and the merge drops the copies.
+Sharding by space is exact in mode `all`: a row with a box cannot match an event outside the box. In mode `any` another
+predicate of the row may hold, so events visit every shard. A subscription that is stored several times is then found several
+times, with the same score, and the merge removes the duplicates.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import ABSENT, CIRCLE, Events, Float64s, Int64s, Rows
 from matchwood.errors import QueryError
 from matchwood.lang.evaluate import Mode
+from matchwood.spark.batches import first_rows
 
-MOST_COPIES = 4
-"""A subscription that meets more cells than this is put into `wide`, where it is stored once, and so is one without a box."""
+MAX_COPIES = 4
+"""A subscription that intersects more cells than this is stored in `wide` instead."""
 
 
 class Boxes(NamedTuple):
@@ -41,7 +43,7 @@ class Boxes(NamedTuple):
 
 @dataclass(frozen=True)
 class Sharding:
-    """How subscriptions are spread. `cells` are (west, east, south, north), half-open, of the spatial shards."""
+    """How subscriptions are divided among shards. `cells` are (west, east, south, north), half-open, of the spatial shards."""
 
     kind: Literal["one", "hash", "space", "cover"] = "one"
     shards: int = 1
@@ -50,30 +52,30 @@ class Sharding:
 
     @property
     def wide(self) -> int:
-        """The number of the shard of those that meet too many cells."""
+        """The number of the shard `wide`."""
         return len(self.cells)
 
     def of_rows(self, rows: Rows) -> tuple[Int64s, Int64s]:
-        """(subscription's place in `rows`, shard) of every copy; for `space`. O(subscriptions x cells)."""
+        """(subscription's position in `rows`, shard) of every copy; for `space`. O(subscriptions x cells)."""
         boxes = subscription_boxes(rows, self._place())
-        meets = self._meets(boxes)
-        wide = (meets.sum(axis=1) > MOST_COPIES) | (np.isneginf(boxes.west) & np.isposinf(boxes.east))
-        meets[wide] = False
-        subscription, shard = np.nonzero(meets)
+        intersects = self._intersects(boxes)
+        wide = (intersects.sum(axis=1) > MAX_COPIES) | (np.isneginf(boxes.west) & np.isposinf(boxes.east))
+        intersects[wide] = False
+        subscription, shard = np.nonzero(intersects)
         return np.concatenate([subscription, np.flatnonzero(wide)]), np.concatenate(
             [shard, np.full(int(wide.sum()), self.wide)]
         )
 
     def visits(self, events: Events, mode: Mode | str) -> NDArray[np.bool_]:
-        """Which of the shards (columns) each event (rows) must visit. O(events x shards)."""
+        """Which shards (columns) each event (rows) visits. O(events x shards)."""
         if self.kind != "space" or Mode(mode) is Mode.ANY:
             return np.ones((events.size, self.shards), np.bool_)
         visits = np.ones((events.size, self.shards), np.bool_)
-        visits[:, : self.wide] = self._meets(event_boxes(events, self._place()))
+        visits[:, : self.wide] = self._intersects(event_boxes(events, self._place()))
         return visits
 
     def to_json(self) -> dict[str, Any]:
-        """For a manifest; infinite sides as text."""
+        """As JSON, for a manifest; sides are texts, since JSON has no infinity."""
         cells = [[str(side) for side in cell] for cell in self.cells]
         return {"kind": self.kind, "shards": self.shards, "dims": self.dims and list(self.dims), "cells": cells}
 
@@ -88,16 +90,16 @@ class Sharding:
         assert self.dims is not None
         return self.dims
 
-    def _meets(self, boxes: Boxes) -> NDArray[np.bool_]:
+    def _intersects(self, boxes: Boxes) -> NDArray[np.bool_]:
         west, east, south, north = (np.array(side) for side in zip(*self.cells, strict=True))
-        meets: NDArray[np.bool_] = (boxes.west[:, None] < east) & (boxes.east[:, None] >= west)
-        meets &= (boxes.south[:, None] < north) & (boxes.north[:, None] >= south)
-        meets &= (boxes.west <= boxes.east)[:, None]
-        return meets
+        intersects: NDArray[np.bool_] = (boxes.west[:, None] < east) & (boxes.east[:, None] >= west)
+        intersects &= (boxes.south[:, None] < north) & (boxes.north[:, None] >= south)
+        intersects &= (boxes.west <= boxes.east)[:, None]
+        return intersects
 
 
 def spatial(dims: tuple[int, int], lon: Float64s, lat: Float64s, cells: int) -> Sharding:
-    """Cells that hold equally many of these places, cut in turn along the axis on which they spread more. O(n log cells)."""
+    """Cells with equally many of these places each, divided along the axis on which they spread more. O(n log cells)."""
     if cells < 1:
         raise QueryError(f"expected at least one cell, got {cells}")
     found: list[tuple[float, float, float, float]] = []
@@ -106,30 +108,30 @@ def spatial(dims: tuple[int, int], lon: Float64s, lat: Float64s, cells: int) -> 
 
 
 def subscription_boxes(rows: Rows, dims: tuple[int, int]) -> Boxes:
-    """The box of each subscription: the hull of its rows' boxes, everything if one of them has none. O(entries)."""
-    heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])) if rows.size else np.zeros(0, int)
+    """The box of each subscription: the hull of the boxes of its rows, unbounded if one of them has none. O(entries)."""
+    heads = first_rows(rows)
     of_row = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
     sides: list[Float64s] = []
     for dim in dims:
-        speaks = (rows.dims == dim) & (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
+        is_bound = (rows.dims == dim) & (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
         lo, hi = np.full(rows.size, np.inf), np.full(rows.size, -np.inf)
-        np.minimum.at(lo, of_row[speaks], rows.lo[speaks])
-        np.maximum.at(hi, of_row[speaks], rows.hi[speaks])
-        silent = lo > hi
-        lo[silent], hi[silent] = -np.inf, np.inf
+        np.minimum.at(lo, of_row[is_bound], rows.lo[is_bound])
+        np.maximum.at(hi, of_row[is_bound], rows.hi[is_bound])
+        unbounded = lo > hi
+        lo[unbounded], hi[unbounded] = -np.inf, np.inf
         sides += [np.minimum.reduceat(lo, heads), np.maximum.reduceat(hi, heads)] if rows.size else [lo, hi]
     return Boxes(*sides)
 
 
 def event_boxes(events: Events, dims: tuple[int, int]) -> Boxes:
-    """The box of each event's place; empty where there is none. O(entries)."""
+    """The box of the place of each event; empty without a place. O(entries)."""
     of_event = np.repeat(np.arange(events.size), np.diff(events.offsets))
     sides: list[Float64s] = []
     for dim in dims:
-        speaks = events.dims == dim
+        is_bound = events.dims == dim
         lo, hi = np.full(events.size, np.inf), np.full(events.size, -np.inf)
-        np.minimum.at(lo, of_event[speaks], events.lo[speaks])
-        np.maximum.at(hi, of_event[speaks], events.hi[speaks])
+        np.minimum.at(lo, of_event[is_bound], events.lo[is_bound])
+        np.maximum.at(hi, of_event[is_bound], events.hi[is_bound])
         sides += [lo, hi]
     return Boxes(*sides)
 
@@ -142,7 +144,7 @@ def centres(boxes: Boxes) -> tuple[Float64s, Float64s]:
 
 
 def _cut(places: Float64s, cells: int, box: list[float], found: list[tuple[float, float, float, float]]) -> None:
-    """Split the box until it is `cells` cells; places of one coordinate cannot be split and give fewer."""
+    """Divide the box into `cells` cells, or fewer if places with equal coordinates cannot be separated."""
     if cells > 1 and places.shape[1] > 1:
         spread = places.max(axis=1) - places.min(axis=1)
         axis = int(np.argmax(spread))

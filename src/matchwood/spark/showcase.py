@@ -1,4 +1,4 @@
-"""Showcase: what a report shows of a lake's tables. Bounded samples and sums, brought to the driver."""
+"""The contents of the report of the demo: bounded samples and sums of the tables of a lake, collected on the driver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ranked(NamedTuple):
 
 
 def gather(spark: SparkSession, lake: Lake, index: IndexVersion, shown: int) -> dict[str, Any]:
-    """What the page shows of the tables: bounded samples and sums, brought to the driver."""
+    """Collect what the report shows."""
     schema = index.codebook.schema()
     events, matches = lake.read(spark, "events"), lake.read(spark, "matches")
     per_event = matches.groupBy("event_id").agg(fn.count("*").alias("hits"), fn.max("score").alias("best"))
@@ -71,13 +71,13 @@ def _ranked(spark: SparkSession, lake: Lake, schema: Schema, event_id: int) -> R
     subscriptions = {}
     for batch in wanted.to_batches():
         for i in range(batch.num_rows):
-            rows = read_subscriptions(batch.slice(i, 1)).rows
-            subscriptions[int(rows.ids[0])] = (float(rows.priority[0]), decode_rows(rows, schema))
+            found = read_subscriptions(batch.slice(i, 1)).rows
+            subscriptions[int(found.ids[0])] = (float(found.priority[0]), decode_rows(found, schema))
     shown = []
     for row in hits:
-        priority, asks = subscriptions[row["subscription_id"]]
-        verdict = judge(asks, keys, priority=priority)
+        priority, rows = subscriptions[row["subscription_id"]]
+        verdict = judge(rows, keys, priority=priority)
         why = str(Explanation(row["subscription_id"], priority, verdict, schema))
-        asked = describe_rows(tuple(asks), schema)
-        shown.append((row["rank"], row["subscription_id"], row["score"], asked, why))
+        text = describe_rows(tuple(rows), schema)
+        shown.append((row["rank"], row["subscription_id"], row["score"], text, why))
     return Ranked(event_id, facts, shown)

@@ -1,9 +1,9 @@
-"""Sketch: bounded statistics of one dimension that can be taken apart by partitions and put together again, in any order.
+"""Sketch: statistics of one dimension, of bounded size, that can be computed by partition and merged in any order.
 
-    sample     the intervals whose records hash lowest: a uniform sample that does not depend on how records were partitioned
-    distinct   the lowest hashes of values: their number tells how many there are (exact while they are few)
+    sample     the intervals with the lowest hashes of their records: a uniform sample that does not depend on the partitions
+    distinct   the lowest hashes of values, from which the number of distinct values is estimated (exact while they are few)
 
-Merging is taking the lowest of both, so it is associative, commutative and gives the same as one pass over everything.
+A merge takes the lowest of both. It is associative and commutative, and its result equals that of one pass over everything.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Float64s, Int64s
 
 SIZE = 1_024
-"""Items kept: quantiles are then off by about 1.5 % of the mass, distinct counts by about 3 %."""
+"""Items of a sketch. Errors are about 1.5 % of the mass for quantiles and 3 % for distinct counts."""
 _SPAN = 2.0**64
 
 UInt64s = NDArray[np.uint64]
@@ -32,7 +32,7 @@ def _floats() -> Float64s:
 
 @dataclass
 class Sketch:
-    """`count` records name the dimension, with `parts` intervals or values in all."""
+    """`count` records have the dimension, with `parts` intervals or values in total."""
 
     count: int = 0
     parts: int = 0
@@ -62,7 +62,7 @@ class Sketch:
 
     @property
     def different(self) -> float:
-        """About how many different values there are; exact below SIZE."""
+        """The estimated number of distinct values; exact below SIZE."""
         if len(self.distinct) < SIZE:
             return float(len(self.distinct))
         return (SIZE - 1) / (float(self.distinct[-1]) / _SPAN)
@@ -74,13 +74,13 @@ class Sketch:
 
 
 def quantiles(values: Float64s, shares: Float64s) -> Float64s:
-    """The values below which these shares of the sample lie; none of an empty sample."""
+    """The quantiles of the finite values of a sample; empty for an empty sample."""
     finite = values[np.isfinite(values)]
     return np.quantile(finite, shares) if len(finite) else np.zeros(0)
 
 
 def selectivity(intervals: Sketch, values: Sketch) -> float | None:
-    """How likely a value of an event that has the dimension falls into an interval of a subscription that asks for it."""
+    """The share of pairs of an interval and a value in which the value is inside; None without samples."""
     if not len(intervals.lo) or not len(values.lo):
         return None
     at = np.sort(values.lo)
@@ -89,7 +89,7 @@ def selectivity(intervals: Sketch, values: Sketch) -> float | None:
 
 
 def hashed(values: UInt64s) -> UInt64s:
-    """SplitMix64's finisher: every bit of the input moves every bit of the output. O(n)."""
+    """The finalizer of SplitMix64, a hash in which every input bit affects every output bit. O(n)."""
     mixed = values.copy()
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed ^= mixed >> np.uint64(shift)

@@ -1,15 +1,16 @@
-"""What a stream does with a micro-batch, written down so that a worker can find it out alone.
+"""The plan of a micro-batch, which driver and workers derive from files.
 
-The driver pins a micro-batch (`pins/BATCH.json`: index version, codebook version, instant) before anything else. What is to be
-done then follows from the pin and from immutable folders, on the driver and in a worker alike. So the matching can stand in the
-streaming query itself, planned once: put together anew for each micro-batch it costs some 75 calls from Python to the JVM.
+Before anything else the driver pins a micro-batch: `pins/BATCH.json` holds the index version, the codebook version and the
+instant. The pin and immutable folders determine everything else, so a worker can find out by itself what to match. This lets
+the streaming query include the matching, planned once; planning it for each micro-batch takes some 75 calls from Python to the
+JVM.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,89 +19,85 @@ from matchwood.errors import StorageError
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, open_index
 from matchwood.spark.lake import Lake, checked_name
-from matchwood.spark.stream_worker import StreamMatching
-
-BATCH_ID = "streaming.sql.batchId"
-"""The property by which Spark tells a task of which micro-batch it is."""
+from matchwood.spark.stream_worker import StreamMatching, StreamOptions
+from matchwood.spark.task import micro_batch
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream of a lake, and how it matches. As a function of Arrow batches: the matches of a partition of a micro-batch."""
+    """A stream of a lake and its options. As a function of Arrow batches: the matches of a partition of a micro-batch."""
 
     lake: str
     name: str
-    k: int | None
-    mode: str
-    keep_live: bool
-    lines: bool
+    options: StreamOptions
+
+    def with_options(self, **changes: Any) -> StreamPlan:
+        """The plan with other options."""
+        return replace(self, options=replace(self.options, **changes))
 
     @property
     def folder(self) -> Path:
-        """Where the stream keeps what it makes."""
+        """The folder of the stream."""
         return stream_folder(Lake(self.lake), self.name)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        number = _batch_number()
+        number = micro_batch()
         path = self.pin_path(number)
         try:
             pin = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise StorageError(
-                f"{path}: micro-batch {number} is not pinned; its matches were asked for too early"
+                f"{path}: micro-batch {number} is not pinned; start the stream with `MatchStream.start`"
             ) from None
         return self.matching(number, pin)(batches)
 
     def pin_path(self, number: int) -> Path:
-        """Where it is written down what a micro-batch is to be done with."""
+        """The file that pins a micro-batch."""
         return self.folder / "pins" / f"{number:09}.json"
 
     def matching(self, number: int, pin: Mapping[str, Any]) -> StreamMatching:
-        """What is done with the events of a micro-batch: against the pinned index and the changes since, up to this batch."""
+        """The matching of a micro-batch: the pinned index version and the changes since, up to this micro-batch."""
         index = opened_index(self.lake, int(pin["index"]))
         return StreamMatching(
-            str(self.folder),
-            number,
-            str(Lake(self.lake).codebook_path(int(pin["codebook"]))),
-            index.paths(),
-            index.sharding,
-            self.deltas(index.version, number),
-            self.k,
-            self.mode,
-            float(pin["now"]),
-            self.keep_live,
-            self.lines,
+            folder=str(self.folder),
+            batch=number,
+            now=float(pin["now"]),
+            codebook=str(Lake(self.lake).codebook_path(int(pin["codebook"]))),
+            shards=index.paths(),
+            sharding=index.sharding,
+            deltas=self.deltas(index.version, number),
+            options=self.options,
         )
 
     def deltas(self, version: int, number: int) -> tuple[str, ...]:
-        """The folders of changes after those that an index version holds already, up to this batch."""
+        """The folders of changes that an index version does not include, up to a micro-batch."""
         first = folded_changes(self.lake, version, self.name)
-        found = sorted((self.folder / "deltas").glob("[0-9]*/_done"))
-        return tuple(str(path.parent) for path in found if first < int(path.parent.name) <= number)
+        return tuple(map(str, deltas_between(self.folder, first, number)))
 
 
 def stream_folder(lake: Lake, name: str) -> Path:
-    """Where a stream of a lake keeps what it makes."""
+    """The folder of a stream of a lake."""
     return lake.root / "streams" / checked_name(name, "stream")
+
+
+def delta_folder(stream: Path, number: int) -> Path:
+    """The folder of the changes of a micro-batch of a stream."""
+    return stream / "deltas" / f"{number:09}"
+
+
+def deltas_between(stream: Path, after: int, upto: int) -> list[Path]:
+    """The folders of stored changes after one micro-batch up to another, ascending."""
+    stored = sorted(path.parent for path in (stream / "deltas").glob("[0-9]*/_done"))
+    return [folder for folder in stored if after < int(folder.name) <= upto]
 
 
 @lru_cache(maxsize=4)
 def opened_index(lake: str, version: int) -> IndexVersion:
-    """An index version, which never changes, kept open by this process."""
+    """An index version, which never changes, cached by this process."""
     return open_index(Lake(lake), version)
 
 
 @lru_cache(maxsize=16)
 def folded_changes(lake: str, version: int, name: str) -> int:
-    """The last micro-batch of a stream whose changes an index version holds; -1 if none."""
+    """The last micro-batch of a stream whose changes an index version includes; -1 if none."""
     return int(Lake(lake).manifest(INDEX, version).upstream.get(f"changes of {name}", -1))
-
-
-def _batch_number() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty(BATCH_ID)
-    if number is None:
-        raise StorageError("this runs in a micro-batch of a stream only; nothing says in which")
-    return int(number)

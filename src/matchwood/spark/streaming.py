@@ -1,19 +1,19 @@
-"""Streaming: events and changes of subscriptions, in one query, in one order; matches to any sink, each once.
+"""Streaming: events and changes of subscriptions in one query; every match is written to the sink exactly once.
 
-A micro-batch does, in this order:
+The steps of a micro-batch, in order:
 
-    pin       which index version, which instant: written down before anything else, so that a replay does the same again
-    changes   subscribe, update, unsubscribe: stored as a delta; in effect from this micro-batch on
-    late      new subscriptions against the events of earlier batches that are still alive
-    events    of this batch, against version and deltas
-    done      a mark; readers of the file sink read only what bears it
+    pin       record the index version, the codebook version and the instant, so that a repetition uses the same
+    changes   store subscribe, update and unsubscribe as a delta, which is in effect from this micro-batch on
+    late      match the new subscriptions against the live events of earlier micro-batches
+    events    match the events of the micro-batch against the index version and all deltas
+    done      mark the micro-batch as done; readers of the file sink ignore the others
 
-Since one query does all of it, a pair of event and subscription is found once: by the event if the subscription was there
-first, by the subscription otherwise. A change takes effect in the micro-batch that brings it, so its delay is bounded by the
-trigger's interval plus the time of the batch before.
+Because one query processes both, a pair of event and subscription is found once: by the event if the subscription came first, by
+the subscription otherwise. A change takes effect in the micro-batch that contains it, so its delay is at most the interval of the
+trigger plus the duration of the micro-batch before.
 
-After a crash Spark repeats the last micro-batch with the same input. Everything here is named by batch and written whole or
-over, so the repetition leaves what the first run would have left.
+After a crash Spark repeats the last micro-batch with the same input. Its files are named by its number and replaced as a whole,
+so the repetition gives the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,39 +31,39 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
-from matchwood.errors import QueryError, SchemaError
+from matchwood.errors import SchemaError
 from matchwood.schema import instant_key
-from matchwood.spark import columns, ingest
-from matchwood.spark.codebook import Codebook
+from matchwood.spark import columns
+from matchwood.spark.changes import store_changes
+from matchwood.spark.files import write_atomically
 from matchwood.spark.index_stage import NAME as INDEX
-from matchwood.spark.index_stage import IndexVersion, build_index, open_index
-from matchwood.spark.lake import Lake, write_atomically
+from matchwood.spark.index_stage import open_index
+from matchwood.spark.lake import Lake
 from matchwood.spark.live_store import LiveStore
 from matchwood.spark.paths import read_by_spark, written_by_spark
-from matchwood.spark.pipeline import known_codebook
 from matchwood.spark.sharding import Sharding
-from matchwood.spark.stream_plan import StreamPlan, folded_changes, stream_folder
-from matchwood.spark.stream_worker import StreamMatching
+from matchwood.spark.stream_plan import StreamPlan, delta_folder, folded_changes, stream_folder
+from matchwood.spark.stream_worker import StreamMatching, StreamOptions
 from matchwood.store.locations import local_path
 from matchwood.structures import Capability
+from matchwood.structures.base import check_k
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-OPS = ("subscribe", "update", "unsubscribe")
 Sink = Callable[["DataFrame", int], None]
-"""Takes the matches of a micro-batch and its number; called again with the same after a crash, and must then leave the same."""
+"""Receives the matches and the number of a micro-batch. Repeated after a crash with the same arguments; must be idempotent."""
 Clock = Callable[[], float]
 """Seconds since 1970."""
-TIDY_EVERY = 32
-"""Micro-batches between two cleanings."""
+CLEAN_EVERY = 32
+"""Micro-batches between two removals of expired live events and old pins and deltas."""
 
 
 class MatchStream:
-    """A named stream of a lake: its folder, and what it does with a micro-batch.
+    """A named stream of a lake.
 
-    One query at a time runs a stream; the checkpoint that `start` is given must stay with it.
+    One query at a time may run a stream, always with the same checkpoint.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class MatchStream:
         keep_live: bool = True,
         clock: Clock = time.time,
     ) -> None:
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-            raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
+        if k is not None:
+            check_k(k)
         self.lake = lake
         self.name = name
         self.folder = stream_folder(lake, name)
         self._sink = sink or self.write_files
         self._keep_live = keep_live
         self._clock = clock
-        self._plan = StreamPlan(str(lake.root), name, k, mode, keep_live=False, lines=True)
+        self._plan = StreamPlan(str(lake.root), name, StreamOptions(k, mode, keep_live=False))
         self._live = LiveStore(self.folder / "live")
         self._with_changes = self._planned = False
         self._columns = ["value"]
@@ -94,19 +94,19 @@ class MatchStream:
     def start(
         self, events: DataFrame, checkpoint: str | os.PathLike[str], *, changes: DataFrame | None = None, **trigger: Any
     ) -> StreamingQuery:
-        """Start the query. `events` is a stream of lines of JSON in a column `value`, or of a table, one column an attribute,
-        which is read column by column and faster. `changes` is a stream of lines.
+        """Start the query. `events` is a stream of lines of JSON in a column `value`, or of a table with a column per attribute,
+        which is faster. `changes` is a stream of lines.
 
-        `trigger` is Spark's: `processingTime="1 second"`, `availableNow=True`. So is `checkpoint`: as a string it may be a URI of
-        any file system that Spark knows.
+        `trigger` holds the arguments of Spark's trigger, such as `processingTime="1 second"` or `availableNow=True`. `checkpoint`
+        may be a URI, as a string, of any file system that Spark supports.
         """
         if changes is not None:
             open_index(self.lake).demand(Capability.UPDATES)
         self._with_changes = changes is not None
         lines = _lines(events, "event") if "value" in events.columns else _table(events)
         self._columns = lines.columns[1:]
-        self._plan = replace(
-            self._plan, keep_live=self._keep_live and self._with_changes, lines=self._columns == ["value"]
+        self._plan = self._plan.with_options(
+            keep_live=self._keep_live and self._with_changes, lines=self._columns == ["value"]
         )
         self._planned = changes is None and not _over_connect(events)
         if changes is not None:
@@ -118,38 +118,40 @@ class MatchStream:
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def process(self, batch: DataFrame, number: int) -> None:
-        """Do a micro-batch, for the first time or again."""
+        """Process a micro-batch, possibly not for the first time."""
         pin = self._pin(number)
         if self._with_changes:
-            self._with_changes_of(batch, number, pin)
+            self._process_with_changes(batch, number, pin)
         elif self._planned:
             self._sink(batch, number)
         else:
             matching = self._plan.matching(number, pin)
             self._sink(batch.select(*self._columns).mapInArrow(matching, columns.MATCHES), number)
-        write_atomically(self._made("done") / f"{number:09}.json", json.dumps(pin))
-        if number % TIDY_EVERY == TIDY_EVERY - 1:
-            self.tidy(batch.sparkSession, number)
+        write_atomically(self._folder("done") / f"{number:09}.json", json.dumps(pin))
+        if number % CLEAN_EVERY == CLEAN_EVERY - 1:
+            self.clean(batch.sparkSession, number)
 
-    def tidy(self, spark: SparkSession, number: int) -> None:
-        """Let go of what no micro-batch after this one, nor a repetition of it, can ask for: live events that have expired,
-        changes that every index version holds, pins. Done every `TIDY_EVERY` micro-batches."""
+    def clean(self, spark: SparkSession, number: int) -> None:
+        """Remove what neither a repetition of this micro-batch nor a later one reads: expired live events, old pins, and deltas
+        that every index version includes."""
         self._live.fold(spark, number, self._now_of(number))
-        held = min((folded_changes(str(self.lake.root), v, self.name) for v in self.lake.versions(INDEX)), default=-1)
+        included = min(
+            (folded_changes(str(self.lake.root), v, self.name) for v in self.lake.versions(INDEX)), default=-1
+        )
         for path in (self.folder / "deltas").glob("[0-9]*"):
-            if int(path.name) <= held:
+            if int(path.name) <= included:
                 shutil.rmtree(path, ignore_errors=True)
         for path in (self.folder / "pins").glob("*.json"):
-            if int(path.stem) < number - TIDY_EVERY:
+            if int(path.stem) < number - CLEAN_EVERY:
                 path.unlink(missing_ok=True)
 
     def write_files(self, matches: DataFrame, number: int) -> None:
-        """The file sink: a folder a micro-batch, written over if it is there."""
+        """The file sink: one folder per micro-batch, replaced by a repetition."""
         path = self.folder / "matches" / f"batch={number}"
         matches.write.mode("overwrite").option("compression", "zstd").parquet(written_by_spark(path))
 
     def matches(self, spark: SparkSession) -> DataFrame:
-        """What the file sink holds: the matches of the micro-batches that are done, with their number in `batch`."""
+        """The content of the file sink: the matches of finished micro-batches, whose number is in the column `batch`."""
         done = sorted(int(path.stem) for path in (self.folder / "done").glob("*.json"))
         paths = [read_by_spark(self.folder / "matches" / f"batch={number}") for number in done]
         if not paths:
@@ -157,17 +159,15 @@ class MatchStream:
         return spark.read.option("basePath", written_by_spark(self.folder / "matches")).parquet(*paths)
 
     def rejects(self, spark: SparkSession) -> DataFrame:
-        """Lines that were no events, and changes that were none."""
+        """Lines that are not valid events or changes, with the reason."""
         found = [read_by_spark(path) for path in (self.folder / "rejects").glob("*/*.parquet")]
         return spark.read.parquet(*found) if found else spark.createDataFrame([], "reason string, content string")
 
-    # inside
-
-    def _with_changes_of(self, batch: DataFrame, number: int, pin: dict[str, Any]) -> None:
+    def _process_with_changes(self, batch: DataFrame, number: int, pin: dict[str, Any]) -> None:
         batch = batch.persist()
         try:
-            self._store_changes(batch, number)
-            pin = {**pin, "codebook": self.lake.codebook_version()}  # the changes may have brought new strings
+            store_changes(batch.filter("kind = 'change'"), self.lake, self.name, number)
+            pin = {**pin, "codebook": self.lake.codebook_version()}  # the changes may contain new strings
             matching = self._plan.matching(number, pin)
             events = batch.filter("kind = 'event'").select(*self._columns)
             found = events.mapInArrow(matching, columns.MATCHES)
@@ -177,133 +177,59 @@ class MatchStream:
             batch.unpersist()
 
     def _pin(self, number: int) -> dict[str, Any]:
-        """What the batch is to be done with: as written down when it was first begun. Instants never go back."""
+        """The pin of a micro-batch, recorded when it is first processed. Instants never decrease."""
         path = self._plan.pin_path(number)
         if path.exists():
-            for name in ("rejects", "live"):  # of a run that died: a repetition may have fewer partitions
+            for name in ("rejects", "live"):  # of a failed run: a repetition may have fewer partitions
                 shutil.rmtree(self.folder / name / f"{number:09}", ignore_errors=True)
         else:
             now = max(instant_key(_utc(self._clock())), self._now_of(number - 1))
             pin = {"index": self.lake.latest(INDEX), "codebook": self.lake.codebook_version(), "now": now}
-            self._made("pins")
+            self._folder("pins")
             write_atomically(path, json.dumps(pin))
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         self._now = float(found["now"])
         return found
 
     def _now_of(self, number: int) -> float:
-        """The instant of the micro-batch that was begun last."""
+        """The instant of the micro-batch that was pinned last."""
         if self._now is None:
             path = self._plan.pin_path(number)
             self._now = float(json.loads(path.read_text(encoding="utf-8"))["now"]) if path.exists() else -math.inf
         return self._now
 
-    def _store_changes(self, batch: DataFrame, number: int) -> None:
-        """Store the changes of the batch, if there are any and they are not stored yet."""
-        folder = self.folder / "deltas" / f"{number:09}"
-        lines = batch.filter("kind = 'change'")
-        if not (folder / "_done").exists() and not lines.isEmpty():
-            self._store(read_changes(lines), folder, number)
-
-    def _store(self, changes: DataFrame, folder: Path, number: int) -> None:
-        book = known_codebook(self.lake)
-        upserts = changes.filter(fn.col("op").isin("subscribe", "update")).select(*_TEXT_COLUMNS)
-        book = self.lake.merge_codebook(ingest.learn(upserts, book, "subscriptions", form="text"))
-        encoded = ingest.encode(upserts, book, "subscriptions", form="text").persist()
-        try:
-            good, rejects = ingest.split(encoded, "subscriptions", "changes")
-            gone = changes.filter("op = 'unsubscribe' AND id IS NOT NULL").select("id")
-            delta = good.select(fn.lit("subscribe").alias("op"), *columns.SUBSCRIPTIONS.names).unionByName(
-                gone.select(fn.lit("unsubscribe").alias("op"), "id"), allowMissingColumns=True
-            )
-            shutil.rmtree(folder, ignore_errors=True)
-            delta.coalesce(1).write.parquet(written_by_spark(folder / "data"))
-            wrong = changes.filter("op IS NULL OR op NOT IN ('subscribe', 'update', 'unsubscribe') OR id IS NULL")
-            reason = fn.lit(f"expected an op out of {', '.join(OPS)} and an id")
-            refused = rejects.select("reason", "content").unionByName(
-                wrong.select(reason.alias("reason"), fn.col("line").alias("content"))
-            )
-            to = self.folder / "rejects" / f"changes-{number:09}"
-            refused.coalesce(1).write.mode("overwrite").parquet(written_by_spark(to))
-        finally:
-            encoded.unpersist()
-        write_atomically(folder / "_done", "")
-
     def _late(self, spark: SparkSession, matching: StreamMatching) -> DataFrame | None:
-        """New subscriptions of this batch against live events of earlier ones."""
-        delta = self.folder / "deltas" / f"{matching.batch:09}"
+        """The matches of new subscriptions of this micro-batch with live events of earlier ones."""
+        delta = delta_folder(self.folder, matching.batch)
         if not self._keep_live or not (delta / "_done").exists():
             return None
         alive = self._live.alive(spark, matching.batch, matching.now)
         only_new = replace(
             matching,
-            stream=f"{self.folder}/late",
+            folder=f"{self.folder}/late",
             shards={},
             sharding=Sharding("hash", 0),
             deltas=(str(delta),),
-            keep_live=False,
-            lines=True,
+            options=replace(matching.options, keep_live=False, lines=True),
         )
         return None if alive is None else alive.select("value").mapInArrow(only_new, columns.MATCHES)
 
-    def _made(self, name: str) -> Path:
+    def _folder(self, name: str) -> Path:
         path = self.folder / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
 
 def as_lines(events: DataFrame) -> DataFrame:
-    """A table of events, one column an attribute, as lines of JSON; for numbers, strings, booleans, lists and points. Lazy."""
+    """A table of events, one column per attribute, as lines of JSON; for numbers, strings, booleans, lists and points. Lazy."""
     heads = [name for name in ("id", "until", "weights", "place") if name in events.columns]
     values = fn.struct(*(name for name in events.columns if name not in heads))
     return events.select(fn.to_json(fn.struct(*heads, values.alias("values"))).alias("value"))
 
 
-def read_changes(lines: DataFrame) -> DataFrame:
-    """Changes as columns, one an id: of several in a batch the one of the highest `seq` counts. Lazy."""
-    parsed = lines.select(fn.from_json("value", columns.CHANGES).alias("c"), fn.col("value").alias("line")).select(
-        "c.*", "line"
-    )
-    key = fn.coalesce(fn.col("id").cast("string"), fn.col("line"))
-    newest = fn.max_by(fn.struct("*"), fn.struct(fn.coalesce("seq", fn.lit(-1)), "line"))
-    return parsed.groupBy(key.alias("key")).agg(newest.alias("c")).select("c.*")
-
-
-def compact(
-    spark: SparkSession, lake: Lake, name: str, *, upto: int, table: str = "subscriptions", **options: Any
-) -> IndexVersion:
-    """A new version of `table` and of the index with the changes of a stream up to a micro-batch; the stream goes on with it.
-
-    `options` are those of `build_index`.
-    """
-    current = open_index(lake)
-    upstream = lake.manifest(INDEX, current.version).upstream
-    first = int(upstream.get(f"changes of {name}", -1))
-    found = sorted((stream_folder(lake, name) / "deltas").glob("[0-9]*/_done"))
-    deltas = [path.parent for path in found if first < int(path.parent.name) <= upto]
-    subscriptions = lake.read(spark, table, upstream.get(table))
-    for delta in deltas:
-        change = spark.read.parquet(read_by_spark(delta / "data"))
-        kept = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti").select(
-            *columns.SUBSCRIPTIONS.names
-        )
-        subscriptions = kept.unionByName(change.filter("op != 'unsubscribe'").select(*columns.SUBSCRIPTIONS.names))
-    book: Codebook = known_codebook(lake)
-    made = lake.write(
-        table, book.mark(subscriptions), upstream={table: upstream.get(table, 0)}, parameters={"changes": upto}
-    )
-    came: Mapping[str, int] = {table: made.version, f"changes of {name}": upto}
-    return build_index(lake.read(spark, table, made.version), lake, book, index=current.index, upstream=came, **options)
-
-
-_TEXT_COLUMNS = ("id", "expression", "priority", "until", "lon", "lat", "radius")
-
-
 def _lines(stream: DataFrame, kind: str) -> DataFrame:
     if "value" not in stream.columns:
-        raise SchemaError(
-            f"{kind}s: column 'value' is missing; there are {', '.join(stream.columns)}; `as_lines` makes it"
-        )
+        raise SchemaError(f"{kind}s: column 'value' is missing, found {', '.join(stream.columns)}; `as_lines` makes it")
     line = fn.col("value").cast("string")
     return stream.select(fn.lit(kind).alias("kind"), line.alias("value")).filter(fn.trim("value") != "")
 
@@ -313,7 +239,7 @@ def _table(events: DataFrame) -> DataFrame:
 
 
 def _over_connect(table: DataFrame) -> bool:
-    """Is it of Spark Connect? There a task is not told of which micro-batch it is."""
+    """Is this a table of Spark Connect? There a task does not know the number of its micro-batch."""
     return type(table).__module__.startswith("pyspark.sql.connect")
 
 

@@ -1,10 +1,10 @@
 """Weigh: predicate weights by inverse frequency (BE*-Tree VII-C), or as given by attribute.
 
-    inv(attribute)   uses of the rarest attribute / uses of this one: 1 for the rarest, small for the popular
-    weight           normal around 0.8 inv with deviation 0.05 inv, at most inv
+    inv(attribute)   uses of the rarest attribute / uses of this one: 1 for the rarest, small for popular ones
+    weight           normal distribution with mean 0.8 inv and deviation 0.05 inv, at most inv
 
-The paper prints the maximum of inv and the draw, which would nearly always be inv itself; we read it as a cap, as the
-workloads do. Draws come from a hash of seed, subscription and dimension, so that a weight does not depend on partitions or order.
+The paper prints the maximum of inv and the draw, which is nearly always inv; we use the minimum, as the workloads do. Draws
+come from a hash of seed, subscription and dimension, so that weights do not depend on partitions or order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AROUND, DEVIATION = 0.8, 0.05
 
 
 def inverse_frequencies(attributes: DataFrame) -> dict[str, float]:
-    """inv of each attribute that a subscription names, from a profile. Collects one record a dimension."""
+    """inv of each attribute that a subscription uses, from a profile. Collects one record per dimension."""
     columns.check(attributes, columns.ATTRIBUTES, "attributes")
     rows = attributes.select("attribute", "subscriptions").collect()
     uses: dict[str, int] = {}
@@ -48,10 +48,10 @@ def weigh(
     around: float = 1.0,
     seed: int = 1,
 ) -> DataFrame:
-    """Subscriptions whose predicates weigh what `weights` says of their attribute; others keep theirs. Lazy.
+    """Subscriptions with the weight of each predicate replaced by that of its attribute in `weights`, if it has one. Lazy.
 
-    With a `deviation` the weight is drawn, normal around `around` times the given one, at most that and at least 0.
-    `weigh(s, book, inverse_frequencies(p), around=AROUND, deviation=DEVIATION)` is the paper's.
+    With a `deviation` weights are drawn: normal with mean `around` times the given weight, at least 0 and at most the given one.
+    `weigh(s, book, inverse_frequencies(p), around=AROUND, deviation=DEVIATION)` gives the weights of the paper.
     """
     columns.check(subscriptions, columns.SUBSCRIPTIONS, "subscriptions")
     schema = codebook.schema()
@@ -59,7 +59,7 @@ def weigh(
     for name, weight in weights.items():
         attribute = schema.get(name)
         if attribute is None:
-            raise SchemaError(f"a weight is given for attribute {name!r}, which no subscription names")
+            raise SchemaError(f"weights: attribute {name!r} is not used by any subscription; remove it")
         if not (0.0 <= weight < np.inf):
             raise QueryError(f"attribute {name!r}: expected a finite weight >= 0, got {weight!r}")
         by_dimension[attribute.dims[0]] = weight
@@ -71,7 +71,7 @@ def weigh(
 
 @dataclass(frozen=True)
 class Weighing:
-    """New weights for the predicates of a partition's subscriptions."""
+    """Replaces the weights of a partition of subscriptions."""
 
     by_dimension: bytes
     around: float
@@ -95,7 +95,7 @@ class Weighing:
 
 
 def normal(ids: Int64s, dims: Int64s, seed: int) -> Float64s:
-    """A standard normal number for each pair of id and dimension, by Box and Muller's transform of hashes. O(n)."""
+    """A standard normal number for each pair of id and dimension, by the Box-Muller transform of hashes. O(n)."""
     key = hashed(ids.astype(np.uint64)) + dims.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     draws = [hashed(hashed(key + np.uint64(seed)) + np.uint64(part)) for part in (1, 2)]
     u, v = (((draw >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53 for draw in draws)

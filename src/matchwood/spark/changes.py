@@ -1,0 +1,101 @@
+"""Changes of subscriptions in a stream: stored by micro-batch as deltas, and folded into a new version of the index.
+
+deltas/BATCH/data     the last change of each subscription that the micro-batch names, encoded
+deltas/BATCH/_done    written last; a delta without it is ignored
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as fn
+
+from matchwood.spark import columns, ingest
+from matchwood.spark.files import write_atomically
+from matchwood.spark.index_stage import NAME as INDEX
+from matchwood.spark.index_stage import IndexVersion, build_index, open_index
+from matchwood.spark.paths import read_by_spark, written_by_spark
+from matchwood.spark.pipeline import known_codebook
+from matchwood.spark.stream_plan import delta_folder, deltas_between, stream_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from matchwood.spark.lake import Lake
+
+OPS = ("subscribe", "update", "unsubscribe")
+_TEXT_COLUMNS = ("id", "expression", "priority", "until", "lon", "lat", "radius")
+
+
+def store_changes(lines: DataFrame, lake: Lake, name: str, number: int) -> None:
+    """Store the changes of a micro-batch of a stream as a delta, unless it has none or they are stored already."""
+    delta = delta_folder(stream_folder(lake, name), number)
+    if (delta / "_done").exists() or lines.isEmpty():
+        return
+    changes = read_changes(lines)
+    upserts = changes.filter(fn.col("op").isin("subscribe", "update")).select(*_TEXT_COLUMNS)
+    codebook = lake.merge_codebook(ingest.learn(upserts, known_codebook(lake), "subscriptions", form="text"))
+    encoded = ingest.encode(upserts, codebook, "subscriptions", form="text").persist()
+    try:
+        good, rejects = ingest.split(encoded, "subscriptions", "changes")
+        _write_delta(good, changes, delta)
+        invalid = changes.filter("op IS NULL OR op NOT IN ('subscribe', 'update', 'unsubscribe') OR id IS NULL")
+        reason = fn.lit(f"expected an op out of {', '.join(OPS)} and an id")
+        rejected = rejects.select("reason", "content").unionByName(
+            invalid.select(reason.alias("reason"), fn.col("line").alias("content"))
+        )
+        target = stream_folder(lake, name) / "rejects" / f"changes-{number:09}"
+        rejected.coalesce(1).write.mode("overwrite").parquet(written_by_spark(target))
+    finally:
+        encoded.unpersist()
+    write_atomically(delta / "_done", "")
+
+
+def _write_delta(upserts: DataFrame, changes: DataFrame, delta: Path) -> None:
+    removed = changes.filter("op = 'unsubscribe' AND id IS NOT NULL").select("id")
+    table = upserts.select(fn.lit("subscribe").alias("op"), *columns.SUBSCRIPTIONS.names).unionByName(
+        removed.select(fn.lit("unsubscribe").alias("op"), "id"), allowMissingColumns=True
+    )
+    shutil.rmtree(delta, ignore_errors=True)
+    table.coalesce(1).write.parquet(written_by_spark(delta / "data"))
+
+
+def read_changes(lines: DataFrame) -> DataFrame:
+    """Changes as columns, one for each id: of several in a micro-batch the one with the highest `seq`. Lazy."""
+    parsed = lines.select(fn.from_json("value", columns.CHANGES).alias("c"), fn.col("value").alias("line")).select(
+        "c.*", "line"
+    )
+    key = fn.coalesce(fn.col("id").cast("string"), fn.col("line"))
+    newest = fn.max_by(fn.struct("*"), fn.struct(fn.coalesce("seq", fn.lit(-1)), "line"))
+    return parsed.groupBy(key.alias("key")).agg(newest.alias("c")).select("c.*")
+
+
+def compact(
+    spark: SparkSession, lake: Lake, name: str, *, upto: int, table: str = "subscriptions", **options: Any
+) -> IndexVersion:
+    """Write a version of `table` and of the index that includes the changes of a stream up to a micro-batch.
+
+    A running stream uses the new version from its next micro-batch on. `options` are those of `build_index`.
+    """
+    current = open_index(lake)
+    upstream = lake.manifest(INDEX, current.version).upstream
+    first = int(upstream.get(f"changes of {name}", -1))
+    subscriptions = lake.read(spark, table, upstream.get(table))
+    for delta in deltas_between(stream_folder(lake, name), first, upto):
+        change = spark.read.parquet(read_by_spark(delta / "data"))
+        unchanged = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti")
+        upserts = change.filter("op != 'unsubscribe'")
+        subscriptions = unchanged.select(*columns.SUBSCRIPTIONS.names).unionByName(
+            upserts.select(*columns.SUBSCRIPTIONS.names)
+        )
+    codebook = known_codebook(lake)
+    written = lake.write(
+        table, codebook.mark(subscriptions), upstream={table: upstream.get(table, 0)}, parameters={"changes": upto}
+    )
+    sources: Mapping[str, int] = {table: written.version, f"changes of {name}": upto}
+    return build_index(
+        lake.read(spark, table, written.version), lake, codebook, index=current.index, upstream=sources, **options
+    )

@@ -1,0 +1,134 @@
+"""The shards that a worker process keeps mapped between tasks, jobs and micro-batches.
+
+A worker maps the folder of a shard once, in milliseconds. All workers of a machine share its pages in the page cache. Changes
+that a worker makes (expired subscriptions, changes of a stream) are copied on write and private to it.
+
+A worker process runs one task at a time, so nothing here is locked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from matchwood import __version__
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.errors import StorageError
+from matchwood.store import storage
+from matchwood.store.storage import read_folder, write_folder
+from matchwood.structures import Index, load_index
+
+MAX_MAPPED = 512
+"""Shards that a worker keeps mapped. Each takes address space and scratch memory, but no copy of the index."""
+
+KIND = "shard"
+
+_mapped: OrderedDict[str, MappedShard] = OrderedDict()
+
+
+@dataclass(frozen=True)
+class Release:
+    """The version of the package and of the format of saved folders that a process runs."""
+
+    package: str
+    format: int
+
+    @classmethod
+    def here(cls) -> Release:
+        """The release that this process runs."""
+        return cls(__version__, storage.VERSION)
+
+    def check_here(self) -> None:
+        """Raise `StorageError` unless this process, a worker, runs the release of its driver."""
+        if self != Release.here():
+            raise StorageError(
+                f"this worker runs {Release.here()}, the driver {self}; install the same version on every machine"
+            )
+
+    def __str__(self) -> str:
+        return f"matchwood {self.package} (format {self.format})"
+
+
+class MappedShard:
+    """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy.
+
+    Layout: `_ids` and `_until` are the subscriptions that expire, by ascending `until`; the first `_expired` are deleted.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        path = Path(folder)
+        # Not verified: that would read the whole folder in every worker, whereas mapping reads only the pages that are used.
+        _, arrays = read_folder(path, KIND, verify=False)
+        self.index: Index = load_index(path / "index", verify=False)
+        self._ids: Int64s = arrays["expiring_ids"]
+        self._until: Float64s = arrays["expiring_until"]
+        self._expired = 0
+        self._instant = -np.inf
+
+    def at(self, instant: float | None) -> MappedShard:
+        """The shard at an instant (microseconds); None keeps expired subscriptions. An earlier instant maps the shard again."""
+        if instant is None:
+            return self if self._expired == 0 else self._remapped().at(None)
+        if instant < self._instant and self._expired:
+            return self._remapped().at(instant)
+        stop = int(np.searchsorted(self._until, instant, side="right"))
+        if stop > self._expired:
+            self.remove(self._ids[self._expired : stop])
+            self._expired = stop
+        self._instant = instant
+        return self
+
+    def remove(self, ids: Int64s) -> None:
+        """Delete subscriptions from this process's copy; unknown ids are ignored."""
+        there = ids[self.index.store.knows(ids)]
+        if len(there):
+            self.index.delete(there)
+
+    def _remapped(self) -> MappedShard:
+        _mapped.pop(self.folder, None)
+        return mapped_shard(self.folder)
+
+
+def mapped_shard(folder: str) -> MappedShard:
+    """The shard of a folder, mapped by this process at the first call and O(1) afterwards."""
+    found = _mapped.get(folder)
+    if found is None:
+        found = _mapped[folder] = MappedShard(folder)
+        while len(_mapped) > MAX_MAPPED:
+            _mapped.popitem(last=False)
+    _mapped.move_to_end(folder)
+    return found
+
+
+def save_shard(path: Path, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> None:
+    """Write a shard: the index, the subscriptions that expire, and the version of the package. All or nothing. O(bytes)."""
+    expiring = np.flatnonzero(np.isfinite(until))
+    order = expiring[np.argsort(until[expiring], kind="stable")]
+    arrays = {"expiring_ids": ids[order], "expiring_until": until[order]}
+    about = {**about, "package": __version__}
+    write_folder(path, KIND, about, arrays, also=lambda inside: index.save(inside / "index"))
+
+
+def check_shard(path: Path, release: Release) -> None:
+    """Raise `StorageError` unless a shard was saved by this release. Reads its manifest only."""
+    try:
+        about, _ = read_folder(path, KIND, verify=False)
+    except StorageError as error:
+        raise error.about("the driver cannot read a shard that a worker has saved") from None
+    if about.get("package") != release.package:
+        raise StorageError(
+            f"{path}: a worker saved this shard with matchwood {about.get('package')}, its driver runs {release}; "
+            "install the same version on every machine"
+        )
+
+
+def folder_bytes(path: Path) -> int:
+    """The bytes of a folder on disk."""
+    if not path.is_dir():
+        raise StorageError(f"{path}: the folder does not exist")
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
