@@ -1,4 +1,4 @@
-"""The tables of the Spark experiment, and a checksum of matches that Spark and this process compute alike."""
+"""The tables of the Spark experiment, and a checksum of matches that executors and this process can both compute."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DIMS = 6
 SEED = 7
 FILES = 4
 SLICE = 50_000
-"""Events whose matches are summed at a time."""
+"""Events that are matched at a time while the checksum is computed."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How wide intervals are, on average: in the first two dimensions, which can stand for a place, and in the others."""
+    """The average widths of intervals in the first two dimensions, which can be a place, and in the others."""
 
     place: float = 0.18
     other: float = 0.18
@@ -46,13 +46,8 @@ def events(n: int) -> Events:
     return make_events(np.arange(n + 1) * DIMS, np.tile(np.arange(DIMS), n), values, values)
 
 
-def subscriptions(n: int) -> Rows:
-    """Those of the first shape."""
-    return Shape().subscriptions(n)
-
-
 def write_subscription_table(rows: Rows, folder: Path) -> None:
-    """As the pipeline stores them, in four files."""
+    """Write subscriptions as the pipeline stores them, in four files."""
     from matchwood.spark.batches import SubscriptionBatch, write_subscriptions
 
     for path, first, last in _files(folder, rows.size):
@@ -62,7 +57,7 @@ def write_subscription_table(rows: Rows, folder: Path) -> None:
 
 
 def write_event_table(table: Events, folder: Path) -> None:
-    """As the pipeline stores them, in four files; ids are positions."""
+    """Write events as the pipeline stores them, in four files; ids are positions."""
     from matchwood.spark.batches import EventBatch, write_events
 
     for path, first, last in _files(folder, table.size):
@@ -72,7 +67,7 @@ def write_event_table(table: Events, folder: Path) -> None:
 
 
 def write_stream(table: Events, folder: Path, *, files: int, size: int, lines: bool) -> None:
-    """The first events as files of a stream: of a table with a column a dimension, or of JSON lines."""
+    """Write the first events as files of a stream: a table with a column per dimension, or JSON lines."""
     folder.mkdir(parents=True)
     values = table.lo.reshape(-1, DIMS)
     for number in range(files):
@@ -98,13 +93,13 @@ def _files(folder: Path, size: int) -> Iterator[tuple[Path, int, int]]:
 
 @dataclass(frozen=True)
 class Sum:
-    """How many matches there are, and a sum over all of them that changes if an event, id, score or rank does."""
+    """The number of matches, and a checksum of event, id, score and rank that does not depend on their order."""
 
     matches: int = 0
     total: int = 0
 
     def add(self, batch: Any) -> Sum:
-        """With the matches of an Arrow batch (`columns.MATCHES`, in this order)."""
+        """The sum including the matches of an Arrow batch (`columns.MATCHES`)."""
         from matchwood.spark.sketch import hashed
 
         names = ("event_id", "subscription_id", "score", "rank")
@@ -114,7 +109,7 @@ class Sum:
         return Sum(self.matches + len(event), (self.total + int(mixed.sum())) % 2**64)
 
     def plus(self, other: Sum) -> Sum:
-        """Both together."""
+        """The sum of both."""
         return Sum(self.matches + other.matches, (self.total + other.total) % 2**64)
 
 
@@ -126,7 +121,7 @@ class Summing:
         whole = Sum()
         for batch in batches:
             whole = whole.add(batch)
-        # A signed column: the upper half of the numbers goes below zero and comes back in `sum_there`.
+        # Spark has no unsigned column: `sum_there` takes the sum modulo 2^64.
         total = np.array([whole.total], np.uint64).view(np.int64)
         yield pa.RecordBatch.from_arrays([pa.array([whole.matches]), pa.array(total)], names=["matches", "total"])
 
@@ -137,36 +132,36 @@ def sum_there(matches: Any) -> Sum:
     return Sum(sum(row["matches"] for row in rows), sum(row["total"] for row in rows) % 2**64)
 
 
-def sum_here(index: Any, asked: Events, k: int | None) -> Sum:
+def sum_here(index: Any, table: Events, k: int | None) -> Sum:
     """The sum of the matches that an index in this process gives."""
     from matchwood.spark.batches import write_matches
 
     whole = Sum()
-    for first in range(0, asked.size, SLICE):
-        last = min(first + SLICE, asked.size)
-        found = matched(index, asked.take(first, last), k)
+    for first in range(0, table.size, SLICE):
+        last = min(first + SLICE, table.size)
+        found = matched(index, table.take(first, last), k)
         whole = whole.add(write_matches(np.arange(first, last), found))
     return whole
 
 
-def matched(index: Any, asked: Events, k: int | None) -> Matches:
-    """What a task does, without Spark: ranked matches."""
+def matched(index: Any, table: Events, k: int | None) -> Matches:
+    """The ranked matches of events, as a task computes them."""
     if k is not None:
-        best: Matches = index.top_k(asked, k)
+        best: Matches = index.top_k(table, k)
         return best
-    found: Matches = index.match(asked)
+    found: Matches = index.match(table)
     order_hits(found.offsets, found.ids, found.scores)
     return found
 
 
-def in_threads(workers: list[Any], asked: Events, k: int | None) -> None:
-    """The matches of all events, a share for each thread's own index; thrown away slice by slice, as Spark throws them away."""
-    n = asked.size
+def in_threads(workers: list[Any], table: Events, k: int | None) -> None:
+    """Match all events, divided among threads with one index each, and throw the matches away."""
+    n = table.size
     shares = [(i * n // len(workers), (i + 1) * n // len(workers)) for i in range(len(workers))]
 
     def one(index: Any, first: int, last: int) -> None:
         for at in range(first, last, SLICE):
-            matched(index, asked.take(at, min(at + SLICE, last)), k)
+            matched(index, table.take(at, min(at + SLICE, last)), k)
 
     with ThreadPoolExecutor(len(workers)) as pool:
         list(pool.map(lambda pair: one(pair[0], *pair[1]), zip(workers, shares, strict=True)))

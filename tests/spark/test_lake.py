@@ -36,7 +36,7 @@ def test_a_version_without_a_manifest_is_not_there(lake: Lake) -> None:
     second, abandoned = lake._claim("t")  # a writer that was killed: nobody tidied up
     assert (first, second) == (1, 2)
     assert lake.latest("t") == 1
-    with pytest.raises(StorageError, match="missing or not whole"):
+    with pytest.raises(StorageError, match="does not exist or was not published"):
         lake.manifest("t", 2)
     assert version_of(lake, "t") == 3
     os.utime(abandoned, (0, 0))

@@ -32,7 +32,7 @@ def test_without_data_the_city_is_synthetic(no_data: Path) -> None:
     workload = City(size=500)
     assert not workload.is_real
     assert np.array_equal(workload.subscriptions().lo, City(size=500, source="synthetic").subscriptions().lo)
-    with pytest.raises(WorkloadError, match="not both there"):
+    with pytest.raises(WorkloadError, match="not both found"):
         City(size=500, source="real").subscriptions()
 
 

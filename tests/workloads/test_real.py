@@ -113,7 +113,7 @@ def test_a_subscription_holds_for_the_row_it_was_drawn_from(kind: type[Workload]
 
 
 def test_missing_data_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(WorkloadError, match=r"nycflights13_wide\.parquet is not there .* set MATCHWOOD_DATA"):
+    with pytest.raises(WorkloadError, match=r"nycflights13_wide\.parquet was not found .* set MATCHWOOD_DATA"):
         Flights(size=5, data=tmp_path).subscriptions()
 
 

@@ -1,4 +1,4 @@
-"""Seeded workloads of the papers, and of real data; see docs/workloads.md.
+"""Seeded workloads of the papers and from real tables; see docs/workloads.md.
 
 >>> from matchwood.workloads import BEGen
 >>> workload = BEGen(size=1000)

@@ -1,18 +1,18 @@
 """BEGen: Boolean expressions over many sparse dimensions, with a chosen match probability (BE*-Tree VII, Table III).
 
-The match probability cannot be left to chance: two random sets of 8 and 15 out of 400 attributes are almost never
-contained in one another. So matches are planted, through *targets*:
+Random subscriptions would match almost nothing: of 400 attributes, a random set of 8 is almost never contained in a random set
+of 15. So matches are planted through *targets*:
 
-    target        `core` attributes drawn by popularity, a value of a cluster for each
-    event         a target: its core attributes plus others; a core value is drawn anew from its cluster now and then
-    subscription  with probability `planted`: some of a target's core attributes, a range of a few keys around each value;
-                  otherwise: attributes by popularity and ranges around cluster values, of no target
+    target        `core` attributes drawn by popularity, each with a value of one of its clusters
+    event         the core attributes of a target plus others; with probability `drift` a core value is replaced by another one
+                  of its cluster
+    subscription  with probability `planted`: some core attributes of a target, with a range of a few keys around each value;
+                  otherwise: attributes by popularity, with ranges around cluster values
 
-A planted subscription misses an event of its own target where one of its values drifted, so events of one target
-match different subscriptions, and the misses are near misses. With T targets, p = planted x affinity / T, where
-affinity = (1 - drift) ** size and `drift` is how
-often a core value is drawn anew. The number of targets is the largest that keeps `planted` within `most_planted`;
-`verify` measures what was achieved.
+A planted subscription does not match an event of its target in which one of its values has drifted, so events of one target match
+different subscriptions, and non-matches fail narrowly. With T targets, p = planted x affinity / T, where
+affinity = (1 - drift) ** size. The number of targets is the largest that keeps `planted` at most `max_planted`. `verify`
+measures the result.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SWEEPS: dict[str, tuple[int, list[dict[str, Any]]]] = {
 
 
 class Structure(NamedTuple):
-    """What subscriptions and events have in common."""
+    """What subscriptions and events share."""
 
     popularity: Float64s  # share of each dimension
     centres: Float64s  # dimensions x clusters; no columns if values are not clustered
@@ -65,26 +65,26 @@ class BEGen(Workload):
     dimensions: int = 400
     cardinality: int = 250_000_000
     clusters: int | None = 4
-    """Centres in each dimension; None draws values over the whole domain ("N/A" in the paper)."""
+    """Cluster centres of each dimension; None draws values from the whole domain ("N/A" in the paper)."""
     cluster_size: int = 100
-    """How far a value lies from its centre at most."""
+    """The largest distance of a value from its centre."""
     subscription_size: int = 8
     event_size: int = 15
     size_spread: int = 0
-    """Sizes are uniform in the average +- this; the paper gives averages only."""
+    """Sizes are uniform within this distance of the average; the paper gives averages only."""
     match_probability: float = 0.001
     distribution: Distribution = "uniform"
-    """How popular attributes are."""
+    """The distribution of the popularity of attributes."""
     skew: float = 1.0
     """Exponent of the Zipf popularity (not given in the paper)."""
     range_size: tuple[int, int] = (2, 8)
-    """Fewest and most keys of a BETWEEN ("a handful" in the paper)."""
+    """Minimum and maximum number of keys of a range ("a handful" in the paper)."""
     affinity: float = 0.65
     """Probability that a subscription of the average size matches an event of its own target."""
-    most_planted: float = 0.8
+    max_planted: float = 0.8
     weights: Literal["capped", "printed"] = "capped"
-    """`printed` is the paper's formula as it stands: max(inv, N(0.8 inv, 0.05 inv)), which is inv itself but for 3 draws
-    in 100,000. `capped` takes the minimum, which gives the spread of weights that a normal law suggests."""
+    """`printed` is the formula of the paper, max(inv, N(0.8 inv, 0.05 inv)), which is inv except in 3 of 100,000 draws.
+    `capped` takes the minimum instead, which gives normally distributed weights."""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "uniform": {},
@@ -100,7 +100,7 @@ class BEGen(Workload):
 
     def __post_init__(self) -> None:
         smallest, largest = self.subscription_size - self.size_spread, self.subscription_size + self.size_spread
-        require(smallest >= 1, f"subscriptions of {smallest} predicates: lower size_spread")
+        require(smallest >= 1, f"size_spread {self.size_spread} gives subscriptions of {smallest} predicates; lower it")
         require(
             largest <= self.event_size - self.size_spread,
             f"subscriptions of up to {largest} predicates do not fit events of {self.event_size - self.size_spread}",
@@ -109,16 +109,19 @@ class BEGen(Workload):
             self.event_size + self.size_spread <= self.dimensions < UNUSED,
             f"events of {self.event_size + self.size_spread} attributes need as many dimensions, got {self.dimensions}",
         )
-        require(1 <= self.range_size[0] <= self.range_size[1] <= self.cardinality, f"bad range_size {self.range_size}")
         require(
-            0 < self.match_probability <= self.most_planted * self._hit_rate(),
-            f"a match probability of {self.match_probability} needs targets of less than one event; "
-            f"with this affinity and most_planted at most {self.most_planted * self._hit_rate():.3f} can be reached",
+            1 <= self.range_size[0] <= self.range_size[1] <= self.cardinality,
+            f"range_size must be a range within 1 .. {self.cardinality}, got {self.range_size}",
+        )
+        require(
+            0 < self.match_probability <= self.max_planted * self._hit_rate(),
+            f"match_probability {self.match_probability} cannot be reached; with this affinity and max_planted it can be "
+            f"at most {self.max_planted * self._hit_rate():.3f}",
         )
 
     @classmethod
     def sweep(cls, column: str, **changes: Any) -> Iterator[BEGen]:
-        """The workloads of one column of Table III: its range at the paper's size, with `changes` on top of each."""
+        """The workloads of one column of Table III at the size of the paper, each with `changes` applied."""
         if column not in _SWEEPS:
             raise WorkloadError(f"Table III has no column {column!r}; it has {', '.join(_SWEEPS)}")
         size, steps = _SWEEPS[column]
@@ -133,12 +136,12 @@ class BEGen(Workload):
 
     @property
     def drift(self) -> float:
-        """The probability that a core value of an event is drawn anew."""
+        """The probability that a core value of an event is replaced."""
         return float(1 - self.affinity ** (1 / self.subscription_size))
 
     @property
     def targets(self) -> int:
-        return max(1, int(self.most_planted * self._hit_rate() / self.match_probability))
+        return max(1, int(self.max_planted * self._hit_rate() / self.match_probability))
 
     @property
     def planted(self) -> float:
@@ -159,7 +162,7 @@ class BEGen(Workload):
         return rows_of(dims, lo, hi, self._weights(dims))
 
     def events(self, count: int, *, batch: int = 0) -> Events:
-        """Events of uniformly drawn targets; attributes ascend."""
+        """Events of uniformly drawn targets; attributes are in ascending order."""
         rng, structure = self._stream(Part.EVENTS, batch), self.structure()
         target = rng.integers(self.targets, size=count)
         core, values = structure.core[target], structure.value[target]
@@ -182,7 +185,7 @@ class BEGen(Workload):
         if abs(found.probability / self.match_probability - 1) > tolerance:
             raise WorkloadError(
                 f"expected a match probability of {self.match_probability:.4%} within {tolerance:.0%}, found {found}; "
-                "ranges that are wide for their clusters, or very few dimensions, match by accident"
+                "wide ranges in narrow clusters, or very few dimensions, cause accidental matches"
             )
         return found
 
@@ -202,16 +205,17 @@ class BEGen(Workload):
         return bare._replace(value=self._values(rng, bare, core, cluster))
 
     def _cores(self, rng: np.random.Generator, popularity: Float64s) -> Uint16s:
-        """The attributes of each target. Uniform ones are dealt from shuffled decks, so that few targets are even too."""
+        """The attributes of each target. Uniform ones are taken from shuffled permutations, so that few targets are balanced
+        too."""
         if self.distribution == "zipf":
             return pick_distinct(rng, popularity, self.targets, self.core)
-        hands = self.dimensions // self.core
-        decks = np.tile(np.arange(self.dimensions, dtype=np.uint16), (-(-self.targets // hands), 1))
-        dealt = rng.permuted(decks, axis=1)[:, : hands * self.core]
-        return dealt.reshape(-1, self.core)[: self.targets]
+        cores = self.dimensions // self.core
+        permutations = np.tile(np.arange(self.dimensions, dtype=np.uint16), (-(-self.targets // cores), 1))
+        shuffled = rng.permuted(permutations, axis=1)[:, : cores * self.core]
+        return shuffled.reshape(-1, self.core)[: self.targets]
 
     def _hit_rate(self) -> float:
-        """Probability that a subscription matches an event of its own target; a drifted value may fall back into range."""
+        """The probability that a subscription matches an event of its target; a drifted value may still be in range."""
         width = sum(self.range_size) / 2
         domain = self.cardinality if self.clusters is None else min(self.cardinality, 2 * self.cluster_size + 1)
         holds = 1 - self.drift * (1 - min(1.0, width / domain))
@@ -234,10 +238,10 @@ class BEGen(Workload):
         return dims, structure.value[target[:, None], at]
 
     def _drifted(self, rng: np.random.Generator, count: int) -> NDArray[np.bool_]:
-        """Which core values of each event are drawn anew: each with probability `drift`, independently within an event.
+        """Which core values of each event are replaced: each with probability `drift`, independently within an event.
 
-        How many of them is drawn in strata over the batch, which leaves the law of a single event as it is and brings
-        the match probability of a batch of 1,000 from 2 % to 0.5 % of what was asked for.
+        Their number is drawn by stratified sampling over the batch. This keeps the distribution for a single event and lowers
+        the error of the match probability of a batch.
         """
         drawn = np.arange(self.core + 1)
         chances = [comb(self.core, n) * self.drift**n * (1 - self.drift) ** (self.core - n) for n in drawn.tolist()]
@@ -247,7 +251,7 @@ class BEGen(Workload):
         return np.asarray(order < number[:, None])
 
     def _others(self, rng: np.random.Generator, structure: Structure, core: Uint16s, sizes: Int64s) -> Uint16s:
-        """`sizes[e]` attributes beside the core of event e, drawn by popularity."""
+        """`sizes[e]` attributes outside the core of event e, drawn by popularity."""
         most = int(sizes.max(initial=0))
         chosen = np.full((len(core), most), UNUSED, dtype=np.uint16)
         step = max(1, 4_000_000 // self.dimensions)
@@ -268,17 +272,17 @@ class BEGen(Workload):
         if not self.clusters:
             return rng.integers(self.cardinality, size=dims.shape).astype(np.float64)
         centre = structure.centres[np.minimum(dims, self.dimensions - 1), cluster]
-        moved = centre + rng.integers(-self.cluster_size, self.cluster_size + 1, size=dims.shape)
-        return np.clip(moved, 0, self.cardinality - 1)
+        shifted = centre + rng.integers(-self.cluster_size, self.cluster_size + 1, size=dims.shape)
+        return np.clip(shifted, 0, self.cardinality - 1)
 
     def _ranges(self, rng: np.random.Generator, values: Float64s) -> tuple[Float64s, Float64s]:
-        """A closed range of a few keys around each value, which stands anywhere in it."""
+        """A closed range of a few keys around each value, at a random position in it."""
         width = rng.integers(self.range_size[0], self.range_size[1] + 1, size=values.shape)
         lo = values - np.floor(rng.random(values.shape) * width)
         return np.maximum(lo, 0), np.minimum(lo + width - 1, self.cardinality - 1)
 
     def _weights(self, dims: Uint16s) -> Float64s:
-        """Normal around 0.8 of the inverse frequency of the attribute; the rarest attribute has inverse frequency 1."""
+        """Normal with mean 0.8 times the inverse frequency of the attribute, which is 1 for the rarest attribute."""
         uses = np.bincount(dims[dims != UNUSED], minlength=UNUSED + 1)
         inverse = uses[uses > 0].min(initial=self.size or 1) / np.maximum(uses, 1)
         top = inverse[dims]

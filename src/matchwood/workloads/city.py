@@ -4,8 +4,8 @@
                   and K_s - 2 content predicates, each the segment between two uniform keys of [0, 1)
     event         a hot spot drawn by its number of pick-ups, 13 to 18 content attributes with uniform keys, and `until`
 
-Places are the real pick-ups of New York where the data folder is found, and a seeded city otherwise (`streets`). The
-paper's are of Shanghai and cannot be had.
+Places are the real pick-ups of New York if the data folder has them, and a seeded city otherwise (`streets`). Those of the
+paper, from Shanghai, are not public.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class City(Workload):
     attributes: int = 20
     """M."""
     predicates: tuple[int, int] = (6, 6)
-    """K_s, fewest and most."""
+    """K_s, minimum and maximum."""
     event_attributes: tuple[int, int] = (15, 20)
-    """K_e, fewest and most."""
+    """K_e, minimum and maximum."""
     skew: float = 1.0
     """Zipf exponent of the popularity of content attributes."""
     half_width: tuple[float, float] = (0.0005, 0.02)
@@ -49,13 +49,13 @@ class City(Workload):
     lifetime: tuple[float, float] = (60.0, 21_600.0)
     """Seconds from an event's publication to its `until`, log-uniform."""
     rate: float = 100.0
-    """Events a second, on average."""
+    """Average number of events per second."""
     start: float = 1_396_310_400.0
     """Publication starts here, in seconds since 1970: 1 April 2014, when the pick-ups begin."""
     spots: int = 10_000
     """Hot spots of the seeded city; the real ones are 10,000."""
     source: Literal["auto", "real", "synthetic"] = "auto"
-    """`auto` takes the real places if both files are found."""
+    """`auto` uses the real places if both files are found."""
     data: Path | None = None
     """The data folder; None looks for it (see `data.data_folder`)."""
 
@@ -72,10 +72,10 @@ class City(Workload):
 
     def __post_init__(self) -> None:
         for name in ("predicates", "event_attributes"):
-            fewest, most = getattr(self, name)
+            least, greatest = getattr(self, name)
             require(
-                _PLACE <= fewest <= most <= self.attributes,
-                f"{name} must be a range within {_PLACE} .. {self.attributes}, got {(fewest, most)}",
+                _PLACE <= least <= greatest <= self.attributes,
+                f"{name} must be a range within {_PLACE} .. {self.attributes}, got {(least, greatest)}",
             )
         for name in ("half_width", "lifetime"):
             least, greatest = getattr(self, name)
@@ -83,7 +83,7 @@ class City(Workload):
 
     @property
     def content(self) -> int:
-        """How many attributes are not the place."""
+        """The number of attributes except the place."""
         return self.attributes - _PLACE
 
     @property
@@ -91,16 +91,18 @@ class City(Workload):
         """Whether places come from the data folder."""
         found = self.source != "synthetic" and all(find(name, self.data) is not None for name in (PICKUPS, HOTSPOTS))
         if self.source == "real" and not found:
-            raise WorkloadError(f"source is 'real', but {PICKUPS}.parquet and {HOTSPOTS}.parquet are not both there")
+            raise WorkloadError(
+                f"source is 'real', but {PICKUPS}.parquet and {HOTSPOTS}.parquet were not both found; use source='auto'"
+            )
         return found
 
     def schema(self) -> Schema:
         return Schema({"place": "point", **{f"c{n:02}": "number" for n in range(1, self.content + 1)}}, learn=False)
 
     def subscriptions(self) -> Rows:
-        """Squares and content predicates, attributes ascending with the place first. About 3 s a million.
+        """Squares and content predicates; attributes are ascending, with the place first. About 3 s per million.
 
-        Weights are uniform in [0, 1): ours, since the paper does not rank.
+        Weights are uniform in [0, 1); the paper has none.
         """
         rng = self._stream(Part.SUBSCRIPTIONS)
         lon, lat = self._centres(rng)
@@ -170,5 +172,5 @@ def _log_uniform(rng: np.random.Generator, ends: tuple[float, float], count: int
 
 
 def _shifted(content: np.ndarray) -> np.ndarray:
-    """Content attributes as dimensions: they stand behind the place."""
+    """Content attributes as dimensions, which follow those of the place."""
     return np.where(content == UNUSED, np.uint16(UNUSED), content + np.uint16(_PLACE)).astype(np.uint16)

@@ -1,8 +1,8 @@
-"""Covering's input: random rectangles, subscribed and unsubscribed in turn (Covering V-A).
+"""Random rectangles that are subscribed and unsubscribed (Covering V-A).
 
-Each command is an unsubscribe with probability p, of a subscription drawn evenly from those that exist, and a
-subscribe otherwise (always, when none exists). A rectangle's edge is the segment between two random keys. The paper
-counts the dimensions of its *points*, two for each attribute.
+A command is an unsubscribe with probability p, of a uniformly drawn existing subscription, and a subscribe otherwise (and if none
+exists). A side of a rectangle is the interval between two random keys. The paper counts the dimensions of its *points*: two for
+each attribute.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matchwood.workloads.workload import Part, Workload, require
 
 
 class Operations(NamedTuple):
-    """Commands in order: subscribe[i] tells the kind, ids[i] the subscription; `rows` holds each at row = id."""
+    """Commands in order: subscribe[i] is the kind, ids[i] the subscription, and row `id` of `rows` is subscription `id`."""
 
     subscribe: NDArray[np.bool_]
     ids: Int64s
@@ -43,9 +43,9 @@ class Covering(Workload):
 
     size: int = 60_000
     dimensions: int = 10
-    """Of the paper's points: twice the number of attributes."""
+    """The dimensions of the points of the paper: twice the number of attributes."""
     unsubscribe: float = 0.05
-    """The paper's p."""
+    """p of the paper."""
     bits: int = 16
     """Keys are integers in [0, 2 ** bits - 1]; the exponent is not legible in the paper."""
 
@@ -74,11 +74,11 @@ class Covering(Workload):
         return Operations(subscribe, ids, self._rectangles(int(subscribe.sum())))
 
     def subscriptions(self) -> Rows:
-        """Every subscription that the commands ever make, row = id; weights are 1."""
+        """Every subscription that a command adds, row = id; weights are 1."""
         return self._rectangles(int(self._commands()[0].sum()))
 
     def events(self, count: int, *, batch: int = 0) -> Events:
-        """Random points of the space. Ours: the paper publishes nothing."""
+        """Random points of the space; the paper has no events."""
         return fixed_events(self._keys(self._stream(Part.EVENTS, batch), (count, self.attributes)))
 
     def _rectangles(self, count: int) -> Rows:
@@ -90,19 +90,19 @@ class Covering(Workload):
         return rng.integers(2**self.bits, size=shape).astype(np.float64)
 
     def _commands(self) -> tuple[NDArray[np.bool_], Int64s]:
-        """Which command is which. A loop: each draw depends on who is left."""
+        """The kind and the id of each command. A loop, since each draw depends on the subscriptions that exist."""
         rng = self._stream(Part.STRUCTURE)
-        wants, luck = (rng.random(self.size) < self.unsubscribe).tolist(), rng.random(self.size).tolist()
+        is_unsubscribe, draw = (rng.random(self.size) < self.unsubscribe).tolist(), rng.random(self.size).tolist()
         kinds, ids = np.ones(self.size, dtype=bool), np.empty(self.size, dtype=np.int64)
         alive: list[int] = []
-        born = 0
+        next_id = 0
         for step in range(self.size):
-            if wants[step] and alive:
-                place = int(luck[step] * len(alive))
+            if is_unsubscribe[step] and alive:
+                place = int(draw[step] * len(alive))
                 alive[place], alive[-1] = alive[-1], alive[place]
                 kinds[step], ids[step] = False, alive.pop()
             else:
-                ids[step] = born
-                alive.append(born)
-                born += 1
+                ids[step] = next_id
+                alive.append(next_id)
+                next_id += 1
         return kinds, ids

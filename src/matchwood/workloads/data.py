@@ -1,4 +1,4 @@
-"""Where real data lies, if it is here at all. Only this module knows; a clone without data gets seeded stand-ins."""
+"""The folder of real data. Workloads that do not need real data generate seeded data without it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ FOLDER_VARIABLE = "MATCHWOOD_DATA"
 
 
 def data_folder(given: Path | None = None) -> Path | None:
-    """The folder given, else the one that MATCHWOOD_DATA names, else `../shared/data` of the repository we are in.
-
-    None if there is none of them.
-    """
+    """The given folder, else that of the variable MATCHWOOD_DATA, else `../shared/data` of the enclosing repository, else
+    None."""
     if given is not None:
         return given
     named = os.environ.get(FOLDER_VARIABLE)
@@ -40,14 +38,14 @@ def find(name: str, given: Path | None = None) -> Path | None:
 
 
 def read(name: str, columns: Sequence[str] | None = None, given: Path | None = None) -> Any:
-    """The file of this name as a pyarrow table; an error that says where to put it if there is none."""
+    """The file of this name as a pyarrow table. Raises `WorkloadError` if there is none."""
     path = find(name, given)
     if path is None:
         looked = data_folder(given)
         raise WorkloadError(
-            f"{name}.parquet is not there (looked in {looked or 'no folder'}); "
-            f"set {FOLDER_VARIABLE} to the folder that holds it"
+            f"{name}.parquet was not found in {looked or 'any data folder'}; "
+            f"set {FOLDER_VARIABLE} to the folder that contains it"
         )
-    import pyarrow.parquet  # a workload without real data needs no Arrow
+    import pyarrow.parquet  # workloads without real data do not need Arrow
 
     return pyarrow.parquet.read_table(path, columns=None if columns is None else list(columns))

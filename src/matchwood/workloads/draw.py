@@ -1,7 +1,7 @@
-"""Draws that workloads share: Zipf weights, distinct attributes, sizes, and matrices of predicates laid out as CSR.
+"""Random draws that workloads share: Zipf weights, distinct attributes, sizes; and matrices of predicates as CSR.
 
-A draw of `k` attributes for each of `n` rows is an n x k matrix; where rows differ in size, the places a row does not
-use hold `UNUSED`, which sorts last.
+A draw of `k` attributes for each of `n` rows is an n x k matrix. If rows differ in size, unused elements are `UNUSED`, which
+sorts last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from matchwood.encode.arrays import INTERVAL, Events, Float64s, Int64s, Rows, ma
 
 UNUSED = 0xFFFF
 Uint16s = NDArray[np.uint16]
-_RACE_CELLS = 4_000_000  # keys of a race held at once: 32 MB
+_MAX_CLOCKS = 4_000_000  # in memory at once: 32 MB
 
 
 def zipf(count: int, skew: float) -> Float64s:
@@ -32,11 +32,11 @@ def pick(rng: np.random.Generator, shares: Float64s, shape: int | tuple[int, ...
 def pick_distinct(rng: np.random.Generator, shares: Float64s, count: int, size: int) -> Uint16s:
     """`count` rows of `size` different indices each, drawn one after the other with the given shares, in that order.
 
-    Few out of many: draw with replacement and draw a repeated one again. Otherwise: a race of exponential clocks, whose
-    first `size` arrivals have the same law; it needs a clock for every index.
+    Few out of many are drawn with replacement, and repeated ones drawn again. Otherwise each index gets an exponential clock, and
+    the first `size` arrivals have the same distribution.
     """
     if size * 4 > len(shares):
-        return _race(rng, shares, count, size)
+        return _first_arrivals(rng, shares, count, size)
     chosen = pick(rng, shares, (count, size)).astype(np.uint16)
     pending = np.arange(count)
     while len(pending):
@@ -51,9 +51,9 @@ def pick_distinct(rng: np.random.Generator, shares: Float64s, count: int, size: 
     return chosen
 
 
-def _race(rng: np.random.Generator, shares: Float64s, count: int, size: int) -> Uint16s:
+def _first_arrivals(rng: np.random.Generator, shares: Float64s, count: int, size: int) -> Uint16s:
     chosen = np.empty((count, size), dtype=np.uint16)
-    step = max(1, _RACE_CELLS // len(shares))
+    step = max(1, _MAX_CLOCKS // len(shares))
     for start in range(0, count, step):
         stop = min(start + step, count)
         clocks = rng.standard_exponential((stop - start, len(shares))) / shares
@@ -63,9 +63,9 @@ def _race(rng: np.random.Generator, shares: Float64s, count: int, size: int) -> 
 
 def ascending(chosen: Uint16s, sizes: Int64s) -> Uint16s:
     """The first `sizes[r]` choices of row r in ascending order, the rest `UNUSED`."""
-    kept = np.where(np.arange(chosen.shape[1]) < sizes[:, None], chosen, np.uint16(UNUSED))
-    kept.sort(axis=1)
-    return kept
+    result = np.where(np.arange(chosen.shape[1]) < sizes[:, None], chosen, np.uint16(UNUSED))
+    result.sort(axis=1)
+    return result
 
 
 def around(rng: np.random.Generator, middle: int, spread: int, count: int) -> Int64s:
@@ -79,7 +79,7 @@ def offsets_of(sizes: Int64s) -> Int64s:
 
 
 def rows_of(dims: Uint16s, lo: Float64s, hi: Float64s, weight: Float64s, priority: Float64s | None = None) -> Rows:
-    """Rows from n x k matrices, one interval an entry, leaving out the places that are `UNUSED`."""
+    """Rows from n x k matrices, one interval per element, without the `UNUSED` ones."""
     used = dims != UNUSED
     count = len(dims)
     return make_rows(
@@ -95,7 +95,7 @@ def rows_of(dims: Uint16s, lo: Float64s, hi: Float64s, weight: Float64s, priorit
 
 
 def events_of(dims: Uint16s, values: Float64s) -> Events:
-    """Events of single values from n x k matrices, leaving out the places that are `UNUSED`."""
+    """Events of single values from n x k matrices, without the `UNUSED` elements."""
     used = dims != UNUSED
     return make_events(offsets_of(used.sum(axis=1)), dims[used], values[used], values[used])
 

@@ -1,13 +1,13 @@
-"""Ranked's synthetic subscriptions: boxes around clustered points, narrow boxes scoring high (Ranked 4, Table 1).
+"""Boxes around clustered points; narrow boxes have high scores (Ranked 4, Table 1).
 
 A Zipfian generator places points on a grid of `cells` ** d cells: `regions` random boxes of a given volume share the
 points by `skew_across`; within a box the cell at rank r from the middle has a share of r ** -`skew_within`. A point
 is uniform in its cell, so keys lie in [0, 1). A subscription is [x - l, x + l] in every dimension, with a half-length
 l of its own for each, and its score there is 1 - l.
 
-Two readings of ours, where the paper leaves room: half-lengths come from the same grid of `cells` steps of the unit
-interval; ranks within a region are taken dimension by dimension (they are the paper's for d = 1; for more, cells
-cannot be enumerated: 100 ** 8 / 20).
+The paper leaves two points open. Here half-lengths come from the same grid of `cells` steps of the unit interval, and ranks
+within a region are taken for each dimension separately: for d = 1 as in the paper; for more, cells cannot be enumerated (100 **
+8 / 20).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Ranked(Workload):
 
     dimensions: int = 1
     skew_length: float = 0.75
-    """Higher is shorter: less overlap."""
+    """Higher values give shorter boxes, which overlap less."""
     regions: int = 10
     cells: int = 100
     volume: float = 1 / 20
-    """Share of all cells in one region (the paper's least and greatest volume are the same)."""
+    """The share of all cells in one region (minimum and maximum volume are equal in the paper)."""
     skew_across: float = 0.0
     skew_within: float = 1.0
     matching: Literal["relaxed", "exact"] = "relaxed"
@@ -56,13 +56,13 @@ class Ranked(Workload):
     def __post_init__(self) -> None:
         require(self.dimensions >= 1, f"dimensions must be at least 1, got {self.dimensions}")
         require(self.regions >= 1 and self.cells >= 1, "regions and cells must be at least 1")
-        require(0 < self.volume <= 1, f"volume is a share of the space, got {self.volume}")
+        require(0 < self.volume <= 1, f"volume must be a share of the space in (0, 1], got {self.volume}")
 
     def schema(self) -> Schema:
         return Schema({f"x{dim}": "number" for dim in range(self.dimensions)}, learn=False)
 
     def subscriptions(self) -> Rows:
-        """Boxes in all dimensions, which stand in ascending order. About 0.1 s a million and dimension."""
+        """Boxes in all dimensions, which are in ascending order. About 0.1 s per million and dimension."""
         rng = self._stream(Part.SUBSCRIPTIONS)
         middle = self._points(rng, self.size)
         steps = pick(rng, zipf(self.cells, self.skew_length), middle.shape)
@@ -73,13 +73,13 @@ class Ranked(Workload):
         return fixed_rows(middle - length, middle + length, np.zeros_like(score), score.sum(axis=1))
 
     def events(self, count: int, *, batch: int = 0) -> Events:
-        """Points of the same generator as the middles of the subscriptions."""
+        """Points of the same generator as the centres of the subscriptions."""
         return fixed_events(self._points(self._stream(Part.EVENTS, batch), count))
 
     def boxes(self) -> tuple[Int64s, Int64s]:
         """First cell and number of cells of every region in every dimension.
 
-        The sides are random in shape: the logarithm of the volume is shared out among the dimensions evenly at random.
+        The logarithm of the volume is divided among the dimensions uniformly at random.
         """
         rng = self._stream(Part.STRUCTURE)
         shares = rng.dirichlet(np.ones(self.dimensions), size=self.regions)

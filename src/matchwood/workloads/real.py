@@ -1,7 +1,7 @@
-"""Workloads from real tables: flights, a web shop, papers, advertisements. They need the data folder and say so without it.
+"""Workloads from real tables: flights, a web shop, papers, advertisements. Without the data folder they raise `WorkloadError`.
 
-An event is a random row of the table. A subscription starts from a random row as well and asks for something like it, so that
-subscriptions are as skewed and as correlated as the data.
+An event is a random row of the table. A subscription has predicates around the values of a random row, so that subscriptions
+have the skew and the correlations of the data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matchwood.workloads.data import data_folder, read
 from matchwood.workloads.table import Table, encode, rows_from_entries
 from matchwood.workloads.workload import Part, Workload, require
 
-_AT_ONCE = 100_000  # subscriptions whose attributes are chosen together: 30 MB a matrix
+_CHUNK = 100_000  # subscriptions whose attributes are chosen together: 30 MB per matrix
 _QUICK: Mapping[str, Mapping[str, Any]] = {"paper": {}, "quick": {"size": 5_000}}
 
 
@@ -42,12 +42,12 @@ class FromTable(Workload):
         return Schema.from_json(self.table().schema.to_json())
 
     def events(self, count: int, *, batch: int = 0) -> Events:
-        """Random rows; attributes ascend, nulls are absent, a list is adjacent ascending keys."""
+        """Random rows; attributes are ascending, nulls are absent, and a list is adjacent ascending keys."""
         table = self.table()
         return table.events(self._stream(Part.EVENTS, batch).integers(table.size, size=count))
 
     def table(self) -> Table:
-        """The whole file as keys. Read once and kept: 0.5 to 4 s the first time."""
+        """The whole file as keys. Cached; the first call takes 0.5 to 4 s."""
         return _load(type(self), data_folder(self.data))
 
     @abstractmethod
@@ -67,18 +67,21 @@ class Flights(FromTable):
 
     predicates: tuple[int, int] = (3, 12)
     mass: float = 0.2
-    """The share of a numeric column's values that an interval holds (more where values repeat)."""
+    """The share of the values of a numeric column that an interval contains (more if values repeat)."""
 
     def __post_init__(self) -> None:
-        require(1 <= self.predicates[0] <= self.predicates[1], f"bad range of predicates {self.predicates}")
-        require(0 < self.mass <= 1, f"mass is a share, got {self.mass}")
+        require(
+            1 <= self.predicates[0] <= self.predicates[1],
+            f"predicates must be a range of positive numbers, got {self.predicates}",
+        )
+        require(0 < self.mass <= 1, f"mass must be a share in (0, 1], got {self.mass}")
 
     def subscriptions(self) -> Rows:
-        """Intervals around a random row's numbers, equality with its texts; only attributes that the row has. Weights are 1."""
+        """Intervals around the numbers of a random row and equality with its texts, for attributes that it has. Weights are 1."""
         rng, table = self._stream(Part.SUBSCRIPTIONS), self.table()
         base = rng.integers(table.size, size=self.size)
         cells = table.dense()
-        parts = [self._chosen(rng, cells, base[start : start + _AT_ONCE]) for start in range(0, self.size, _AT_ONCE)]
+        parts = [self._chosen(rng, cells, base[start : start + _CHUNK]) for start in range(0, self.size, _CHUNK)]
         dims = np.concatenate(parts) if parts else np.empty((0, self.predicates[1]), dtype=np.int64)
         row, place = np.nonzero(dims >= 0)
         dims = dims[row, place]
@@ -91,7 +94,7 @@ class Flights(FromTable):
         return rows_from_entries(np.arange(self.size), row, dims, lo, hi, np.ones(len(row)))
 
     def _chosen(self, rng: np.random.Generator, cells: Float64s, base: Int64s) -> Int64s:
-        """Random attributes that each base row has, as a matrix; -1 beyond the number that a subscription wants."""
+        """Random attributes that each base row has, as a matrix; -1 beyond the size of a subscription."""
         most = min(self.predicates[1], cells.shape[1])
         wanted = rng.integers(self.predicates[0], self.predicates[1] + 1, size=len(base))
         clocks = np.where(np.isnan(cells[base]), np.inf, rng.random((len(base), cells.shape[1])))
@@ -102,7 +105,7 @@ class Flights(FromTable):
         return np.where(keep, np.take_along_axis(first, order, axis=1), -1)
 
     def _around(self, rng: np.random.Generator, values: Float64s, keys: Float64s) -> tuple[Float64s, Float64s]:
-        """An interval of the given mass that holds each key, which stands anywhere in it; NaNs sort last."""
+        """An interval of the given mass around each key, at a random position in it; NaNs sort last."""
         known = int(np.searchsorted(values, np.nan))
         width = max(1, int(self.mass * known))
         start = np.searchsorted(values[:known], keys) - np.floor(rng.random(len(keys)) * width).astype(np.int64)
@@ -127,7 +130,7 @@ class Retail(FromTable):
     )
 
     products: int = 4
-    """Most products of one subscription."""
+    """Maximum number of products of a subscription."""
 
     def subscriptions(self) -> Rows:
         """`stock_code IN`, `unit_price <=`, `quantity >=`, `country =`; limits are quantiles of the first product's own lines."""
@@ -172,7 +175,7 @@ class Papers(FromTable):
     )
 
     terms: int = 3
-    """Most terms of the IN list."""
+    """Maximum number of terms of the IN list."""
 
     def subscriptions(self) -> Rows:
         """`title_terms IN (...) AND year >= y`, and for half of them `OR authors = a AND venues = v`, from a random paper.
@@ -242,15 +245,15 @@ def _rows_of_parts(schema: Schema, ids: Int64s, parts: Sequence[_Part], weight: 
 
 
 def _without_empty(rows: Rows) -> Rows:
-    """Rows that have a predicate; a paper without authors leaves its second row empty, which would match everything."""
-    kept = np.diff(rows.offsets) > 0
-    offsets = np.append(rows.offsets[:-1][kept], rows.offsets[-1])
-    return rows._replace(ids=rows.ids[kept], priority=rows.priority[kept], offsets=offsets)
+    """Rows that have a predicate. The second row of a paper without authors is empty and would match everything."""
+    is_used = np.diff(rows.offsets) > 0
+    offsets = np.append(rows.offsets[:-1][is_used], rows.offsets[-1])
+    return rows._replace(ids=rows.ids[is_used], priority=rows.priority[is_used], offsets=offsets)
 
 
-def _group_quantile(group: Float64s, values: Float64s, asked: Float64s, quantile: Float64s) -> Float64s:
-    """For each asked group, the value at a quantile of that group's own values. O(n log n)."""
+def _group_quantile(group: Float64s, values: Float64s, wanted: Float64s, quantile: Float64s) -> Float64s:
+    """For each wanted group, a quantile of its values. O(n log n)."""
     order = np.lexsort((values, group))
     codes = group[order]
-    first, last = np.searchsorted(codes, asked), np.searchsorted(codes, asked, side="right")
+    first, last = np.searchsorted(codes, wanted), np.searchsorted(codes, wanted, side="right")
     return values[order][first + np.floor(quantile * (last - first)).astype(np.int64)]

@@ -1,7 +1,7 @@
-"""How many subscriptions an event really matches: a plain check in NumPy that shares no code with any index.
+"""The number of subscriptions that events match, counted in NumPy without code of any index.
 
-Rows are walked one entry position at a time and a row is dropped at its first predicate that fails, so an event costs
-about one pass over the first entries of the rows, and little more.
+All rows are tested one entry position at a time, and a row is dropped at the first predicate that fails, so an event costs
+little more than one pass over the first entries of the rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matchwood.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Selectivity:
-    """Matches of each event of a sample, among `subscriptions` of them."""
+    """The number of matches of each event of a sample, among `subscriptions` subscriptions."""
 
     matches: Int64s
     subscriptions: int
@@ -46,7 +46,9 @@ def measure(rows: Rows, events: Events, *, subscriptions: int = 200_000) -> Sele
     A subscription of several rows counts once. O(events x sampled rows) with a small constant: 5 to 30 ns a pair.
     """
     if np.any(rows.kinds > JOINED):
-        raise UnsupportedError("a workload's rows hold intervals only; circles and absences are not measured here")
+        raise UnsupportedError(
+            "expected rows with intervals only; `measure` does not support circles and tests for absence"
+        )
     distinct = int(rows.ids.max(initial=-1)) + 1
     step = max(1, -(-distinct // max(1, subscriptions)))
     chosen = np.flatnonzero((rows.ids % step == 0) & (np.diff(rows.offsets) > 0))
@@ -55,14 +57,14 @@ def measure(rows: Rows, events: Events, *, subscriptions: int = 200_000) -> Sele
     found = np.empty(events.size, dtype=np.int64)
     for event in range(events.size):
         layers = _layers(events, event, dimensions)
-        # Most rows of a sparse workload fall here, for the price of one gather.
-        hopeful = chosen[~np.isnan(layers[0][0])[first]] if layers else chosen[:0]
-        found[event] = len(np.unique(rows.ids[_matching(rows, hopeful, layers)]))
+        # One gather excludes most rows of a sparse workload.
+        possible = chosen[~np.isnan(layers[0][0])[first]] if layers else chosen[:0]
+        found[event] = len(np.unique(rows.ids[_matching(rows, possible, layers)]))
     return Selectivity(found, max(1, len(np.unique(rows.ids[chosen]))))
 
 
 def _matching(rows: Rows, chosen: Int64s, layers: list[tuple[Float64s, Float64s]]) -> Int64s:
-    """Those of the `chosen` row numbers (rows that are not empty) whose every predicate holds for the event."""
+    """The `chosen` rows (numbers of non-empty rows) all of whose predicates hold for the event."""
     starts, ends = rows.offsets[chosen], rows.offsets[chosen + 1]
     alive = np.arange(len(chosen))
     holds = np.ones(len(alive), dtype=bool)
@@ -73,7 +75,7 @@ def _matching(rows: Rows, chosen: Int64s, layers: list[tuple[Float64s, Float64s]
         head = rows.kinds[entry] != MORE
         keep = holds | ~head
         alive, entry, head, holds = alive[keep], entry[keep], head[keep], holds[keep]
-        holds = np.where(head, False, holds) | _meets(rows, entry, layers)
+        holds = np.where(head, False, holds) | _holds_at(rows, entry, layers)
         position += 1
         ended = ends[alive] == starts[alive] + position
         done.append(alive[ended & holds])
@@ -81,17 +83,17 @@ def _matching(rows: Rows, chosen: Int64s, layers: list[tuple[Float64s, Float64s]
     return chosen[np.concatenate(done)] if done else chosen[:0]
 
 
-def _meets(rows: Rows, entry: Int64s, layers: list[tuple[Float64s, Float64s]]) -> NDArray[np.bool_]:
-    """Whether each entry's interval meets a value of the event in its dimension; an absent one is NaN and never does."""
+def _holds_at(rows: Rows, entry: Int64s, layers: list[tuple[Float64s, Float64s]]) -> NDArray[np.bool_]:
+    """Whether the interval of each entry contains a value of the event; an absent value is NaN and is never contained."""
     dims, lo, hi = rows.dims[entry], rows.lo[entry], rows.hi[entry]
-    meets = np.zeros(len(entry), dtype=bool)
+    found = np.zeros(len(entry), dtype=bool)
     for low, high in layers:
-        meets |= (low[dims] <= hi) & (high[dims] >= lo)
-    return meets
+        found |= (low[dims] <= hi) & (high[dims] >= lo)
+    return found
 
 
 def _layers(events: Events, event: int, dimensions: int) -> list[tuple[Float64s, Float64s]]:
-    """The event as dense rows of keys; a dimension with a list of values takes one layer for each of them."""
+    """The event as dense arrays of keys; a list of values takes one layer for each of them."""
     span = slice(events.offsets[event], events.offsets[event + 1])
     dims, lo, hi = events.dims[span].astype(np.int64), events.lo[span], events.hi[span]
     first = np.r_[True, dims[1:] != dims[:-1]] if len(dims) else np.empty(0, dtype=bool)

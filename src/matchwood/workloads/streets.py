@@ -1,13 +1,12 @@
-"""A seeded city for those without real pick-ups: districts with street grids of their own, roads between, stations.
+"""A generated city, used without real pick-ups: districts with street grids, roads between them, and stations.
 
     district   a centre, an angle, a length and a breadth, and the spacing of its avenues and streets; the first has a park
     pick-up    a point of a district, moved onto the nearest avenue or street, with a kerb's width of noise
-    corner     three pick-ups in ten stand at one of 2,000 busy crossings, whose popularity follows Zipf
-    road       a few stand along straight roads from the first district to the others; a few more at stations
+    corner     three of ten pick-ups are at one of 2,000 busy crossings, whose popularity follows Zipf's law
+    road       a few are on straight roads from the first district to the others, and a few at stations
 
-The extent is that of New York: about 0.35 x 0.34 degrees, one long dense district turned by 29 degrees from the north,
-smaller and thinner ones around it, water between. The city is always the same; who is picked up where comes from the
-stream that is handed in.
+The extent is that of New York: about 0.35 x 0.34 degrees, with one long dense district at 29 degrees from north and smaller,
+sparser ones around it. The city is always the same; pick-ups are drawn from the given stream.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _CORNERS = 2000
 
 
 class Hotspots(NamedTuple):
-    """Places and how many pick-ups gather there."""
+    """Places and their numbers of pick-ups."""
 
     lon: Float64s
     lat: Float64s
@@ -68,7 +67,7 @@ def pickups(rng: np.random.Generator, count: int) -> tuple[Float64s, Float64s]:
 
 
 def hotspots(rng: np.random.Generator, count: int) -> Hotspots:
-    """The `count` busiest squares of 0.0007 degrees: the mean of their pick-ups and how many there are. O(sample)."""
+    """The `count` busiest squares of 0.0007 degrees: the mean place and the number of their pick-ups. O(sample)."""
     lon, lat = pickups(rng, max(100_000, 40 * count))
     west, south, east, _ = EXTENT
     side = 0.0007
@@ -89,7 +88,7 @@ def _corners() -> Float64s:
 def _on_streets(rng: np.random.Generator, district: Float64s, *, crossing: bool) -> Float64s:
     """One point for each given district row, on one of its streets or where two of them cross."""
     count = len(district)
-    # Beta(2, 2) thins out towards the edge and ends there, as a district does at the water.
+    # The density of Beta(2, 2) falls to 0 at the edge of the district.
     along, beside = ((2 * rng.beta(2, 2, count) - 1) * district[:, axis] for axis in (3, 4))
     park = (district[:, 7] == _DISTRICTS[0, 7]) & (along > _PARK[0]) & (along < _PARK[1]) & (np.abs(beside) < _PARK[2])
     beside = np.where(park, np.sign(beside) * (_PARK[2] + np.abs(beside) * 2), beside)
@@ -99,7 +98,7 @@ def _on_streets(rng: np.random.Generator, district: Float64s, *, crossing: bool)
     beside = np.where(crossing | on_avenue, avenue, beside)
     along = np.where(crossing | ~on_avenue, street, along)
     angle = np.deg2rad(district[:, 2])
-    # A degree of longitude is shorter than one of latitude here; unstretched, avenues would not meet streets squarely.
+    # A degree of longitude is shorter than one of latitude; without the factor streets would not cross at right angles.
     stretch = 1 / np.cos(np.deg2rad(district[:, 1]))
     east = (along * np.cos(angle) - beside * np.sin(angle)) * stretch
     north = along * np.sin(angle) + beside * np.cos(angle)

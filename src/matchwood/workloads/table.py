@@ -39,20 +39,20 @@ class Table:
         return make_events(offsets_of(sizes), self.dims[entries], self.keys[entries], self.keys[entries])
 
     def dense(self) -> Float64s:
-        """Rows x dimensions, NaN where absent; of a list the greatest. O(cells)."""
+        """A matrix rows x dimensions; NaN if absent, the greatest key of a list. O(cells)."""
         cells = np.full((self.size, self.schema.dimensions), np.nan)
         cells[np.repeat(np.arange(self.size), np.diff(self.offsets)), self.dims] = self.keys
         return cells
 
     def column(self, name: str) -> Float64s:
-        """One key for each row, NaN where it is absent; of a list the least. O(entries)."""
+        """One key for each row; NaN if absent, the smallest key of a list. O(entries)."""
         values = np.full(self.size, np.nan)
         here = np.flatnonzero(self.dims == self.schema.find(name).dims[0])[::-1]
         values[np.searchsorted(self.offsets, here, side="right") - 1] = self.keys[here]
         return values
 
     def drawn(self, rng: np.random.Generator, name: str, chosen: Int64s) -> Float64s:
-        """A random key that each chosen row holds in a column, NaN where it has none. O(entries of the column)."""
+        """A random key of each chosen row in a column; NaN if absent. O(entries of the column)."""
         here = np.flatnonzero(self.dims == self.schema.find(name).dims[0])
         uses = np.bincount(np.searchsorted(self.offsets, here, side="right") - 1, minlength=self.size)
         starts = offsets_of(uses)[:-1]
@@ -80,9 +80,9 @@ def encode(table: Any, columns: Sequence[str] | None = None) -> Table:
 
 
 def rows_from_entries(ids: Int64s, row: Int64s, dims: Int64s, lo: Float64s, hi: Float64s, weight: Float64s) -> Rows:
-    """Rows from entries in any order: within a row dimensions ascend, and intervals of one dimension are one predicate.
+    """Rows from entries in any order; the intervals of one dimension of a row are one predicate.
 
-    Intervals of one dimension must be disjoint or the same; the same are taken once. Entries whose `lo` is NaN are left out.
+    They must be disjoint or equal; equal ones are stored once. Entries whose `lo` is NaN are left out.
     """
     known = np.flatnonzero(~np.isnan(lo))
     order = known[np.lexsort((lo[known], dims[known], row[known]))]
@@ -91,10 +91,12 @@ def rows_from_entries(ids: Int64s, row: Int64s, dims: Int64s, lo: Float64s, hi: 
     more[1:] = (row[1:] == row[:-1]) & (dims[1:] == dims[:-1])
     repeated = np.zeros(len(row), dtype=bool)
     repeated[1:] = more[1:] & (lo[1:] == lo[:-1])
-    kept = ~repeated
-    offsets = offsets_of(np.bincount(row[kept], minlength=len(ids)))
+    unique = ~repeated
+    offsets = offsets_of(np.bincount(row[unique], minlength=len(ids)))
     kinds, weight = np.where(more, MORE, INTERVAL), np.where(more, 0.0, weight)
-    return make_rows(ids, np.zeros(len(ids)), offsets, dims[kept], kinds[kept], lo[kept], hi[kept], weight[kept])
+    return make_rows(
+        ids, np.zeros(len(ids)), offsets, dims[unique], kinds[unique], lo[unique], hi[unique], weight[unique]
+    )
 
 
 def _column_keys(schema: Schema, name: str, values: Any) -> tuple[Int64s, Float64s]:

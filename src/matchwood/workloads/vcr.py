@@ -1,8 +1,8 @@
-"""VCR's rectangles and points on a grid, skewed by the alpha-beta rule (VCR 3.1).
+"""Rectangles and points on a grid, skewed by the alpha-beta rule (VCR 3.1).
 
-A share alpha of the bottom-left corners lies in a hot rectangle in the middle that has a share beta of the area; the
-others lie outside it. Events follow the same rule. alpha = beta = 1 is uniform. A predicate is a <= x <= a + w and b
-<= y <= b + h, cut at the border; keys are integers.
+A share alpha of the bottom-left corners is inside a hot rectangle in the centre with a share beta of the area, the others
+outside. Events follow the same rule. alpha = beta = 1 is uniform. A predicate is a <= x <= a + w and b <= y <= b + h, cut off
+at the border; keys are integers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SKEWS = {"uniform": (1.0, 1.0), "90-10": (0.9, 0.1), "90-1": (0.9, 0.01)}
 
 @dataclass(frozen=True, kw_only=True)
 class VCR(Workload):
-    """Parameters of VCR 3.1. The paper gives the number of cells (60,000 and 3,000,000); their shape is ours."""
+    """Parameters of VCR 3.1. The paper gives the number of cells (60,000 and 3,000,000), but not the shape of the grid."""
 
     size: int = 32_000
     width: int = 300
@@ -37,7 +37,7 @@ class VCR(Workload):
     alpha: float = 0.9
     beta: float = 0.1
     construct_width: int = 16
-    """L_x, the widest virtual construct rectangle: for the index, not used here."""
+    """L_x, the maximum width of a virtual construct rectangle: a parameter of the index, not used by the workload."""
     construct_height: int = 8
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -52,20 +52,25 @@ class VCR(Workload):
     }
 
     def __post_init__(self) -> None:
-        require(self.width >= 1 and self.height >= 1, "the grid has no cells")
-        require(self.widest >= 1 and self.highest >= 1, "predicates are at least 1 wide and high")
-        require(0 <= self.alpha <= 1 and 0 < self.beta <= 1, "alpha and beta are shares")
+        require(self.width >= 1 and self.height >= 1, f"the grid must have a cell, got {self.width} x {self.height}")
+        require(
+            self.widest >= 1 and self.highest >= 1,
+            f"widest and highest must be at least 1, got {self.widest}, {self.highest}",
+        )
+        require(
+            0 <= self.alpha <= 1 and 0 < self.beta <= 1, f"alpha and beta must be shares, got {self.alpha}, {self.beta}"
+        )
         first, last = self.hot()
         require(
             self.alpha == 1 or int(np.prod(last - first + 1)) < self.width * self.height,
-            "no room is left outside the hot rectangle: lower beta or set alpha to 1",
+            "the hot rectangle leaves no room outside; lower beta or set alpha to 1",
         )
 
     def schema(self) -> Schema:
         return Schema({"x": "number", "y": "number"}, learn=False)
 
     def subscriptions(self) -> Rows:
-        """Rectangles, x before y; weights uniform in [0, 1) (ours: the paper does not rank). About 0.2 s a million."""
+        """Rectangles, x before y; weights are uniform in [0, 1), since the paper has none. About 0.2 s per million."""
         rng = self._stream(Part.SUBSCRIPTIONS)
         lo = self._corners(rng, self.size)
         extent = np.stack([rng.integers(1, most + 1, size=self.size) for most in (self.widest, self.highest)], axis=1)
@@ -78,7 +83,7 @@ class VCR(Workload):
         return fixed_events(self._corners(self._stream(Part.EVENTS, batch), count))
 
     def hot(self) -> tuple[Int64s, Int64s]:
-        """First and last (x, y) of the hot rectangle, both within it."""
+        """The first and the last (x, y) of the hot rectangle, both inclusive."""
         whole = np.array([self.width, self.height])
         sides = np.maximum(1, np.rint(whole * np.sqrt(self.beta))).astype(np.int64)
         first = (whole - sides) // 2

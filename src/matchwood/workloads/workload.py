@@ -1,12 +1,11 @@
-"""What every workload is: a frozen set of parameters that turns a seed into a schema, subscriptions and events.
+"""The base of all workloads: immutable parameters that determine a schema, subscriptions and events from a seed.
 
     parameters + seed -> structure (clusters, targets, regions, popularity)  one stream
                       -> subscriptions                                       one stream
-                      -> events, batch 0, 1, 2, ...                          one stream a batch
+                      -> events, batch 0, 1, 2, ...                          one stream per batch
 
-The streams are spawned from the seed and share nothing, so events stay the same when the number of subscriptions
-changes. Rows name their dimensions in ascending order unless a workload says otherwise; subscription ids are 0, 1, 2,
-...
+The streams are independent, so events do not change with the number of subscriptions. The dimensions of a row are in ascending
+order unless a workload says otherwise; subscription ids are 0, 1, 2, ...
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ class Part(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Workload(ABC):
-    """Parameters of a workload. Immutable, so any number of threads may generate from one at the same time."""
+    """Parameters of a workload. Immutable, so several threads may use one at the same time."""
 
     size: int = 1_000_000
-    """How many subscriptions."""
+    """The number of subscriptions."""
     seed: int = 1
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """The parameters known as `name`, with `changes` on top."""
+        """The parameters of a preset, with `changes` applied."""
         if name not in cls.PRESETS:
             raise WorkloadError(f"{cls.__name__} has no preset {name!r}; it has {', '.join(cls.PRESETS)}")
         return cls(**{**cls.PRESETS[name], **changes})
 
     def parameters(self) -> dict[str, Any]:
-        """Everything needed to generate the same workload again, as plain values for a report."""
+        """Everything that is needed to generate the same workload again, as plain values for a report."""
         values = {name: value if _plain(value) else str(value) for name, value in asdict(self).items()}
         return {"workload": type(self).__name__, **values}
 
@@ -70,7 +69,7 @@ class Workload(ABC):
         """`count` events of an independent batch (say 0 to warm up and 1 to measure). The same arrays at every call."""
 
     def selectivity(self, *, events: int = 200, subscriptions: int = 200_000, rows: Rows | None = None) -> Selectivity:
-        """The match probability found on a sample. Pass `rows` to spare the generation of `subscriptions()`."""
+        """The match probability on a sample. Pass `rows` to avoid generating `subscriptions()` again."""
         return measure(self.subscriptions() if rows is None else rows, self.events(events), subscriptions=subscriptions)
 
     def _stream(self, part: Part, batch: int = 0) -> np.random.Generator:
