@@ -1,6 +1,6 @@
-"""`python -m bench NAME [--preset quick|paper] [--out FILE.json|FOLDER] [--fresh]`: run one experiment, or all there are.
+"""`python -m bench NAME [--preset quick|paper] [--out FILE.json|FOLDER] [--fresh]`: run one experiment, or all.
 
-The figures of NAME are kept in FILE.json or FOLDER/NAME.json, part by part: a run that was cut short goes on where it stopped.
+The figures of NAME are stored in FILE.json or FOLDER/NAME.json after each part: an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--out", type=Path, help="FILE.json of one experiment, or a folder (build/bench/PRESET unless given)"
     )
-    parser.add_argument("--fresh", action="store_true", help="measure again what has been measured")
+    parser.add_argument("--fresh", action="store_true", help="discard stored figures and measure everything")
     arguments = parser.parse_args(words)
     out = arguments.out or Path("build") / "bench" / arguments.preset
     is_file = out.suffix == ".json" and not out.is_dir()
     if is_file and arguments.name == "all":
-        parser.error(f"expected a folder for all experiments, got {out}: each has a file of its own")
+        parser.error(f"expected a folder for all experiments, got {out}")
     for name in available if arguments.name == "all" else [arguments.name]:
         path = out if is_file else out / f"{name}.json"
         report = Report(arguments.preset, path) if arguments.fresh else Report.resume(arguments.preset, path)

@@ -1,12 +1,11 @@
-"""Does the engine choose well? Every index on every workload, and `Engine(index="auto")` beside them.
+"""The choice of the planner: every index on every workload, beside `Engine(index="auto")`.
 
-All through `Engine`, told to use an index or left to choose. `auto` is given the subscriptions at once and sees a few hundred
-events, as a user's engine would; then it is timed on other events. Metrics, all of an event in microseconds: `us_per_event` (all
-matches), `us_per_event_top_10`, and for Ranked's workloads, whose matching is relaxed, `us_per_event_any_top_20`. Processor time
-of one thread, rounds in turn; answers are compared with Scan's first (ids and scores). Which structure was chosen, and why,
-stands with the workload.
+Everything goes through `Engine`. `auto` gets all subscriptions and a few hundred events and is then timed on other events. The
+metrics are microseconds per event: `us_per_event` (all matches), `us_per_event_top_10`, and for the workloads of Ranked, whose
+matching is relaxed, `us_per_event_any_top_20`. They are processor time of one thread, measured alternately; answers (ids and
+scores) are compared with those of Scan first. The plan of `auto` is stored with the parameters of the workload.
 
-Two sources of workloads: the papers', and the tables of the data folder, which are left out where that is not there.
+The workloads are those of the papers and, if the data folder exists, those from real tables.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ Calls = dict[str, Callable[[Events], Matches]]
 TIMED = 200
 SEEN = 600
 COMPARED = 20
-PATIENCE = 1.0
-"""Seconds that one round of a system may take; slow ones are timed on fewer events."""
+MAX_ROUND_S = 1.0
+"""Seconds of one round of a system; slow systems are timed on fewer events."""
 ROUNDS = 5
 
 
 class Use(NamedTuple):
-    """A way of matching: k best of mode, or all."""
+    """A kind of query: the k best, or all matches, in a mode."""
 
     metric: str
     k: int | None = None
     mode: str = "all"
 
     def of(self, engine: Engine, events: Events) -> Matches:
-        """An engine used so."""
+        """The matches of events."""
         if self.k is None:
             return engine.match_many(events, mode=self.mode, ordered=False)
         return engine.top_k_many(events, self.k, mode=self.mode)
@@ -72,7 +71,7 @@ def workloads(preset: str) -> Iterator[tuple[str, Workload, list[Use]]]:
 
 
 def run(preset: str, report: Report) -> None:
-    """A part a workload."""
+    """One part for each workload."""
     for name, workload, uses in workloads(preset):
         try:
             workload.events(1)
@@ -85,23 +84,23 @@ def run(preset: str, report: Report) -> None:
 def measure(report: Report, name: str, workload: Workload, uses: list[Use]) -> None:
     """Every index and `auto` on one workload."""
     rows = workload.subscriptions()
-    told = {system: engine_of(workload, rows, system) for system in INDEXES}
+    engines = {system: engine_of(workload, rows, system) for system in INDEXES}
     plans = {}
     for use in uses:
-        free = engine_of(workload, rows, "auto")
-        use.of(free, workload.events(SEEN, batch=1))
-        plans[use.metric] = free.replan()
-        able = {s: e for s, e in told.items() if use.mode == "all" or Capability.ANY in INDEXES[s].capabilities}
-        calls: Calls = {system: partial(use.of, engine) for system, engine in {**able, "auto": free}.items()}
+        auto_engine = engine_of(workload, rows, "auto")
+        use.of(auto_engine, workload.events(SEEN, batch=1))
+        plans[use.metric] = auto_engine.replan()
+        able = {s: e for s, e in engines.items() if use.mode == "all" or Capability.ANY in INDEXES[s].capabilities}
+        calls: Calls = {system: partial(use.of, engine) for system, engine in {**able, "auto": auto_engine}.items()}
         events = workload.events(TIMED, batch=2)
-        demand_same(calls, events.take(0, COMPARED))
-        seconds = in_turn(calls, events)
+        check_answers(calls, events.take(0, COMPARED))
+        seconds = timed_alternately(calls, events)
         best = min((value, system) for system, value in seconds.items() if system != "auto")
         for system, value in seconds.items():
             report.row(
                 workload=name,
                 system=system,
-                n=len(free),
+                n=len(auto_engine),
                 metric=use.metric,
                 value=1e6 * value,
                 baseline=best[1] if system == "auto" else None,
@@ -118,8 +117,8 @@ def engine_of(workload: Workload, rows: Rows, index: str) -> Engine:
     return engine
 
 
-def demand_same(calls: Calls, events: Events) -> None:
-    """Stop unless all systems give Scan's answers."""
+def check_answers(calls: Calls, events: Events) -> None:
+    """Exit unless all systems give the answers of Scan."""
     truth = calls[Scan.name](events)
     for system, call in calls.items():
         found = call(events)
@@ -129,15 +128,15 @@ def demand_same(calls: Calls, events: Events) -> None:
                 raise SystemExit(f"{system} and scan differ on event {e}")
 
 
-def in_turn(calls: Calls, events: Events) -> dict[str, float]:
-    """Seconds an event: medians over rounds in which every system has its turn, each on as many events as it has time for."""
+def timed_alternately(calls: Calls, events: Events) -> dict[str, float]:
+    """Seconds per event: medians over rounds, each of which times every system on as many events as `MAX_ROUND_S` allows."""
     few = events.take(0, 5)
     sizes = {}
     for system, call in calls.items():
         start = time.process_time()
         call(few)
         each = (time.process_time() - start) / few.size
-        sizes[system] = max(5, min(events.size, int(PATIENCE / max(each, 1e-9))))
+        sizes[system] = max(5, min(events.size, int(MAX_ROUND_S / max(each, 1e-9))))
     seconds: dict[str, list[float]] = {system: [] for system in calls}
     for _ in range(ROUNDS):
         for system, call in calls.items():

@@ -15,7 +15,7 @@ MARKERS = "osD^vP*X<>hd"
 
 
 def draw(rows: list[dict[str, Any]], folder: Path) -> list[Path]:
-    """One line of points a workload: an index each, and `auto` as a ring around what it chose."""
+    """One line per workload with a point for each index; a ring marks `auto`."""
     values: dict[str, dict[str, float]] = {}
     for row in rows:
         if row["metric"] == "us_per_event":

@@ -1,4 +1,4 @@
-"""`python -m bench.plots [--results FOLDER] [--out FOLDER]`: draw every figure that the kept results allow, into OUT/figures."""
+"""`python -m bench.plots [--results FOLDER] [--out FOLDER]`: draw the figures of the stored results into OUT/figures."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MODULES = {
     "covering": "covering_plots",
     "spark": "spark_plots",
 }
-"""Each has `draw(rows, folder)`, which returns the paths of what it drew."""
+"""Modules with a function `draw(rows, folder)`, which returns the paths of its figures."""
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 
 
 def draw_all(results: Results, folder: Path) -> list[Path]:
-    """Draw the figures of every experiment that has been run and has any."""
+    """Draw the figures of every experiment that has been run."""
     import matplotlib as mpl
 
     mpl.use("agg")
-    mpl.rcParams["svg.hashsalt"] = "matchwood"  # the same rows make the same file
+    mpl.rcParams["svg.hashsalt"] = "matchwood"  # so that equal rows give equal files
     os.environ.setdefault("SOURCE_DATE_EPOCH", "0")
     folder.mkdir(parents=True, exist_ok=True)
     return [path for experiment in results for path in drawn(experiment, folder)]
 
 
 def drawn(experiment: Experiment, folder: Path) -> list[Path]:
-    """The figures of one experiment. `quick` may lack what a figure needs, and then goes without."""
+    """The figures of one experiment. A figure whose rows are missing is an error for the preset `paper` only."""
     if experiment.name not in MODULES:
         return []
     try:
@@ -48,8 +48,8 @@ def drawn(experiment: Experiment, folder: Path) -> list[Path]:
         print(f"{experiment.name}: no figures from the preset {experiment.preset} ({error!r})", file=sys.stderr)
         return []
     for path in paths:
-        if path.stat().st_size > MOST_BYTES:
-            raise SystemExit(f"{path} has {path.stat().st_size:,} bytes; a figure may have {MOST_BYTES:,}")
+        if path.stat().st_size > MAX_BYTES:
+            raise SystemExit(f"{path} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}")
     return paths
 
 

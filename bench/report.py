@@ -1,4 +1,4 @@
-"""What a benchmark produces: figures, the workloads behind them and the environment; JSON for machines, a table for people."""
+"""The result of a benchmark: figures, the parameters of its workloads and the environment, printed and stored as JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. `ratio` is baseline / ours: above 1 is better. `verified` only if the answers were compared in this run.
+    """One figure. `ratio` is baseline / ours: above 1 is better. `verified` means that answers were compared in the same run.
 
-    `part` is the piece of the experiment that measured it, which is measured again as a whole or not at all.
+    `part` names the part of the experiment that measured it. Parts are measured as a whole.
     """
 
     workload: str
@@ -38,9 +38,9 @@ class Row:
 
 @dataclass
 class Report:
-    """Collects rows; prints each as it comes, so that a long run shows where it is.
+    """Collects rows and prints each at once.
 
-    `path` is where it is kept, part by part: a run that was cut short goes on with the first part that is not there yet.
+    `path` is the file that stores it after each part: an interrupted run continues with the first part that is missing.
     """
 
     preset: str
@@ -52,19 +52,21 @@ class Report:
 
     @classmethod
     def resume(cls, preset: str, path: Path) -> Report:
-        """What a run of this preset left in the file; empty if there is none."""
+        """The report that a run of this preset has stored in the file; empty if there is none."""
         if not path.exists():
             return cls(preset, path)
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["preset"] != preset:
-            raise SystemExit(f"{path} holds the preset {kept['preset']!r}: name another file, or say --fresh")
-        rows = [Row(**row) for row in kept["rows"] if row["part"] in kept["parts"]]
-        return cls(preset, path, rows, kept["workloads"], kept["parts"])
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        if saved["preset"] != preset:
+            raise SystemExit(
+                f"{path} contains the preset {saved['preset']!r}, not {preset!r}; use another file or --fresh"
+            )
+        rows = [Row(**row) for row in saved["rows"] if row["part"] in saved["parts"]]
+        return cls(preset, path, rows, saved["workloads"], saved["parts"])
 
     def part(self, name: str, call: Callable[[], object]) -> None:
-        """Measure a part of the experiment and keep it, unless it has been kept already."""
+        """Measure a part of the experiment and store it, unless it is stored already."""
         if name in self.parts:
-            print(f"... {name}: kept from {self.parts[name]['time']}", file=sys.stderr, flush=True)
+            print(f"... {name}: measured at {self.parts[name]['time']}", file=sys.stderr, flush=True)
             return
         self._part, start = name, time.perf_counter()
         with self.step(name):
@@ -74,7 +76,7 @@ class Report:
         self.save()
 
     def workload(self, name: str, **parameters: Any) -> None:
-        """Note every parameter and seed of a workload."""
+        """Record the parameters and the seed of a workload."""
         self.workloads[name] = parameters
 
     def row(
@@ -101,7 +103,7 @@ class Report:
         )
 
     def value(self, *, workload: str, system: str, metric: str) -> float | None:
-        """The latest figure of that kind, if there is one."""
+        """The latest figure of this name, or None."""
         for row in reversed(self.rows):
             if (row.workload, row.system, row.metric) == (workload, system, metric):
                 return row.value
@@ -109,14 +111,14 @@ class Report:
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Say what is going on, on the error stream, with the time it took."""
+        """Print the name and the duration of a step to the error stream."""
         start = time.perf_counter()
         print(f"... {text}", file=sys.stderr, flush=True)
         yield
         print(f"    {text}: {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 
     def save(self) -> None:
-        """Write everything as JSON, all or nothing, if there is a place for it."""
+        """Write everything as JSON, atomically, if the report has a path."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,14 +136,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds: the median of the repeats, and how far they spread (max - min)."""
+    """Seconds: the median of the repeats and their spread (max - min)."""
 
     median: float
     spread: float
 
 
 def timed(call: Callable[[], object], *, repeats: int = 5) -> Timing:
-    """Time a call that has been warmed up by the caller."""
+    """Time a call, which the caller has warmed up."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -156,7 +158,7 @@ def median_time(call: Callable[[], object], repeats: int = 5) -> float:
 
 
 def side_by_side(calls: dict[str, Callable[[], object]], *, repeats: int = 7) -> dict[str, Timing]:
-    """Time several calls in turn, round after round, so that a noisy minute hits all of them alike."""
+    """Time several calls alternately, so that noise affects all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -169,7 +171,7 @@ def side_by_side(calls: dict[str, Callable[[], object]], *, repeats: int = 7) ->
 
 
 def environment() -> dict[str, Any]:
-    """The machine and the versions that the figures depend on."""
+    """The machine and the versions of packages."""
     packages = {}
     for package in ("matchwood", "numba", "llvmlite", "numpy", "pyarrow", "pyspark"):
         try:

@@ -1,4 +1,4 @@
-"""The kept figures of experiments, looked up by name. What is not there is named, with the names that come close."""
+"""The stored figures of experiments, looked up by name. The error for a missing one lists similar names."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = dict[str, Any]
 
 
 class MissingFigureError(LookupError):
-    """An experiment has been run, and a figure that is asked of it is not among its rows."""
+    """An experiment lacks a figure that a claim or plot needs."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One NAME.json: rows, and where they come from."""
+    """The content of one NAME.json."""
 
     name: str
     preset: str
@@ -27,9 +27,9 @@ class Experiment:
     rows: list[Row]
 
     def find(self, workload: str, system: str, metric: str, n: int | None = None) -> Row:
-        """The row of that name: of the largest n unless one is given, the latest if there are several.
+        """The latest row of this name, of the largest n unless one is given.
 
-        `workload` may end in `*`, for a name that depends on the data that were there.
+        `workload` may end in `*`, for names that depend on the available data.
         """
         found = [
             row
@@ -43,11 +43,11 @@ class Experiment:
         raise MissingFigureError(self._missing(workload, system, metric, n))
 
     def _missing(self, workload: str, system: str, metric: str, n: int | None) -> str:
-        asked = f"{workload} | {system} | {metric}"
+        wanted = f"{workload} | {system} | {metric}"
         names = {f"{row['workload']} | {row['system']} | {row['metric']}" for row in self.rows}
-        near = get_close_matches(asked, names, 3, 0.5)
+        near = get_close_matches(wanted, names, 3, 0.5)
         size = "" if n is None else f" | n={n:,}"
-        return f"{self.name}.json has no row {asked}{size}; near to it: {'; '.join(near) or 'none'}"
+        return f"{self.name}.json has no row {wanted}{size}; similar rows: {'; '.join(near) or 'none'}"
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,19 @@ class Results:
 
     @classmethod
     def load(cls, folder: Path, names: Iterable[str]) -> Results:
-        """Those of the names that have a file there."""
-        return cls({name: _experiment(name, folder / f"{name}.json") for name in names if _is_there(folder, name)})
+        """The experiments of these names that have a file in the folder."""
+        return cls({name: _experiment(name, folder / f"{name}.json") for name in names if _exists(folder, name)})
 
     def __iter__(self) -> Iterator[Experiment]:
         return iter(self.experiments.values())
 
     def get(self, name: str) -> Experiment | None:
-        """An experiment, if it has been run."""
+        """An experiment, or None if it has not been run."""
         return self.experiments.get(name)
 
 
 def series(rows: list[Row], workload: str, system: str, metric: str) -> tuple[list[int], list[float]]:
-    """(n, value) of one curve, by ascending n."""
+    """The n and the values of one curve, by ascending n."""
     found = {
         row["n"]: row["value"]
         for row in rows
@@ -83,10 +83,10 @@ def _fits(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
-def _is_there(folder: Path, name: str) -> bool:
+def _exists(folder: Path, name: str) -> bool:
     return (folder / f"{name}.json").exists()
 
 
 def _experiment(name: str, path: Path) -> Experiment:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return Experiment(name, kept["preset"], kept["environment"], kept.get("parts", {}), kept["rows"])
+    saved = json.loads(path.read_text(encoding="utf-8"))
+    return Experiment(name, saved["preset"], saved["environment"], saved.get("parts", {}), saved["rows"])

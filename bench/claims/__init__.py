@@ -1,4 +1,4 @@
-"""The claims of the papers and our targets, chapter by chapter, as data: `bench.performance` finds our figures for them."""
+"""The claims of the papers and our targets, by chapter; `bench.performance` looks up our figures."""
 
 from bench.claims import auto, bestar, cold, covering, motree, ranked, scan, spark, vcr
 

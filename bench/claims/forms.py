@@ -1,6 +1,6 @@
-"""What a claim is: a sentence of a paper or a target of ours, and the query that finds our figure for it.
+"""Claims: a statement of a paper or a target, with the query that finds our figure.
 
-Nothing here or in the claims is a measured number: those are looked up in the rows of an experiment.
+Claims contain no measured numbers; those are looked up in the rows of an experiment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def at(workload: str, system: str, metric: str = "us_per_event", n: int | None =
 
 
 def times(slower: Figure, faster: Figure) -> Figure:
-    """How many times the second goes into the first."""
+    """The first divided by the second."""
     return lambda experiment: slower(experiment) / faster(experiment)
 
 
@@ -36,17 +36,17 @@ def beside(workload: str, system: str, other: str, metric: str = "us_per_event")
 
 
 def saved(before: Figure, after: Figure) -> Figure:
-    """What the second saves of the first, in percent."""
+    """The saving of the second compared with the first, in percent."""
     return lambda experiment: 100.0 * (1.0 - after(experiment) / before(experiment))
 
 
 def more(than: Figure, value: Figure) -> Figure:
-    """How much more the second is, in percent."""
+    """The excess of the second over the first, in percent."""
     return lambda experiment: 100.0 * (value(experiment) / than(experiment) - 1.0)
 
 
 def scaled(value: Figure, factor: float) -> Figure:
-    """In another unit."""
+    """The value times a factor, to change the unit."""
     return lambda experiment: factor * value(experiment)
 
 
@@ -66,7 +66,7 @@ def least(*values: Figure) -> Figure:
 
 
 def choice(figures: Mapping[float, Figure]) -> Figure:
-    """The parameter whose figure is least."""
+    """The parameter with the least figure."""
     return lambda experiment: min(figures, key=lambda parameter: figures[parameter](experiment))
 
 
@@ -79,43 +79,43 @@ def worst_over_best(system: str, prefix: str = "us_per_event") -> Figure:
 
 
 def worst_over(system: str, other: str, prefix: str = "us_per_event") -> Figure:
-    """The same, to one other system."""
+    """As `worst_over_best`, for the ratio to one other system."""
     return lambda experiment: max(
         values[system] / values[other] for values in side_by_side(experiment, prefix, system) if other in values
     )
 
 
 def side_by_side(experiment: Experiment, prefix: str, system: str) -> list[dict[str, float]]:
-    """The values of all systems, for each workload, n and metric that this one has been measured with beside another."""
+    """The values of all systems for each workload, n and metric that include this system and another."""
     groups: dict[tuple[str, int, str], dict[str, float]] = {}
     for row in experiment.rows:
         if row["metric"].startswith(prefix):
             groups.setdefault((row["workload"], row["n"], row["metric"]), {})[row["system"]] = float(row["value"])
     found = [values for values in groups.values() if system in values and len(values) > 1]
     if not found:
-        raise MissingFigureError(f"{experiment.name}.json has no {prefix} of {system} beside another system's")
+        raise MissingFigureError(f"{experiment.name}.json has no {prefix} of {system} together with another system")
     return found
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be reached: at least, or at most, this."""
+    """A lower or an upper bound."""
 
     bound: float
     least: bool
 
     def met(self, value: float) -> bool:
-        """Is it reached?"""
+        """Does the value reach the target?"""
         return value >= self.bound if self.least else value <= self.bound
 
 
 def at_least(bound: float) -> Target:
-    """The larger the better."""
+    """A lower bound."""
     return Target(bound, True)
 
 
 def at_most(bound: float) -> Target:
-    """The smaller the better."""
+    """An upper bound."""
     return Target(bound, False)
 
 
@@ -132,7 +132,7 @@ class Rival:
 
 @dataclass(frozen=True)
 class Claim:
-    """One line of a section. `why` explains a target that is missed, or a competitor that is faster; it is shown only then."""
+    """One line of a section. `why` is shown only if the target is missed or the competitor is better."""
 
     what: str
     ours: Figure
@@ -145,9 +145,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of our figures. Less is better, and the best of a line is bold if wanted.
+    """A table of our figures. Less is better, and with `bold` the best of a line is bold.
 
-    A figure that is not there leaves its cell empty (not every system ran at every size), and a line without any is left out.
+    A missing figure leaves its cell empty (not every system ran at every size). A line without figures is left out.
     """
 
     head: str
@@ -164,7 +164,7 @@ def by_system(
     metric: str = "us_per_event",
     bold: bool = True,
 ) -> Grid:
-    """A line a (label, workload, n), a column a (system, label)."""
+    """A line for each (label, workload, n), a column for each (system, label)."""
     cells = [(label, [at(workload, system, metric, n) for system, _ in systems]) for label, workload, n in lines]
     return Grid(head, [label for _, label in systems], cells, bold)
 
@@ -172,7 +172,7 @@ def by_system(
 def by_metric(
     head: str, lines: Sequence[tuple[str, str, str]], metrics: Sequence[tuple[str, str, float]], *, bold: bool = False
 ) -> Grid:
-    """A line a (label, workload, system), a column a (metric, label, factor)."""
+    """A line for each (label, workload, system), a column for each (metric, label, factor)."""
     cells = [
         (label, [scaled(at(workload, system, metric), factor) for metric, _, factor in metrics])
         for label, workload, system in lines
@@ -191,7 +191,7 @@ def everything(prefix: str) -> Callable[[Experiment], list[Grid]]:
 
 
 def over_best(head: str, system: str, prefix: str) -> Callable[[Experiment], list[Grid]]:
-    """How many times the best of the others a system takes: a line a workload, a column a metric with that prefix."""
+    """The ratio of a system to the best of the others: a line for each workload, a column for each metric with that prefix."""
 
     def grids(experiment: Experiment) -> list[Grid]:
         rows = [row for row in experiment.rows if row["metric"].startswith(prefix)]
@@ -233,9 +233,9 @@ def _table(metric: str, rows: list[dict[str, Any]]) -> Grid:
 
 @dataclass(frozen=True)
 class Section:
-    """A figure or a table of a paper: what it says, what we found, and a sentence where they differ.
+    """A figure or a table of a paper: its statement, our results, and a remark on differences (`differs`).
 
-    `differs` may name `numbers` in braces: they are looked up like all others.
+    `differs` may refer to `numbers` in braces, which are looked up.
     """
 
     title: str

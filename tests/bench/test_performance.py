@@ -95,7 +95,7 @@ def test_every_figure_that_is_missing_is_named_with_names_near_to_it() -> None:
     section = Section("Figure 1", "", [Claim("a", at("w", "our"), ""), Claim("b", at("w", "ours", "bytes"), "")])
     with pytest.raises(MissingFigureError) as caught:
         page(section, *ROWS)
-    assert "tiny.json has no row w | our | us_per_event; near to it: w | ours | us_per_event" in str(caught.value)
+    assert "tiny.json has no row w | our | us_per_event; similar rows: w | ours | us_per_event" in str(caught.value)
     assert "tiny.json has no row w | ours | bytes" in str(caught.value)
 
 
