@@ -155,19 +155,20 @@ def use_index(engine: Engine, city: City) -> None:
     """Match and change subscriptions, one and several at a time, and leave them as they were."""
     from matchwood.structures import INDEXES, Capability
 
+    offers = INDEXES[engine.index].capabilities
     events, rows = city.events(300, batch=1), city.subscriptions()
-    modes = ["all", "any"] if Capability.ANY in INDEXES[engine.index].capabilities else ["all"]
-    few = rows.take(0, min(200, rows.size))
-    for mode in modes:
+    for mode in ["all", "any"] if Capability.ANY in offers else ["all"]:
         for some in (events, events.take(0, 1)):
             engine.match_many(some, mode=mode)
-            engine.top_k_many(some, 10, mode=mode)
-    for part in (few, rows.take(0, 1)):
-        engine.unsubscribe_many(part.ids)
-        engine.subscribe_rows(part)
+            if Capability.TOP_K in offers:
+                engine.top_k_many(some, 10, mode=mode)
+    if Capability.UPDATES in offers:
+        for part in (rows.take(0, min(200, rows.size)), rows.take(0, 1)):
+            engine.unsubscribe_many(part.ids)
+            engine.subscribe_rows(part)
+            engine.match_many(events)
+        engine.update(0, engine.subscription(0).expression)
         engine.match_many(events)
-    engine.update(0, engine.subscription(0).expression)
-    engine.match_many(events)
     engine.stats()
 
 

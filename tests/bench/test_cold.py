@@ -32,7 +32,7 @@ def test_a_kernel_is_counted_once_and_its_helpers_as_compilations() -> None:
     assert set(counted.figures().values()) == {0}
 
 
-@pytest.mark.parametrize("system", ["scan", cold.LIVE, cold.COVERING])
+@pytest.mark.parametrize("system", ["scan", "k-index", cold.LIVE, cold.COVERING])
 def test_every_kind_of_system_answers_and_reports_the_same_figures(system: str) -> None:
     figures = cold.measure(system, 100)
     assert figures.keys() == {"first_answer_s", "compile_cpu_s", "kernels", "compilations"}
