@@ -341,6 +341,6 @@ CHAPTER = Chapter(
     "`python -m bench motree`. Squares around real pick-ups (New York, where the data folder is there) with 4 to "
     "10 further predicates over 20 attributes; events of 15 to 20 attributes at hot spots. MO-Tree and Scan are measured "
     "through `Engine`; TAMA, OpIndex, R*-tree and BEQ-Tree are baselines without an engine and are measured by their own "
-    "methods. [The index](indexes/mo-tree.md), [live events](indexes/live-events.md).",
+    "methods. Wall time. [The index](indexes/mo-tree.md), [live events](indexes/live-events.md).",
     [EVENTS, PREDICATES, LIVE_EVENTS, TABLE_5, EVENTS_CHANGE, SUBSCRIPTIONS_CHANGE, MEMORY],
 )
