@@ -68,7 +68,7 @@ def test_batches_of_events_and_of_subscriptions_agree_with_scan() -> None:
     assert ranked(tree.match(events)) == ranked(scan.match(events)) == ranked(Index.match(tree, events))
     assert listed(tree.top_k(events, 5)) == listed(scan.top_k(events, 5))
     live = LiveEvents(like=tree.axes)
-    live.insert(events, np.arange(500), np.full(500, 10.0), now=0.0)
+    live.insert(events, np.arange(500), np.full(500, 10.0))
     asked = rows.take(0, 300)
     whole = live.match(asked, 1.0)
     ones = [live.match(asked.take(r, r + 1), 1.0) for r in range(300)]

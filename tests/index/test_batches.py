@@ -102,5 +102,4 @@ def test_expired_events_that_several_rows_meet_are_passed_over() -> None:
     live.insert(_events(np.linspace(0.0, 0.5, 5_000)), np.arange(5_000), until)
     found = live.match(_rows(QUERIES + 9), 1.0)
     assert set(np.diff(found.offsets).tolist()) == {2_500}
-    assert live.sweep(1.0, 5_000) == 2_500
     live.check()

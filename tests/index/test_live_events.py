@@ -15,14 +15,14 @@ from matchwood.workloads.city import City
 from tests.worlds import a_world, ranked, seeded_dice
 
 
-def test_an_expired_event_is_passed_over_until_it_is_swept() -> None:
+def test_an_expired_event_is_passed_over_and_stays_until_it_is_deleted() -> None:
     live = LiveEvents()
     live.insert(make_events([0, 1], [0], [5.0], [5.0]), np.array([8]), np.array([100.0]))
     row = make_rows([1], [0.0], [0, 1], [0], [0], [0.0], [9.0], [1.0])
     assert live.match(row, 99.0).ids.tolist() == [8]
     assert live.match(row, 100.0).ids.tolist() == []
     assert len(live) == 1
-    assert live.sweep(100.0) == 1
+    live.delete(np.array([8]))
     assert len(live) == 0
 
 
@@ -103,7 +103,7 @@ def test_all_events_are_kept_or_none(wrong: int, problem: str) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_events_that_come_one_by_one(seed: int) -> None:
-    """Values, ranges and lists; some are removed or swept, and some expire."""
+    """Values, ranges and lists; some are removed, and some expire."""
     world, rng, live = a_world(seeded_dice(seed + 300), 30, 600), np.random.default_rng(seed), LiveEvents()
     events, rows = world.event_arrays(), world.rows()
     asked = list(dict.fromkeys(rows.ids.tolist()))
@@ -112,7 +112,7 @@ def test_events_that_come_one_by_one(seed: int) -> None:
     inside = set(range(200))
     for now in range(80):
         new = sorted(set(range(600)) - inside)[: 1 if now % 25 else 9]
-        live.insert(pick_events(events, np.array(new)), np.array(new), until[new], now=float(now))
+        live.insert(pick_events(events, np.array(new)), np.array(new), until[new])
         inside = {e for e in inside | set(new) if live.knows(np.array([e]))[0]}
         if rng.random() < 0.3:
             gone = new[0] if rng.random() < 0.5 and new[0] in inside else int(rng.choice(sorted(inside)))
@@ -120,7 +120,7 @@ def test_events_that_come_one_by_one(seed: int) -> None:
             inside.remove(gone)
         live.check()
         if now % 40 == 30:
-            live.sweep(float(now), 600)
+            live.delete(np.array([e for e in sorted(inside) if until[e] <= now], dtype=np.int64))
             inside = {e for e in inside if until[e] > now}
             hits = {(s, e) for e, each in enumerate(world.expected()) if e in inside for s, _ in each}
             found = live.match(rows, float(now))
@@ -157,7 +157,7 @@ def test_live_events_are_saved_as_arrays_and_go_on() -> None:
     assert ranked(again.match(some, 1_000.0)) == ranked(live.match(some, 1_000.0))
     for each in (live, again):
         each.delete(np.arange(2_500, 2_600))
-        each.insert(events.take(3_000, 4_000), np.arange(3_000, 4_000), np.full(1_000, np.inf), now=1_000.0)
+        each.insert(events.take(3_000, 4_000), np.arange(3_000, 4_000), np.full(1_000, np.inf))
         each.check()
     assert ranked(again.match(some, 1_200.0)) == ranked(live.match(some, 1_200.0))
 

@@ -28,7 +28,6 @@ class BEQTree(EventIndex):
     Layout: `kernels.beq_tree`. Dimensions `x` and `y` are the place; events without one share a leaf. Events given to an
     empty tree are sorted at once; insert and delete of others keep every list of the leaf sorted, O(values * events of a leaf),
     and a leaf with more than `leaf_events` is quartered. A list costs 12 bytes a leaf and dimension, in use or not.
-    Expired events are removed by `sweep` and by inserting, as everywhere, not by matching.
     """
 
     name = "beq-tree"

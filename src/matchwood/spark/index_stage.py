@@ -139,9 +139,7 @@ def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
         structures = tuple(str(name) for name in details["structures"])
         for name in structures:
             if name not in INDEXES:
-                raise QueryError(
-                    f"index version {manifest.version}: unknown index {name!r}; build the index again"
-                )
+                raise QueryError(f"index version {manifest.version}: unknown index {name!r}; build the index again")
         return IndexVersion(
             str(lake.folder(NAME, manifest.version)),
             manifest.version,

@@ -27,7 +27,6 @@ from matchwood.structures.base import EVERYTHING, Capability, check_k, has_range
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.repair import Repairable
 
-ALWAYS_SWEPT = 4  # events looked at for expiry for each that is inserted: memory comes back though nobody subscribes
 SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one takes longer than to answer a row
 
 
@@ -90,10 +89,10 @@ class EventIndex(Repairable):
 
     # what everybody calls
 
-    def insert(self, events: Events, ids: Int64s, until: Float64s, *, now: float = -np.inf) -> None:
+    def insert(self, events: Events, ids: Int64s, until: Float64s) -> None:
         """Keep events under new ids until their `until`, all or (if an id is kept already) none.
 
-        Each that is inserted looks at a few others, which are removed if they have expired at `now`.
+        An event whose `until` has passed is never returned; whoever knows the time deletes it.
         """
         self.repair()
         ids, until = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(until, np.float64)
@@ -107,8 +106,6 @@ class EventIndex(Repairable):
             self.store.check_new(ids)
             with self._changing():
                 self._insert(self.store.put(events, ids, until))
-        if now > -np.inf:
-            self.sweep(now, ALWAYS_SWEPT * len(ids))
 
     def delete(self, ids: Int64s) -> None:
         """Remove events by id, all or (if one is not kept) none."""
@@ -127,15 +124,6 @@ class EventIndex(Repairable):
     def until(self, ids: Int64s) -> Float64s:
         """When each of these events expires; -inf of one that is not kept. O(ids)."""
         return self.store.until(np.ascontiguousarray(ids, np.int64))
-
-    def sweep(self, now: float, limit: int = 1024) -> int:
-        """Look at the next `limit` events, round and round, and remove those that have expired; return how many. O(limit)."""
-        self.repair()
-        slots = self.store.expired(now, limit)
-        if len(slots):
-            with self._changing():
-                self._delete(slots)
-        return len(slots)
 
     def match(
         self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None

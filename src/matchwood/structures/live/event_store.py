@@ -90,10 +90,9 @@ class EventStore:
         used = self.state.events["id"][: self.state.counts[EventCount.SLOTS]] != kernel.FREE
         return np.flatnonzero(used).astype(np.uint32)
 
-    def expired(self, now: float, limit: int) -> Slots:
-        """The slots of those of the next `limit` events, round and round, that have expired. O(limit)."""
-        slots = np.empty(max(min(limit, int(self.state.counts[EventCount.SLOTS])), 0) + 1, np.uint32)
-        return slots[: int(kernel.list_expired(self.state, float(now), int(limit), slots))]
+    def ids(self, slots: Slots) -> Int64s:
+        """The ids of the events at these slots."""
+        return self.state.events["id"][slots]
 
     def values(self, slots: Slots) -> tuple[Int64s, NDArray[np.uint16], Float64s]:
         """How many values each of these events has, and the dimensions and (lower) keys of them all. O(values)."""
@@ -109,7 +108,7 @@ class EventStore:
         state, counts = self.state, self.state.counts.copy()
         events, keys = zeros(len(order), kernel.EVENT), zeros(int(counts[EventCount.KEYS]), np.dtype(np.float64))
         used = int(kernel.lay_out(state, order, events, keys))
-        counts[EventCount.SLOTS], counts[EventCount.KEYS], counts[EventCount.CURSOR] = len(order), used, 0
+        counts[EventCount.SLOTS], counts[EventCount.KEYS] = len(order), used
         counts[EventCount.FREE_SLOTS], counts[EventCount.FREE_REGIONS :] = 0, int(kernel.FREE)
         table, free = np.full(len(state.table), NONE, np.uint32), np.zeros(len(events), np.uint32)
         laid_out = _state(events, keys[:used], table, free, counts)
@@ -139,7 +138,7 @@ class EventStore:
         """Raise AssertionError if an event cannot be found, or slots, regions and table differ. O(n), in Python: for tests."""
         kept, state, counts = self.live_slots(), self.state, self.state.counts
         assert len(kept) == len(self), "live events are miscounted"
-        assert (self._find(state.events["id"][kept]) == kept).all(), "an event cannot be found"
+        assert (self._find(self.ids(kept)) == kept).all(), "an event cannot be found"
         assert int((state.table != NONE).sum()) == len(kept), "the table and the events differ"
         check_table(state.table, state.heads, kernel.HEAD_SHIFT)
         slots, free = int(counts[EventCount.SLOTS]), state.free[: counts[EventCount.FREE_SLOTS]]

@@ -44,7 +44,7 @@ class LiveEvents(EventIndex):
     Layout and kernels: `kernels.layout` (the store), `kernels.place` (where an event stands), `kernels.query` and
     `kernels.match` (answers), `plan` (which cells). `like` tells the axes of the subscriptions' tree, which the events share.
     An event takes 8 bytes a value (32 if it is general), 32 for its record, about 20 to be found, and 67 for planes and place.
-    Expired events are never returned; `sweep` and inserting remove them.
+    Expired events are never returned; the engine deletes them.
     """
 
     name = "live-events"
@@ -132,7 +132,7 @@ class LiveEvents(EventIndex):
         tree, slots = self._tree, self.store.live_slots()
         numbers = np.zeros(len(slots), np.uint32)
         locate_events(tree, self.store.state, slots, numbers)
-        ids = self.store.state.events["id"][slots]
+        ids = self.store.ids(slots)
         for slot, id_, number in zip(slots.tolist(), ids.tolist(), numbers.tolist(), strict=True):
             place = tree.places[slot]
             node = tree.nodes[int(place["node"])]

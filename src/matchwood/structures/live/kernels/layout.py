@@ -42,9 +42,8 @@ class EventCount(IntEnum):
     LIVE = 1
     FREE_SLOTS = 2
     KEYS = 3
-    CURSOR = 4  # the slot at which the next sweep begins
-    MAX_VALUES = 5  # that an event had
-    FREE_REGIONS = 6  # a free list for each size class follows
+    MAX_VALUES = 4  # that an event had
+    FREE_REGIONS = 5  # a free list for each size class follows
 
 
 COUNTS = EventCount.FREE_REGIONS + EXACT_CLASSES + 1 + 32
@@ -342,17 +341,3 @@ def lay_out(live, order, events, keys):
         events[i].start = np.uint32(at)
         at += size
     return at
-
-
-@kernel
-def list_expired(live, now, limit, slots):
-    """The expired ones of the next `limit` slots, round and round and each once, into `slots`; return how many. O(limit)."""
-    counts, n = live.counts, np.int64(0)
-    for _ in range(min(limit, counts[EventCount.SLOTS])):
-        if counts[EventCount.CURSOR] >= counts[EventCount.SLOTS]:
-            counts[EventCount.CURSOR] = 0
-        event = live.events[counts[EventCount.CURSOR]]
-        slots[n] = np.uint32(counts[EventCount.CURSOR])
-        n += np.int64(event.id != FREE and not now < event.until)
-        counts[EventCount.CURSOR] += 1
-    return n
