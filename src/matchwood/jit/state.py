@@ -60,14 +60,19 @@ class _Field:
     def words(self, owner: str, value: Any) -> list[int]:
         """The words of a value, which must be what the field declares."""
         if self.dtype is None:
-            if type(value)._numba_type_ is not self.numba_type:
+            if getattr(value, "_numba_type_", None) is not self.numba_type:
                 raise TypeError(f"{owner}: expected {self.numba_type}, got {type(value).__name__}")
             return [value.address]
-        if value.dtype != self.dtype or value.ndim != self.numba_type.ndim or not value.flags.carray:
-            raise TypeError(
-                f"{owner}: expected a contiguous, writable array of {self.numba_type.ndim} dimensions and type "
-                f"{self.dtype}, got {value.ndim} dimensions of {value.dtype}"
-            )
+        ndim = self.numba_type.ndim
+        is_array = isinstance(value, np.ndarray)
+        if not is_array or value.dtype != self.dtype or value.ndim != ndim or not value.flags.carray:
+            got = type(value).__name__
+            if is_array:
+                got = f"{value.ndim} dimensions of {value.dtype}, " + (
+                    "writable" if value.flags.writeable else "read-only"
+                )
+            expected = f"a contiguous, writable array of {ndim} dimensions and type {self.dtype}"
+            raise TypeError(f"{owner}: expected {expected}, got {got}")
         return [value.ctypes.data, *value.shape]
 
 
@@ -115,6 +120,8 @@ class State:
 
     def _replace(self, **changes: Any) -> Self:
         """The state with other arrays in place of these. O(changes)."""
+        if not changes.keys() <= self._declared.keys():
+            raise TypeError(f"{type(self).__name__}: expected {', '.join(self._fields)}, got {', '.join(changes)}")
         state, words = type(self).__new__(type(self)), self.__dict__["_words"].copy()
         for name, value in changes.items():
             declared = self._declared[name]
