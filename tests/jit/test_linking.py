@@ -83,6 +83,36 @@ def test_a_helper_is_compiled_for_every_type_that_it_is_called_with() -> None:
     assert kinds == {types.uint8, types.float64}
 
 
+def test_constants_share_one_version_of_a_helper() -> None:
+    @helper
+    def plus(a, b):
+        return a + b
+
+    @kernel
+    def sums(a):
+        return plus(a, 1) + plus(a, 2) + plus(3, a)
+
+    assert sums(10) == 11 + 12 + 13
+    assert len(plus.overloads) == 1
+
+
+def test_a_branch_for_an_optional_argument_is_removed() -> None:
+    @helper
+    def count(tally, amount):
+        if tally is not None:
+            tally[0] += amount
+
+    @kernel
+    def work(tally, n):
+        for i in range(n):
+            count(tally, i)
+        return n
+
+    tally = np.zeros(1, np.int64)
+    assert work(tally, 4) == work(None, 4) == 4
+    assert tally[0] == 6
+
+
 COUNTING = """
 from numba.core import event
 

@@ -30,7 +30,7 @@ _LANES = 16
 
 @intrinsic
 def trailing_zeros(typing_context, word):
-    """How many zero bits a uint64 has below its lowest one; 64 for zero. One instruction."""
+    """The number of zero bits of a uint64 below its lowest one bit; 64 for zero. One instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(_I1, 0))

@@ -1,26 +1,48 @@
-"""How helpers are compiled: to code that kernels link and inline, and no further.
+"""How kernels and helpers are compiled: as Numba does it, without what is of no use here.
 
 Numba finishes every function that it compiles: it optimises the function with all that it calls, emits machine code, and builds
 wrappers for calls from Python and from C. A helper is only ever a part of kernels, which are optimised as a whole, so all of this
-would be thrown away; it took two thirds of the time to compile a structure. `HelperCompiler` stops a helper after its LLVM code.
+would be thrown away; `HelperCompiler` stops a helper after its LLVM code. A helper can be called from Python as well, by tests
+and invariant checks; then it is compiled once more, as a kernel.
 
-A helper can be called from Python as well, by tests and invariant checks; then it is compiled once more, as a kernel.
+Both compilers run only the passes that kernels need: those that are left out handle `with`, `raise`, closures, array
+expressions and reports. The first of Numba's two optimisations of a finished function is left out too: it prepares the removal of
+reference counts, and there are none.
 
-This subclasses three private classes of Numba, whose minor version is pinned; tests/jit/test_decorators.py watches the effect.
+This subclasses private classes of Numba, whose minor version is pinned; tests/jit/test_linking.py watches the effects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any
 
+from numba import types
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
-from numba.core.compiler_machinery import register_pass
+from numba.core.compiler import CompilerBase, Flags, _LowerResult
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import BaseNativeLowering, NativeLowering
+from numba.core.typed_passes import (
+    BaseNativeLowering,
+    IRLegalization,
+    NativeLowering,
+    NoPythonBackend,
+    NoPythonSupportedFeatureValidation,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
+from numba.core.untyped_passes import (
+    DeadBranchPrune,
+    FixupArgs,
+    GenericRewrites,
+    IRProcessing,
+    ReconstructSSA,
+    RewriteSemanticConstants,
+    TranslateByteCode,
+)
 
 
 class _Unfinished(JITCodeLibrary):
@@ -65,17 +87,76 @@ class _HelperLowering(BaseNativeLowering):
         return True
 
 
-class HelperCompiler(CompilerBase):
-    """Numba's usual passes, the last one exchanged."""
+class _Kernel(JITCodeLibrary):
+    """Code that Python calls."""
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(NativeLowering):
+    """`NativeLowering` into a library of our own."""
+
+    _name = "matchwood_kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _Kernel(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return super().run_pass(state)
+
+
+class _Flags(Flags):
+    """Settings of the compiler that are compared by a text; Numba compares all thirty of them, thousands of times a kernel."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, copy_from: Flags | None = None) -> None:
+        super().__init__(copy_from)
+        self._text: str | None = None
+
+    def _compared(self) -> str:
+        if self._text is None:
+            self._text = intern(self.summary())
+        return self._text
+
+    def __hash__(self) -> int:
+        return hash(self._compared())
+
+    def __eq__(self, other: object) -> bool:
+        return self._compared() == other._compared() if isinstance(other, _Flags) else NotImplemented
+
+
+class KernelCompiler(CompilerBase):
+    """Numba's compiler with fewer passes."""
+
+    lowering: type[BaseNativeLowering] = _KernelLowering
+
+    def __init__(self, typing: Any, target: Any, library: Any, args: Any, result: Any, flags: Any, names: Any) -> None:
+        super().__init__(typing, target, library, args, result, _Flags(flags), names)
 
     def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.passes = [
-            (_HelperLowering, text) if pass_ is NativeLowering else (pass_, text) for pass_, text in passes.passes
-        ]
-        passes._finalized = False
+        passes = PassManager("matchwood")
+        passes.add_pass(TranslateByteCode, "read the bytecode")
+        passes.add_pass(FixupArgs, "number the arguments")
+        passes.add_pass(IRProcessing, "find the uses of variables")
+        passes.add_pass(RewriteSemanticConstants, "insert what is constant for these types")
+        passes.add_pass(DeadBranchPrune, "remove branches for optional arguments that are None, or that are not")
+        passes.add_pass(GenericRewrites, "rewrite constant indices")
+        passes.add_pass(ReconstructSSA, "split variables by assignment")
+        passes.add_pass(NopythonTypeInference, "infer types")
+        passes.add_pass(PreLowerStripPhis, "join the variables again")
+        passes.add_pass(NoPythonSupportedFeatureValidation, "refuse what cannot be compiled")
+        passes.add_pass(IRLegalization, "check the result")
+        passes.add_pass(self.lowering, "make LLVM code")
+        passes.add_pass(NoPythonBackend, "make the result")
         passes.finalize()
         return [passes]
+
+
+class HelperCompiler(KernelCompiler):
+    lowering = _HelperLowering
 
 
 class Helper(CPUDispatcher):
@@ -86,6 +167,10 @@ class Helper(CPUDispatcher):
         super().__init__(py_func=function, targetoptions=options, pipeline_class=HelperCompiler)
         self._kernel = kernel
         self._callable: Any = None
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """As `CPUDispatcher.get_call_template`, but a constant argument does not make a version of its own."""
+        return super().get_call_template(map(types.unliteral, args), kws)
 
     def add_overload(self, compiled: Any) -> None:
         """As `CPUDispatcher.add_overload`, without an entry point for Python."""

@@ -50,12 +50,12 @@ class _Field:
 
     def __init__(self, dtype: np.dtype[Any] | None, numba_type: types.Type) -> None:
         self.dtype = dtype
-        """None of another state."""
+        """None for a nested state."""
         self.numba_type = numba_type
         self.size = 1 if dtype is None else 1 + numba_type.ndim
         """Words: an address, then the length of each dimension."""
         self.word = 0
-        """The first of them in the block of its state."""
+        """The position of the first of them in the block of the state."""
 
     def words(self, owner: str, value: Any) -> list[int]:
         """The words of a value, which must be what the field declares."""
@@ -88,7 +88,7 @@ def nested(state: type[State]) -> Any:
 
 
 class State:
-    """A set of arrays that kernels take as one argument; made by keyword. See the module's text."""
+    """A set of arrays that kernels take as one argument; made by keyword. See the module docstring."""
 
     _fields: ClassVar[tuple[str, ...]] = ()
     _declared: ClassVar[dict[str, _Field]] = {}
@@ -158,7 +158,7 @@ class StateType(types.Type):
 
 @register_model(StateType)
 class _Model(models.PrimitiveModel):
-    """A pointer to the block; no other value has the type of one, so `_promise` can tell them."""
+    """A pointer to the block. No other value has that type, so `_promise` recognises states by it."""
 
     def __init__(self, manager: Any, state: StateType) -> None:
         super().__init__(manager, state, _block(state).as_pointer())
@@ -179,7 +179,7 @@ class _Attributes(AttributeTemplate):
 
 @lower_getattr_generic(StateType)
 def _attribute(context, builder, state, block, name):
-    """The array or state whose words stand in the block."""
+    """The array or state whose words are in the block."""
     declared = state.declared[name]
     _promise(builder.function)
 
