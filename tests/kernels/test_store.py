@@ -226,7 +226,7 @@ def test_a_row_with_more_entries_than_the_record_counts_is_refused(monkeypatch: 
 
 
 def test_more_rows_than_the_table_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "MOST_SLOTS", 100)
+    monkeypatch.setattr(kernel, "MAX_SLOTS", 100)
     store = RowStore()
     store.add(plain_rows(list(range(85))))
     store.add(plain_rows(list(range(85, 90))))

@@ -1,1 +1,1 @@
-"""What every structure stands on: exact rows, verification, results, ordering, growth, folders on disk."""
+"""What every structure is built on: exact rows, verification, results, ordering, growth, folders on disk."""

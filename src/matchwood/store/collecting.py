@@ -1,7 +1,7 @@
-"""Growing results: a kernel answers question after question until its room is full, and is called again with more.
+"""Growing results: a kernel answers query after query until its room is full, and is called again with more.
 
-Answers that were found in another order than they are given are copied. The room that they are found in is kept from call to
-call: memory that the system has taken back comes page by page, in a virtual machine from its host, 64 MB in 10 to 100 ms.
+Answers that were found in another order than they are returned in are copied, so the memory they are found in is reused from
+call to call: fresh memory is mapped page by page, which costs milliseconds where answers are large.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from matchwood.encode.arrays import Float64s, Int64s, Matches
 from matchwood.store.batch_order import put_back
 from matchwood.store.kernels.results import Out
 
-MOST_ROOM_GUESSED = 1 << 22  # hits; 64 MB
+MAX_ROOM = 1 << 22  # hits that are allotted by estimate or kept in a buffer: 64 MB
 
 
 class Kept:
-    """Room for answers that are copied before they are given away: of the last call, or more if that is too little."""
+    """Room for answers that are copied before they are returned; reused and grown from call to call."""
 
     def __init__(self) -> None:
         self._out = new_out(0)
 
     def take(self, room: int) -> Out:
-        """Room for so many hits; that of very large answers is not kept."""
-        if room > MOST_ROOM_GUESSED:
+        """Room for so many hits; that for very large answers is not kept."""
+        if room > MAX_ROOM:
             return new_out(room)
         if len(self._out.ids) < room:
             self._out = new_out(room)
@@ -38,25 +38,25 @@ def new_out(room: int) -> Out:
 
 def collect(
     run: Callable[[int, Out, Int64s], int],
-    questions: int,
+    queries: int,
     *,
     room: int,
     hits_each: float,
     order: Int64s | None,
     kept: Kept,
 ) -> Matches:
-    """The hits of all questions; `room` is what one answer may need at least, `hits_each` how many one had lately.
+    """The hits of all queries; `room` is the least that one answer may need, `hits_each` how many one had lately.
 
-    `run(first, out, ends)` answers the questions from `first` on, each up to its end in `out`, and returns the first that is not
-    done, because `out` is full, or their number. Where they were put in an `order`, the answers are put back.
+    `run(first, out, ends)` answers the queries from `first` on, each up to its end in `out`, and returns the first that is not
+    done, because `out` is full, or their number. If they were put in an `order`, the answers are put back.
     """
-    ends = np.zeros(questions, np.int64)
-    # A guess that is too small costs a copy of the results: half as much again as the matching where hits are many.
-    room = max(room, 4 * questions, min(int(1.2 * hits_each * questions), MOST_ROOM_GUESSED))
+    ends = np.zeros(queries, np.int64)
+    # Too little room costs a copy of the results.
+    room = max(room, 4 * queries, min(int(1.2 * hits_each * queries), MAX_ROOM))
     ids: list[Int64s] = []
     scores: list[Float64s] = []
     done = before = 0
-    while done < questions:
+    while done < queries:
         out = kept.take(room) if order is not None and not ids else new_out(room)
         first, done = done, run(done, out, ends)
         if done == first:

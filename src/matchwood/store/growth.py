@@ -1,7 +1,7 @@
 """Pools that grow: kernels never allocate, so their owners make room.
 
-A large pool begins on a pair of cache lines, which memory brings together. Memory as NumPy gets it begins 16 bytes behind
-one, so that records of 32 bytes lay across two lines every other time.
+A pool begins on a pair of cache lines, which the processor fetches together, so that no record of 32 or 64 bytes lies across two
+lines. Memory as NumPy allocates it begins 16 bytes after one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where folders of ours may lie: at paths and `file:` URIs. As a path, any other URI would be a folder of that name here."""
+"""Where saved folders may be: at paths and `file:` URIs. Any other URI is refused; as a path it would name a local folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools and tables of ids verified: free lists walked, regions laid side by side. In Python, for tests."""
+"""Checks of pools and tables of ids: free lists walked, regions laid side by side. In Python, for tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Region = tuple[int, int]
 
 
 def chain(head: int, following: np.ndarray, end: int = NONE) -> list[int]:
-    """The places of a list that is chained through `following`, from `head` on until `end`. O(list)."""
+    """The positions of a list that is chained through `following`, from `head` until `end`. O(list)."""
     found: list[int] = []
     while head != end:
         found.append(head)
-        assert len(found) <= len(following), "a chain runs in a circle"
+        assert len(found) <= len(following), "a chain has a cycle"
         head = int(following[head])
     return found
 
@@ -29,18 +29,20 @@ def freed(head: int, size: int, following: np.ndarray, end: int = NONE) -> list[
 
 
 def check_regions(what: str, regions: Iterable[Region], top: int) -> None:
-    """Raise AssertionError if the regions, used and free, leave anything out up to `top`, or overlap."""
+    """Raise AssertionError unless the regions, used and free, fill the pool up to `top` without overlap."""
     at = 0
     for start, size in sorted(regions):
-        assert start == at, f"{what} {at} to {start} are lost or doubled"
+        assert start == at, f"{what} {at} to {start} are in no region or in two"
         at = start + size
-    assert at == top, f"the end of the {what} is miscounted"
+    assert at == top, f"{what}: the regions end at {at}, the counter says {top}"
 
 
 def check_table(table: np.ndarray, ids: np.ndarray, shift: int) -> None:
-    """Raise AssertionError if a cell is wrong about how far from home its id stands. O(cells)."""
+    """Raise AssertionError if a cell holds a wrong distance between its id and the home of that id. O(cells)."""
     farthest = int(id_table.FARTHEST)
     for at in np.flatnonzero(table != id_table.NONE).tolist():
         id_ = int(ids[int(id_table.number_in(table[at])) >> shift])
         distance = (at - int(id_table.home(table, id_))) % len(table)
-        assert int(table[at]) & farthest == min(distance, farthest), f"cell {at}: {id_} stands {distance} from home"
+        assert int(table[at]) & farthest == min(distance, farthest), (
+            f"cell {at}: id {id_} is {distance} cells from its home, the cell says otherwise"
+        )

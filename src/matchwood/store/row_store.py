@@ -1,4 +1,4 @@
-"""The rows an index holds, exactly: the owner of `kernels.rows`'s arrays, which it grows and checks."""
+"""The row store: the owner of the arrays of `kernels.rows`, which it grows and checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from matchwood.store.kernels import reorder as store_order
 from matchwood.store.kernels import rows as kernel
 from matchwood.store.kernels.rows import Store
 from matchwood.store.pool_check import check_regions, check_table, freed
-from matchwood.store.workers import run_shares
 
 Slots = NDArray[np.uint32]
 
@@ -36,7 +35,6 @@ class RowStore:
         counts = np.zeros(kernel.COUNTS, np.int64)
         counts[kernel.REGIONS :] = int(kernel.NONE)
         self.state = _store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts)
-        self._marks = np.zeros(0, np.uint64)
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -75,30 +73,44 @@ class RowStore:
 
     def slots_of(self, ids: Int64s) -> Slots:
         """The slots of these subscriptions, all of which must be known. O(rows)."""
-        slots = np.empty(len(ids) + 16, np.uint32)
-        done, n = kernel.slots_of(self.state, ids, 0, slots, 0)
-        while done < len(ids):
-            if not self.knows(ids[done : done + 1])[0]:
-                raise UnknownSubscriptionError(f"subscription {ids[done]} is not there")
-            slots = np.concatenate([slots, np.empty(len(slots), np.uint32)])
-            done, n = kernel.slots_of(self.state, ids, done, slots, n)
-        return slots[:n]
+        slots = self._first_slots(ids)
+        unknown = slots == kernel.NONE
+        if unknown.any():
+            raise UnknownSubscriptionError(f"subscription {ids[unknown][0]} is not there")
+        return self._with_siblings(slots)
 
     def slots_once(self, ids: Int64s) -> Slots | None:
-        """The slot of each of these subscriptions; None if one is not known, has several rows or is named twice. O(ids)."""
-        if 64 * len(self._marks) < self.slots:
-            self._marks = np.zeros(len(self.state.rows) // 64 + 1, np.uint64)
+        """The slot of each of these subscriptions; None if one is unknown, has several rows or is named twice. O(n log n)."""
+        slots = self._first_slots(ids)
+        if (slots == kernel.NONE).any() or (self.state.rows["next"][slots] != kernel.NONE).any():
+            return None
+        ascending = (ids[1:] > ids[:-1]).all()
+        return slots if ascending or len(np.unique(ids)) == len(ids) else None
+
+    def _first_slots(self, ids: Int64s) -> Slots:
         slots = np.empty(len(ids), np.uint32)
-        found = run_shares(kernel.slots_alone, self.state, ids, slots)
-        return slots if all(found) and not kernel.named_twice(slots, self._marks) else None
+        kernel.first_slots(self.state, ids, slots)
+        return slots
+
+    def _with_siblings(self, slots: Slots) -> Slots:
+        """The slots of subscriptions whose first ones these are, subscription by subscription. O(rows)."""
+        following = self.state.rows["next"]
+        owners, levels = [np.arange(len(slots))], [slots]
+        while True:
+            slots = following[levels[-1]]
+            more = np.flatnonzero(slots != kernel.NONE)
+            if not len(more):
+                break
+            owners.append(owners[-1][more])
+            levels.append(slots[more])
+        return np.concatenate(levels)[np.argsort(np.concatenate(owners), kind="stable")] if owners[1:] else levels[0]
 
     def remove(self, ids: Int64s) -> None:
         """Remove these subscriptions, each known and named once. O(rows)."""
         kernel.remove_ids(self.state, ids)
 
     def reorder(self, order: Slots) -> None:
-        """Lay all rows out anew: slot i becomes what order[i] was. For an index that lets go of every slot it
-        knew. O(entries)."""
+        """Reorder all rows: slot i becomes what order[i] was. Every slot that an index has kept is invalid then. O(entries)."""
         state = self.state._replace(table=self.state.table.copy(), counts=self.state.counts.copy())
         rows, entries = zeros(len(order), kernel.ROW), zeros(int(state.counts[kernel.ENTRIES]), kernel.ENTRY)
         store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
@@ -106,9 +118,7 @@ class RowStore:
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
-        found = np.zeros(len(ids), np.bool_)
-        run_shares(kernel.known, self.state, ids, found)
-        return found
+        return np.not_equal(self._first_slots(ids), kernel.NONE)
 
     def ids(self) -> Int64s:
         """The ids of all subscriptions, ascending. O(n log n)."""
@@ -122,13 +132,11 @@ class RowStore:
     def extract(self, slots: Slots) -> Rows:
         """The rows at these slots as arrays again, exactly as they were added. O(entries)."""
         slots = np.ascontiguousarray(slots, np.uint32)
-        offsets = np.zeros(len(slots) + 1, np.int64)
-        store_extract.count_entries(self.state, slots, offsets)
-        n, size = len(slots), int(offsets[-1])
-        columns = np.empty(size, np.uint16), np.empty(size, np.uint8), np.empty(size), np.empty(size), np.empty(size)
-        rows = Rows(np.empty(n, np.int64), np.empty(n), offsets, *columns)
-        store_extract.extract_rows(self.state, slots, rows)
-        return rows
+        n, size = len(slots), int(self.state.rows["size"][slots].sum())  # a region is at least as large as its row
+        dims, kinds, lo, hi, weight = (np.empty(size, t) for t in (np.uint16, np.uint8, *3 * [np.float64]))
+        rows = Rows(np.empty(n, np.int64), np.empty(n), np.zeros(n + 1, np.int64), dims, kinds, lo, hi, weight)
+        end = int(store_extract.extract_rows(self.state, slots, rows))
+        return rows._replace(dims=dims[:end], kinds=kinds[:end], lo=lo[:end], hi=hi[:end], weight=weight[:end])
 
     def extract_all(self) -> Rows:
         """Every row, those of a subscription adjacent and in order, subscriptions by ascending id. O(n log n)."""
@@ -164,7 +172,7 @@ class RowStore:
             slot, chain = int(kernel.slot_in(state.table[at])), []
             id_ = int(state.rows[slot]["id"])
             while slot != int(kernel.NONE):
-                assert state.rows[slot]["id"] == id_, f"slot {slot} hangs in the chain of subscription {id_}"
+                assert state.rows[slot]["id"] == id_, f"slot {slot} of another subscription is in the chain of {id_}"
                 chain.append(slot)
                 slot = int(state.rows[slot]["next"])
             flagged = {bool(state.rows[s]["flags"] & kernel.SIBLING) for s in chain}
@@ -181,14 +189,14 @@ class RowStore:
         for slot, bound in zip(live.tolist(), bounds.tolist(), strict=True):
             row = state.rows[slot]
             entries = state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-            most = row["priority"] + entries["weight"].sum()  # circles weigh nothing there
-            assert not bound < most, f"slot {slot} may score {most}, more than {bound}"
+            largest = row["priority"] + entries["weight"].sum()  # circles weigh nothing there
+            assert not bound < largest, f"slot {slot} may score {largest}, more than its bound {bound}"
 
     def _check_pools(self, live: Slots) -> None:
         state, counts = self.state, self.state.counts
         free = state.free[: counts[kernel.FREE_SLOTS]]
         assert sorted([*free.tolist(), *live.tolist()]) == list(range(counts[kernel.SLOTS])), (
-            "a slot is lost or doubled"
+            "a slot is neither live nor free, or both"
         )
         regions = [(int(r["start"]), int(r["size"])) for r in state.rows[: self.slots] if r["size"]]
         for class_ in range(kernel.COUNTS - kernel.REGIONS):
@@ -197,14 +205,14 @@ class RowStore:
         check_regions("entries", regions, int(counts[kernel.ENTRIES]))
 
     def check_new(self, rows: Rows) -> None:
-        """Refuse rows of subscriptions that are there, and what cannot be stored. O(rows)."""
+        """Refuse rows of subscriptions that exist, and rows that cannot be stored. O(rows)."""
         if not rows.size:
             return
         if rows.ids.min() < 0:
             raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
-        if len(self) + rows.size > kernel.MOST_SLOTS:
+        if len(self) + rows.size > kernel.MAX_SLOTS:
             raise SubscriptionError(
-                f"expected at most {kernel.MOST_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
+                f"expected at most {kernel.MAX_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
             )
         self.check_shapes(rows)
         ids = rows.ids
@@ -233,7 +241,7 @@ class RowStore:
                 )
 
     def note_dimensions(self, rows: Rows) -> None:
-        """Know the dimensions that rows name before several threads write them."""
+        """Count the dimensions of rows whose entries are written in place."""
         counts = self.state.counts
         counts[kernel.DIMS] = max(int(counts[kernel.DIMS]), int(rows.dims.max(initial=0)) + 1)
 
@@ -241,7 +249,7 @@ class RowStore:
         """Make room for all rows, `done` of which are there, by half at least, so that growth is amortised."""
         self._reserve_ids(rows.size - done)
         state, counts = self.state, self.state.counts
-        slots = min(_enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done), kernel.MOST_SLOTS)
+        slots = min(_enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done), kernel.MAX_SLOTS)
         entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
         rows_ = grown(state.rows, slots)
         self.state = state._replace(

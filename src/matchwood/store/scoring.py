@@ -28,10 +28,10 @@ SUM = Scoring(add)
 
 
 def scoring(function: str | Combine | None) -> Scoring:
-    """The scoring of that name ("sum", "max"), or of a function (score, weight) -> score that the user hands in.
+    """The scoring of that name ("sum", "max"), or by a function (score, weight) -> score.
 
     The function must be plain arithmetic on two floats (Numba compiles it), monotone in both arguments, and must never lower a
-    score, a negative one included: indexes prune by it. What can be tested of that is tested here, on a few values.
+    score, a negative one included: indexes prune by it. This is tested on a few values.
 
     >>> scoring("max").combine(0.5, 2.0)
     2.0
@@ -47,7 +47,7 @@ def scoring(function: str | Combine | None) -> Scoring:
         compiled = numba.cfunc(_SIGNATURE)(function)
     except QueryError:
         raise
-    except Exception as error:  # whatever a function of the user's, or Numba on meeting it, may raise
+    except Exception as error:  # a user's function, and Numba compiling it, may raise anything
         raise QueryError(
             f"the scoring function cannot be used; write plain arithmetic on two floats: {type(error).__name__}: {error}"
         ) from error

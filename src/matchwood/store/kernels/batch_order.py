@@ -1,4 +1,4 @@
-"""The answers of a batch, put back into the order in which they were asked."""
+"""The answers of a batch, put back into the order of the batch."""
 
 from __future__ import annotations
 

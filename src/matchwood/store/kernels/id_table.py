@@ -1,10 +1,10 @@
-"""Ids found by hashing, four bytes a cell. In: an id. Out: the number of what bears it.
+"""A hash table of ids, four bytes a cell. In: an id. Out: the number of the record that has it.
 
-Table    open addressing, linear probing, backward-shift deletion; a power of two long. A cell is NONE, or a number and in its low
-         three bits how far from its home the id stands (7: that far or farther). Numbers are multiples of eight.
-         The id itself is not here but with its bearer: ids[number >> shift].
-So who stands elsewhere than an id would is passed over, and shifted back, without a look at its bearer: one look in two
-for an id that is new, none to enter it or to shift others. A cell with the id in it takes four times the memory.
+Table    open addressing, linear probing, backward-shift deletion; its size is a power of two. A cell is NONE, or a number, which
+         is a multiple of eight, and in its low three bits the distance of the cell from the home of the id (7: seven or more).
+         The id itself is in the record: ids[number >> shift].
+The distance tells most cells of other ids apart without a look at their records: one look at a record on average for an id that
+is there, half a look for one that is not, none to enter an id and hardly any to shift cells back.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ FARTHEST = np.uint32(7)
 
 @helper
 def home(table, id_):
-    """Where the id's search begins: the upper bits of a multiplicative hash.
+    """The cell where the search for an id begins: the upper bits of a multiplicative hash.
 
-    Multiples of the golden ratio part the table evenly, so ids that run on, whole or with gaps, hardly ever meet: finding one
-    of a million takes 20 ns, and took 50 where homes were as good as drawn. Alone that piles ids of some strides up (Fibonacci
-    numbers); so every 4,096 ids a second constant moves on by its own. It was chosen among hundreds, as one whose worst of
-    391 likely strides (to 128, powers of two and ten and their neighbours, seconds of a day) is mild: 23 steps on average.
+    Multiples of the golden ratio divide the table evenly, so consecutive ids, with or without gaps, hardly ever collide. By
+    itself that would pile up ids of some strides (Fibonacci numbers), so a second constant is added every 4,096 ids; it was
+    chosen for few collisions at likely strides (up to 128, powers of two and ten, seconds of a day).
     """
     h = np.uint64(id_)
     h = h * np.uint64(0x9E3779B97F4A7C15) + (h >> np.uint64(12)) * np.uint64(0x25762EAF62BCCB4F)
@@ -45,7 +44,7 @@ def cell_of(number, distance):
 
 @helper
 def may_hold(table, at, distance):
-    """From cell `at` on, so far from an id's home: the first that is free or holds an id of that home, and how far it is."""
+    """The first cell from `at` on that is free or may hold an id whose home is `distance` before `at`; and its distance."""
     while table[at] != NONE and np.int64(table[at] & FARTHEST) != min(distance, np.int64(FARTHEST)):
         at = (at + 1) & (table.size - 1)
         distance += 1
@@ -54,7 +53,7 @@ def may_hold(table, at, distance):
 
 @helper
 def search(table, ids, shift, id_):
-    """The cell that holds the id, or the free one where it would go; and how far that is from its home."""
+    """The cell that holds the id, or the free one where it would go; and its distance from the home."""
     at, distance = may_hold(table, home(table, id_), np.int64(0))
     while table[at] != NONE and np.int64(ids[number_in(table[at]) >> shift]) != id_:
         at, distance = may_hold(table, (at + 1) & (table.size - 1), distance + 1)
@@ -80,7 +79,7 @@ def enter(table, id_, number):
 
 @helper
 def forget(table, ids, shift, at):
-    """Empty a cell and shift back those behind it that it had pushed away."""
+    """Empty a cell and shift back the cells after it that are away from their homes."""
     mask = table.size - 1
     hole = at
     probe = at
@@ -101,6 +100,6 @@ def forget(table, ids, shift, at):
 
 @helper
 def prefetch_bearer(table, ids, shift, id_):
-    """Ask for the first that may bear the id; its cell is there already."""
+    """Prefetch the first record that may have the id; its cell has been prefetched."""
     at, _ = may_hold(table, home(table, id_), np.int64(0))
     prefetch(ids, number_in(table[at]) >> shift)

@@ -1,4 +1,4 @@
-"""Lay the rows of a store out anew, in an order of the caller's: rows that are verified together then lie together."""
+"""Copy the rows of a store into another order, so that rows that are verified together lie together."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where hits go: `emit` for every match, `offer` and `best_first` for the k best, `take_event` where events are the hits.
+"""Answers: `take_hit` adds a hit to the answer of an event, `finish_hits` puts the k best in order.
 
-An event's hits are a run of `Out` that begins at `begin`. For top-k that run is a heap of at most k with the
-worst hit at its root
-(lowest score, then largest id), sorted in place at the end. A subscription with several rows is kept once, with its best score.
+The answer to an event is a run of `Out` that begins at `begin`. For top-k that run is a heap of at most k hits with the worst hit
+at its root (lowest score, then largest id), which is sorted in place at the end. A subscription with several rows is reported
+once, with its best score.
 """
 
 from __future__ import annotations
@@ -94,17 +94,18 @@ def sift_up(out, begin, at, score, id_):
 @helper
 def keep_best(out, begin, size, k, id_, score, several):
     """Offer a hit to the k best so far; return how many there are now. O(log k), O(k) if its id may be among them already."""
+    at = np.int64(-1)
     if several:
-        for at in range(size):
-            if out.ids[begin + at] == id_:
-                if score > out.scores[begin + at]:
-                    sift_down(out, begin, size, at, score, id_)
-                return size
-    if size < k:
+        for i in range(size):
+            if out.ids[begin + i] == id_:
+                at = i
+                break
+    if at < 0 and size < k:
         sift_up(out, begin, size, score, id_)
         return size + 1
-    if worse(out.scores[begin], out.ids[begin], score, id_):
-        sift_down(out, begin, size, 0, score, id_)
+    at = max(at, 0)
+    if worse(out.scores[begin + at], out.ids[begin + at], score, id_):
+        sift_down(out, begin, size, at, score, id_)
     return size
 
 

@@ -1,8 +1,8 @@
 """The exact test: one row of the store against one event, and its score. What the oracle says, compiled.
 
 An event is spread over `values`, one record a dimension: the hull [lo, hi] of its value, its weight and, for a list, where its
-parts stand in the event arrays. Absent dimensions hold NaN, so every comparison with them fails.
-Scores are folded in the row's own order, from its priority on: the order every system uses.
+parts are in the event arrays. Absent dimensions hold NaN, so every comparison with them fails.
+Scores are folded in the row's own order, from its priority on: the order that the oracle uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 
-# how rows are matched
+# modes of matching
 ALL = 0
 ANY = 1  # relaxed
 
@@ -81,51 +81,45 @@ def entry_holds(entries, start, at, values, events):
     value = values[np.int64(entry.dim)]
     if not (entry.lo <= value.hi and value.lo <= entry.hi):
         return entry.kind == ABSENT and np.isnan(value.lo)
-    if entry.kind & SET:
-        first = start + np.int64(entry.more)
-        count = np.int64(entries[first].more)
-        return parts_meet(entries, first, count, events, np.int64(value.first), np.int64(value.parts))
     if entry.kind & CIRCLE:
         first = start + np.int64(entry.more)
         lat = values[np.int64(entries[first].more)].lo
         vector = entries[first + 1]
         inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)
         return inside == (entries[first].weight > 0.0)
-    if value.parts > 1:
-        return parts_meet(entries, start + at, np.int64(1), events, np.int64(value.first), np.int64(value.parts))
+    if entry.kind & SET or value.parts > 1:
+        first, count = start + at, np.int64(1)
+        if entry.kind & SET:
+            first = start + np.int64(entry.more)
+            count = np.int64(entries[first].more)
+        return parts_meet(entries, first, count, events, np.int64(value.first), np.int64(value.parts))
     return True
 
 
 @helper
-def score_row(store, slot, values, events, how, combine):
-    """The row's score for the loaded event, NaN if it does not match. O(entries)."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    count = np.int64(row.count)
+def score_row(store, slot, values, events, mode, combine):
+    """The row's score for the loaded event, NaN if it does not match. O(entries).
+
+    The score is folded over the predicates that hold. A predicate is an entry and the JOINED ones after it, which hold as a
+    whole or not at all.
+    """
+    row, entries = store.rows[slot], store.entries
+    start, count = np.int64(row.start), np.int64(row.count)
     score = row.priority
-    if how & ANY:
-        return score_any(store.entries, start, count, score, values, events, combine)
-    for at in range(count):
-        if not entry_holds(store.entries, start, at, values, events):
-            return np.nan
-        entry = store.entries[start + at]
-        if not entry.kind & JOINED:
-            score = folded(score, entry.weight * values[np.int64(entry.dim)].weight, combine)
-    return score
-
-
-@helper
-def score_any(entries, start, count, score, values, events, combine):
-    """Relaxed: the fold over the predicates that hold, NaN if none does. A point predicate holds as a whole or not at all."""
-    matched = False
+    relaxed = mode & ANY != 0
+    matched = not relaxed
     at = np.int64(0)
     while at < count:
         head = entries[start + at]
-        holds = entry_holds(entries, start, at, values, events)
-        at += 1
-        while at < count and entries[start + at].kind & JOINED:
-            holds = holds and entry_holds(entries, start, at, values, events)
+        holds = True
+        while True:
+            if holds and not entry_holds(entries, start, at, values, events):
+                if not relaxed:
+                    return np.nan
+                holds = False
             at += 1
+            if at == count or not entries[start + at].kind & JOINED:
+                break
         if holds:
             matched = True
             score = folded(score, head.weight * values[np.int64(head.dim)].weight, combine)
@@ -134,7 +128,7 @@ def score_any(entries, start, count, score, values, events, combine):
 
 @helper
 def folded(score, weight, combine):
-    """One step of the score. Without a function of the user's the branch is pruned when compiled: a plain addition."""
+    """One step of the score. Without a scoring function the branch is pruned when compiled, and this is an addition."""
     if combine is None:
         return score + weight
     else:
