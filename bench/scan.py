@@ -21,7 +21,7 @@ from matchwood.structures import Scan
 from matchwood.workloads import BEGen, City, Workload
 
 WARM_UP = 300
-"""Events before timing: Scan lays its columns out anew once it has seen 256."""
+"""Events before timing."""
 
 
 def run(preset: str, report: Report) -> None:

@@ -72,7 +72,7 @@ class AxisShape(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What a batch of events asks for."""
+    """A batch of events to answer, and how."""
 
     events: Events
     mode: int
@@ -80,7 +80,7 @@ class Query(NamedTuple):
     combine: object
     """A compiled scoring function; None for the sum."""
     k: int
-    """How many hits each event may have, the best, in rank order; 0 for every match, in any order."""
+    """The k best hits of each event, in rank order; 0 for every match, in any order."""
 
 
 class Index(Repairable):
@@ -96,17 +96,17 @@ class Index(Repairable):
         self._values = new_values(0)
         self._seen = np.zeros(0, np.uint32)
         self._kept = Kept()
-        self._hits_per_event = 0.0  # of the last `match`: the first guess of room for the next
+        self._hits_per_event = 0.0  # of the last `match`: an estimate of the room that the next one needs
 
-    # what a structure adds
+    # implemented by each structure
 
     @abstractmethod
     def _insert(self, slots: Slots) -> None:
-        """Take in rows that have just been put into the store."""
+        """Insert rows that have just been put into the store."""
 
     @abstractmethod
     def _delete(self, slots: Slots) -> None:
-        """Let go of rows that are still in the store."""
+        """Delete rows that are still in the store."""
 
     def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
         """Answer events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
@@ -144,7 +144,7 @@ class Index(Repairable):
         """How many nodes (or blocks, cells, lists) the structure has."""
         return 1
 
-    # what everybody calls
+    # called by engines, planners and tests
 
     @classmethod
     def build(cls, rows: Rows, **parameters: Any) -> Self:
@@ -180,7 +180,7 @@ class Index(Repairable):
             self.store.remove(ids)
 
     def update(self, rows: Rows) -> None:
-        """Replace the rows of subscriptions that are there, all or none. Structures that can, do it in place."""
+        """Replace the rows of subscriptions, all or (if one is not known) none."""
         self.repair()
         ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
         self.store.check_shapes(rows)
@@ -189,9 +189,9 @@ class Index(Repairable):
         self.insert(rows)
 
     def restore(self, ids: Int64s, rows: Rows | None) -> None:
-        """Make these subscriptions what `rows` says, those it does not name gone, whatever a change has left that was cut short.
+        """Undo a change of these subscriptions that an exception interrupted: they get the given rows, or none.
 
-        Without rows they stay what the store says.
+        With None for the rows they keep what the store holds of them.
         """
         if rows is None:
             self.repair()
@@ -215,7 +215,7 @@ class Index(Repairable):
         return found
 
     def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
-        """The k best subscriptions of each event: score descending, then id ascending; ties at the border go to smaller ids."""
+        """The k best subscriptions of each event: score descending, then id ascending."""
         self.repair()
         check_k(k)
         self._demand(Capability.TOP_K)
@@ -308,11 +308,11 @@ class Index(Repairable):
         return collect(answer, query.events.size, room=room, hits_each=hits_each, order=order, kept=self._kept)
 
     def _order(self, query: Query) -> Int64s | None:
-        """In which order the events had better be answered, if it matters."""
+        """The order in which the events are best answered; None for the order of the batch."""
         return None
 
     def _prepare(self) -> None:
-        """Scratch as large as the store asks for."""
+        """Make scratch as large as the store requires."""
         if len(self._values) < self.store.dimensions:
             self._values = new_values(self.store.dimensions)
         if len(self._seen) < self.store.slots:
@@ -320,7 +320,7 @@ class Index(Repairable):
 
 
 def check_k(k: object) -> None:
-    """Refuse what cannot say how many hits are wanted."""
+    """Refuse a k that is not a whole number of at least 1."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
 

@@ -1,12 +1,12 @@
 """Structures that survive an exception in the middle of a change.
 
-A structure is a store of exact rows or events and arrays over its slots. The store changes by one call of a kernel, or by one
-assignment, at a time, so that it is whole whenever Python may raise: on Ctrl-C, when memory runs out, at a time limit. The
-arrays over it take several steps. So they are marked while they change (`_changing`), and a structure that a call finds still
-marked is built anew from its store (`repair`).
+A structure is a store of exact rows or events and arrays over its slots. Each change of the store is one call of a kernel or one
+assignment, so that the store is consistent whenever Python may raise: on Ctrl-C, when memory runs out, at a time limit. A change
+of the arrays takes several steps. They are marked while they change (`_changing`), and a structure that is still marked when it
+is called again is rebuilt from its store (`repair`).
 
-What this does not do is to take a change back: after an exception the store may hold a part of what was given. The engine knows
-what it was about to change, and restores that (`engine.undo`).
+This does not undo a change: after an exception the store may hold a part of it. The engine knows what it was about to change and
+restores that (`engine.undo`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import Self
 
 
 class Repairable(ABC):
-    """A structure that can be built anew from its store."""
+    """A structure that can be rebuilt from its store."""
 
     _whole = True
-    """False while the structure changes, and afterwards if an exception cut the change short."""
+    """False while the structure changes, and afterwards if an exception interrupted the change."""
 
     @abstractmethod
     def _rebuilt(self) -> Self:
         """A structure like this one, over the same store, built from what the store holds."""
 
     def repair(self) -> None:
-        """Build the structure anew if a change was cut short. O(1) if not, else as the building of all that is there."""
+        """Rebuild the structure if a change was interrupted. O(1) if not."""
         if not self._whole:
-            self.__dict__ = self._rebuilt().__dict__  # one assignment: it is repaired, or still marked
+            self.__dict__ = self._rebuilt().__dict__  # one assignment: either repaired, or still marked
 
     def _changing(self) -> Changing:
-        """Mark the structure until the block ends; checks that may refuse a change come before."""
+        """Mark the structure until the block ends; checks that may refuse a change come before it."""
         return Changing(self)
 
 

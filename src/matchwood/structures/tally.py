@@ -1,4 +1,4 @@
-"""Counting every test that matching makes: the papers' measures, exactly, at no cost where nobody asks."""
+"""Counting every test that matching makes: the measures of the papers. It costs nothing unless it is switched on."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ PLACES = {"boundaries_tested": BOUNDARIES, "signatures_tested": SIGNATURES, "pre
 
 
 class Tallied(Index):
-    """An index whose kernels can count what they test. Counting is another compilation of the same source, so the kernels
-    that are timed do not know of it.
+    """An index whose kernels can count what they test.
 
     boundaries_tested   intervals of the structure compared with the event: boundaries of buckets, heads of lists, columns
-    signatures_tested   rows looked at by signature
+    signatures_tested   rows tested by signature
     predicates_tested   intervals of rows compared exactly
     """
 
     _tally: Int64s | None = None
 
     def count_tests(self, *, on: bool = True) -> None:
-        """From now on count every test (`stats().details`), or stop. Slows matching; an event that is begun again because
-        results had no room is counted twice, so ask of a batch what has been matched before."""
+        """Count every test from now on (`stats().details`), or stop. Slows matching. An event that is answered again because
+        its results had no room is counted twice; match a batch once before it is counted."""
         self._tally = np.zeros(TALLY, np.int64) if on else None
 
     def reset_counters(self) -> None:
@@ -34,7 +33,7 @@ class Tallied(Index):
             self._tally[:] = 0
 
     def _tests(self) -> dict[str, float]:
-        """What was counted, for `stats`."""
+        """The counts, for `stats`."""
         return {} if self._tally is None else {name: float(self._tally[place]) for name, place in PLACES.items()}
 
 

@@ -1,4 +1,4 @@
-"""Scan: looks at every row. The floor that every other index must beat, and a strong one."""
+"""Scan: tests every row. The floor that every other index must beat, and a strong one."""
 
 from __future__ import annotations
 
@@ -6,28 +6,27 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import Query
 from matchwood.structures.scan.kernels import match as kernel
-from matchwood.structures.scan.kernels.match import Columns, Scratch
+from matchwood.structures.scan.kernels.match import Columns, ScanScratch
 from matchwood.structures.tally import Tallied
 
 MAX_COLUMNS = 8
-SAMPLE_ROWS = 20_000  # how many rows tell how selective a dimension is
-SAMPLE_EVENTS = 256  # how many events tell which attributes events have; then the rows are laid out once more
+SAMPLE_ROWS = 20_000  # rows from which the selectivity of dimensions is estimated
 
 
 class Scan(Tallied):
     """Columns of boxes, scanned block by block; survivors are verified exactly.
 
-    The most selective dimension of a row stands in its first column. How often an event passes is estimated from the
-    rows (how many centres of the dimension's intervals an interval holds) and from the first events (how many of them
-    have the attribute).
+    The most selective dimension of a row is in its first column. How selective a dimension is is estimated from the rows: how
+    many centres of its intervals an interval of it holds.
 
-    Layout and kernels: `kernels.match`. Positions are packed; a deleted row's place is taken by the last one.
-    Invariant: every live row stands at one position, its boxes contain its exact hulls (`check`).
+    Layout and kernels: `kernels.match`. Positions are packed; the last row takes the position of a deleted one.
+    Invariant: every live row has one position, and its boxes contain its exact hulls (`check`).
     Insert and delete O(entries) a row; match O(rows) an event. Any workload, any mode.
 
     >>> from matchwood.encode.arrays import make_events, make_rows
@@ -43,18 +42,22 @@ class Scan(Tallied):
     def __init__(self) -> None:
         super().__init__()
         self._size = 0
-        # By dimension: the share of events expected to pass (the least is tested first), and how many of the first had it.
-        self._rank = np.zeros(0, np.float32)
-        self._present = np.zeros(0x10000, np.int64)
-        self._sampled = 0
+        self._rank = np.zeros(
+            0, np.float32
+        )  # by dimension: the share of events expected to pass; the least is tested first
         self._columns = _new_columns(2, 0, 0)
         keys = np.full((2, 0x10000), np.nan, np.float32)
-        self._keys = keys[0], keys[1]
+        self._scratch = ScanScratch(
+            values=self._values, lo=keys[0], hi=keys[1], seen=self._seen, candidates=self._candidates
+        )
 
     def columns_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(dims, lo, hi) of every column, positions in the order of the slots: what a scan in another language needs. O(rows)."""
         order = self._columns.positions[self.store.live_slots()]
-        dims, lo, hi = (np.ascontiguousarray(column[:, order]) for column in self._columns[:3])
+        dims, lo, hi = (
+            np.ascontiguousarray(column[:, order])
+            for column in (self._columns.dims, self._columns.lo, self._columns.hi)
+        )
         return dims, lo, hi
 
     def _insert(self, slots: Slots) -> None:
@@ -65,17 +68,20 @@ class Scan(Tallied):
             self._place(slots, width)
 
     def _delete(self, slots: Slots) -> None:
-        self._size = int(kernel.remove_positions(self._columns, slots, self._size))
+        """The last rows take the positions that become free."""
+        columns, size = self._columns, self._size - len(slots)
+        freed = columns.positions[slots]
+        kept = np.setdiff1d(np.arange(size, self._size, dtype=np.uint32), freed, assume_unique=True)
+        holes = freed[freed < size]
+        for column in (columns.dims, columns.lo, columns.hi):
+            column[:, holes] = column[:, kept]
+        columns.slots[holes] = columns.slots[kept]
+        columns.positions[columns.slots[holes]] = holes
+        self._size = size
 
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        self._learn(events)
-        state = self._columns, self.store.state, self._size, self._scratch()
-        return int(kernel.match_many(*state, events, first, how, combine, out, ends, self._candidates))
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        self._learn(events)
-        state = self._columns, self.store.state, self._size, self._scratch()
-        return int(kernel.top_many(*state, events, first, how, combine, k, out, ends, self._candidates))
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._columns, self.store.state, self._size, self._scratch, self._tally
+        return int(kernel.answer_many(*state, query, first, out, ends))
 
     def _check(self) -> None:
         columns, size = self._columns, self._size
@@ -94,7 +100,9 @@ class Scan(Tallied):
                 assert columns.lo[c, p] <= entry["lo"], f"slot {slot}: a box begins too late"
                 assert columns.hi[c, p] >= entry["hi"], f"slot {slot}: a box ends too early"
             untested = bool(boxes) or any(e["kind"] == ABSENT for e in entries)
-            assert untested == (kernel.ALWAYS in columns.dims[:, p]), f"slot {slot}: what is untested is not marked so"
+            assert untested == (kernel.ALWAYS in columns.dims[:, p]), (
+                f"slot {slot}: what no column tests is not marked ALWAYS"
+            )
 
     def _arrays(self) -> dict[str, np.ndarray]:
         # Whole blocks: the kernels read columns 16 lanes at a time, past the last row if need be.
@@ -108,7 +116,7 @@ class Scan(Tallied):
         }
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self._columns = Columns(*(saved[name] for name in Columns._fields))
+        self._columns = Columns(**{name: saved[name] for name in Columns._fields})
         self._rank = saved["rank"]
         self._size = len(self.store)
 
@@ -118,19 +126,8 @@ class Scan(Tallied):
     def _details(self) -> dict[str, float]:
         return self._tests()
 
-    def _learn(self, events: Events) -> None:
-        """Count which attributes the first events have; once there are enough of them, lay the rows out by what they tell."""
-        if self._sampled >= SAMPLE_EVENTS:
-            return
-        sample = events.take(0, min(events.size, SAMPLE_EVENTS - self._sampled))
-        self._present += np.bincount(sample.dims, minlength=len(self._present))
-        self._sampled += sample.size
-        if self._sampled >= SAMPLE_EVENTS and self._size:
-            with self._changing():
-                self._lay_out(self._columns.slots[: self._size].copy(), len(self._columns.dims))
-
     def _lay_out(self, slots: Slots, width: int) -> None:
-        """Rank the dimensions afresh and place all rows anew. O(entries)."""
+        """Rank the dimensions again and place all rows by it. O(entries)."""
         self._rank = self._ranked(slots)
         self._size = 0
         self._place(slots, width)
@@ -172,18 +169,18 @@ class Scan(Tallied):
             centres = np.sort(lo / 2 + hi / 2)
             held = np.searchsorted(centres, hi, "right") - np.searchsorted(centres, lo, "left")
             rank[dim] = held.mean() / len(group)
-        if self._sampled:
-            rank *= (self._present[: len(rank)] + 1) / (self._sampled + 1)
         return rank
 
-    def _scratch(self) -> Scratch:
-        return Scratch(self._values, self._seen, *self._keys, self._tally)
+    def _prepare(self) -> None:
+        super()._prepare()
+        if self._scratch.values is not self._values or self._scratch.seen is not self._seen:
+            self._scratch = self._scratch._replace(values=self._values, seen=self._seen)
 
 
 def _new_columns(width: int, capacity: int, slots: int) -> Columns:
     shape = width, _whole_blocks(capacity)
     dims, lo, hi = np.zeros(shape, np.uint16), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    return Columns(dims, lo, hi, np.zeros(shape[1], np.uint32), np.zeros(slots, np.uint32))
+    return Columns(dims=dims, lo=lo, hi=hi, slots=np.zeros(shape[1], np.uint32), positions=np.zeros(slots, np.uint32))
 
 
 def _whole_blocks(size: int) -> int:

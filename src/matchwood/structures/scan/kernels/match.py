@@ -1,50 +1,52 @@
-"""Scan: every row is looked at, column by column. In: columns of boxes, an event. Out: slots that may match.
+"""Scan: every row is tested, column by column. In: columns of boxes, events. Out: hits.
 
 Layout   column c holds, at position p, one dimension of the row at slots[p]: `dims`, and its hull as float32, rounded outward.
          Columns are filled with the row's entries in the order of the index's `rank` (most selective dimension first).
-         FILL pads short rows: it holds in `all` mode and never in `any` mode. ALWAYS holds in both: it stands
-         for what a column cannot
-         test (an absence, or the rest of a row with more entries than columns).
+         FILL pads short rows: it holds in mode `all` and never in mode `any`. ALWAYS holds in both: it stands for what a
+         column cannot test (an absence, or the rest of a row with more entries than columns).
 Invariant  a box, rounded outward, contains the exact hull (`Scan.check`).
 
 64 positions of the first two columns become one word of bits (`intrinsics.boxes_hit`: a plain loop over a mask does not
-vectorise, since LLVM cannot know that the mask and the gathered tables are apart, and takes five times as long); each bit left is
-tested against the further columns, and then verified exactly in the row store. Two columns rather than one: with a share of
-0.04 left by the first, the mispredicted branches of the survivors cost more than the second pair of gathers.
+vectorise, since LLVM cannot know that the mask and the gathered tables are apart); each bit left is tested against the further
+columns, and then verified exactly in the row store. Two columns rather than one, because mispredicted branches for the survivors
+of one column cost more than the second pair of gathers.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries
-from matchwood.store.kernels.results import best_first, emit, offer
+from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
-from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
+from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 
 FILL = np.uint16(0xFFFF)
 ALWAYS = np.uint16(0xFFFE)
 BLOCK = 64  # positions tested at once; columns are as long as a multiple of it
 
 
-class Columns(NamedTuple):
-    dims: np.ndarray  # uint16 [columns, capacity]
-    lo: np.ndarray  # float32 [columns, capacity]
-    hi: np.ndarray  # float32 [columns, capacity]
-    slots: np.ndarray  # uint32: position -> slot
-    positions: np.ndarray  # uint32: slot -> position
+class Columns(State):
+    """The rows of a scan."""
+
+    dims: np.ndarray = array(np.uint16, ndim=2)  # [columns, capacity]
+    lo: np.ndarray = array(np.float32, ndim=2)
+    hi: np.ndarray = array(np.float32, ndim=2)
+    slots: np.ndarray = array(np.uint32)  # by position
+    positions: np.ndarray = array(np.uint32)  # by slot
 
 
-class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    seen: np.ndarray  # uint32, one a slot
-    lo: np.ndarray  # float32 [65536]: the event's keys, rounded outward
-    hi: np.ndarray
-    tally: np.ndarray | None  # int64 [TALLY] to count every test; None, and the kernels are compiled without
+class ScanScratch(State):
+    """The event that is being answered, and what it was answered with so far."""
+
+    values: np.ndarray = array(VALUE)  # by dimension
+    lo: np.ndarray = array(np.float32)  # [65536]: the event's keys by dimension, rounded outward
+    hi: np.ndarray = array(np.float32)
+    seen: np.ndarray = array(np.uint32)  # by slot
+    candidates: np.ndarray = array(np.int64)  # [1]: rows verified
 
 
 @helper
@@ -104,25 +106,8 @@ def place_rows(columns, store, rank, slots, first):
             columns.hi[c, p] = np.inf
 
 
-@kernel
-def remove_positions(columns, slots, size):
-    """Fill the holes that `slots` leave with the last rows; return the new size. O(slots * columns)."""
-    for i in range(slots.size):
-        hole = np.int64(columns.positions[np.int64(slots[i])])
-        size -= 1
-        if hole != size:
-            for c in range(columns.dims.shape[0]):
-                columns.dims[c, hole] = columns.dims[c, size]
-                columns.lo[c, hole] = columns.lo[c, size]
-                columns.hi[c, hole] = columns.hi[c, size]
-            moved = np.int64(columns.slots[size])
-            columns.slots[hole] = np.uint32(moved)
-            columns.positions[moved] = np.uint32(hole)
-    return size
-
-
 @helper
-def load_keys(scratch, events, e, how):
+def load_keys(scratch, events, e, mode):
     """The event's keys as float32, rounded outward, and the two pads."""
     load_event(scratch.values, events, e)
     for i in range(events.offsets[e], events.offsets[e + 1]):
@@ -130,7 +115,7 @@ def load_keys(scratch, events, e, how):
         if dim < scratch.values.size:
             scratch.lo[dim] = rounded_down(scratch.values[dim].lo)
             scratch.hi[dim] = rounded_up(scratch.values[dim].hi)
-    pad = np.float32(np.nan) if how & ANY else np.float32(0.0)
+    pad = np.float32(np.nan) if mode & ANY else np.float32(0.0)
     scratch.lo[np.int64(FILL)] = pad
     scratch.hi[np.int64(FILL)] = pad
     scratch.lo[np.int64(ALWAYS)] = np.float32(0.0)
@@ -147,96 +132,72 @@ def unload_keys(scratch, events, e):
 
 
 @helper
-def word_of(columns, c, block, scratch):
+def word_of(columns, c, block, scratch, tally):
     """Bit j: may the row at position block + j hold in column c?"""
-    count(scratch.tally, BOUNDARIES, min(BLOCK, columns.dims.shape[1] - block))
+    count(tally, BOUNDARIES, min(BLOCK, columns.dims.shape[1] - block))
     dims, lo, hi = columns.dims[c], columns.lo[c], columns.hi[c]
-    word = boxes_hit(dims, lo, hi, block, scratch.lo, scratch.hi)
-    for part in range(1, BLOCK // 16):
-        word |= boxes_hit(dims, lo, hi, block + 16 * part, scratch.lo, scratch.hi) << np.uint64(16 * part)
+    word = np.uint64(0)
+    for part in range(0, BLOCK, 16):
+        word |= boxes_hit(dims, lo, hi, block + part, scratch.lo, scratch.hi) << np.uint64(part)
     return word
 
 
 @helper
-def survivors(columns, block, size, scratch, how):
-    """Bit j: may the row at position block + j match, as far as two columns (or, in `any` mode, all of them) tell?"""
-    word = word_of(columns, 0, block, scratch)
-    if how & ANY:
+def survivors(columns, block, size, scratch, tally, mode):
+    """Bit j: may the row at position block + j match, as far as two columns (or, in mode `any`, all of them) tell?"""
+    word = word_of(columns, 0, block, scratch, tally)
+    if mode & ANY:
         for c in range(1, columns.dims.shape[0]):
-            word |= word_of(columns, c, block, scratch)
+            word |= word_of(columns, c, block, scratch, tally)
     else:
-        word &= word_of(columns, 1, block, scratch)
+        word &= word_of(columns, 1, block, scratch, tally)
     if size - block < BLOCK:
         word &= (np.uint64(1) << np.uint64(size - block)) - np.uint64(1)
     return word
 
 
 @helper
-def passes(columns, p, scratch, how):
+def passes(columns, p, scratch, tally):
     """May the row at position p hold in the columns after the second?"""
-    if how & ANY:
-        return True
     for c in range(2, columns.dims.shape[0]):
         dim = np.int64(columns.dims[c, p])
-        count(scratch.tally, BOUNDARIES, 1)
+        count(tally, BOUNDARIES, 1)
         if not (columns.lo[c, p] <= scratch.hi[dim] and scratch.lo[dim] <= columns.hi[c, p]):
             return False
     return True
 
 
 @kernel
-def match_many(columns, store, size, scratch, events, first, how, combine, out, ends, candidates):
-    """Match events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
+def answer_many(columns, store, size, scratch, tally, query, first, out, ends):
+    """Answer the events from `first` on; return the first not done (out is full) or their number. ends[e] is where e's hits end.
+
+    `size`: positions in use. `tally`: None, or an array in which every test is counted. O(rows) an event.
+    """
+    events, mode, combine, k = query
     n = np.int64(0)
     for e in range(first, ends.size):
+        if n + k > out.ids.size:
+            return e
         begin = n
-        load_keys(scratch, events, e, how)
+        load_keys(scratch, events, e, mode)
         for block in range(0, size, BLOCK):
-            word = survivors(columns, block, size, scratch, how)
+            word = survivors(columns, block, size, scratch, tally, mode)
             while word and n >= 0:
                 p = block + np.int64(trailing_zeros(word))
                 word &= word - np.uint64(1)
-                if not passes(columns, p, scratch, how):
+                if not mode & ANY and not passes(columns, p, scratch, tally):
                     continue
-                candidates[0] += 1
+                scratch.candidates[0] += 1
                 slot = np.int64(columns.slots[p])
-                count_entries(scratch.tally, store, slot, scratch.values, events, how)
-                score = score_row(store, slot, scratch.values, events, how, combine)
+                count_entries(tally, store, slot, scratch.values, events, mode)
+                score = score_row(store, slot, scratch.values, events, mode, combine)
                 if not np.isnan(score):
-                    n = emit(store, slot, score, out, begin, n, scratch.seen)
+                    n = take_hit(store, slot, score, out, begin, n, k, scratch.seen)
             if n < 0:
                 break
         unload_keys(scratch, events, e)
         if n < 0:
             return e
-        ends[e] = n
-    return ends.size
-
-
-@kernel
-def top_many(columns, store, size, scratch, events, first, how, combine, k, out, ends, candidates):
-    """The k best of events[first:], each best first; return the first event not done (out is full) or their number."""
-    n = np.int64(0)
-    for e in range(first, ends.size):
-        if n + k > out.ids.size:
-            return e
-        held = np.int64(0)
-        load_keys(scratch, events, e, how)
-        for block in range(0, size, BLOCK):
-            word = survivors(columns, block, size, scratch, how)
-            while word:
-                p = block + np.int64(trailing_zeros(word))
-                word &= word - np.uint64(1)
-                if not passes(columns, p, scratch, how):
-                    continue
-                candidates[0] += 1
-                slot = np.int64(columns.slots[p])
-                count_entries(scratch.tally, store, slot, scratch.values, events, how)
-                score = score_row(store, slot, scratch.values, events, how, combine)
-                if not np.isnan(score):
-                    held = offer(store, slot, score, out, n, held, k)
-        unload_keys(scratch, events, e)
-        best_first(out, n, held)
-        n += held
+        finish_hits(out, begin, n, k)
         ends[e] = n
     return ends.size
