@@ -18,7 +18,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from matchwood.structures import BEStarTree
-from matchwood.structures.be_star.kernels.layout import BUCKETS, LIVE
 from matchwood.workloads import BEGen
 
 LAWS = ("uniform", "zipf")
@@ -134,11 +133,11 @@ def draw_shape(path: Path) -> None:
     figure, (levels, fans, fills) = plt.subplots(1, 3, figsize=(9, 3))
     for law in LAWS:
         tree = BEStarTree.build(BEGen.preset(law, size=100_000).subscriptions())._tree
-        buckets = tree.buckets[: tree.counts[BUCKETS]]
-        buckets = buckets[buckets["state"] == LIVE]
+        buckets = tree.buckets[: tree.counts["buckets"][0]]
+        buckets = buckets[buckets["live"] > 0]
         depth = np.bincount(buckets["level"])
         levels.plot(range(len(depth)), depth, marker="o", label=law)
-        fan = np.sort(buckets["parts_size"][buckets["parts_size"] > 0])[::-1]
+        fan = np.sort(buckets["p_size"][buckets["p_size"] > 0])[::-1]
         fans.plot(range(1, len(fan) + 1), fan, label=law)
         fill = np.bincount(buckets["leaf_size"][buckets["leaf_size"] > 0])
         fills.plot(range(len(fill)), fill, label=law)

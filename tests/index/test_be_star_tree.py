@@ -18,7 +18,6 @@ from matchwood.errors import QueryError, TooComplexError
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.scoring import scoring
 from matchwood.structures import BEStarTree, Index, KIndex, Scan
-from matchwood.structures.be_star.kernels import layout
 from matchwood.workloads import BEGen
 from tests.edges import DOMAINS, crowd_of
 from tests.worlds import Dice, World, a_subscription, a_world, listed, ranked, seeded_dice
@@ -98,7 +97,7 @@ def test_ranking_by_selectivity_avoids_the_attribute_that_is_always_met() -> Non
 def test_left_and_right_never_overlap_and_what_spans_them_is_the_buckets_own() -> None:
     index = BEStarTree.build(boxes([(0, 1), (1, 2), (2, 3), (8, 9), (7, 8), (6, 7), (1, 8)]), capacity=3)
     index.check()
-    root = index._tree.buckets[int(index._tree.parts[0]["root"])]
+    root = index._tree.buckets[int(index._tree.p_nodes[0]["root"])]
     left, right = index._tree.buckets[root["left"]], index._tree.buckets[root["right"]]
     assert (left["lo"], left["hi"]) == (0, 3)
     assert (right["lo"], right["hi"]) == (6, 9)
@@ -107,10 +106,10 @@ def test_left_and_right_never_overlap_and_what_spans_them_is_the_buckets_own() -
 
 def test_a_much_wider_row_gets_a_new_bucket_above_instead_of_stretching_a_split_one() -> None:
     index = BEStarTree.build(boxes([(i, i + 0.5) for i in range(10)]), capacity=3, beta=4.0)
-    before = int(index._tree.parts[0]["root"])
+    before = int(index._tree.p_nodes[0]["root"])
     index.insert(boxes([(-500.0, 500.0)], first_id=50))
     index.check()
-    above = index._tree.buckets[int(index._tree.parts[0]["root"])]
+    above = index._tree.buckets[int(index._tree.p_nodes[0]["root"])]
     assert int(above["left"]) == before
     assert (above["lo"], above["hi"]) == (-500.0, 500.0)
     assert index._tree.buckets[before]["hi"] == 9.5
@@ -259,17 +258,17 @@ def test_the_paper_s_capacity_follows_the_match_probability() -> None:
 def test_the_picture_shows_every_bucket_once() -> None:
     rows, _ = crowd(2, 300)
     index = BEStarTree.build(rows, capacity=8)
-    text = index.to_dot(most=10_000)
+    text = index.to_dot(max_buckets=10_000)
     assert text.count("leaf rows of") == index.stats().nodes
     assert text.count("->") == index.stats().nodes - 1
-    assert index.to_dot(most=3).count("leaf rows of") == 3
+    assert index.to_dot(max_buckets=3).count("leaf rows of") == 3
 
 
 def test_check_notices_a_boundary_that_is_too_wide_and_a_bound_that_is_too_low() -> None:
     rows, _ = crowd(2, 300)
-    for field, change in (("hi", 1.0), ("own_lo", -1.0), ("best", -100.0), ("rows", 1), ("leaf_sum", -100.0)):
+    for field, change in (("hi", 1.0), ("own_lo", -1.0), ("max_score", -100.0), ("rows", 1), ("leaf_weights", -100.0)):
         index = BEStarTree.build(rows, capacity=8)
-        buckets = index._tree.buckets[: index._tree.counts[layout.BUCKETS]]
+        buckets = index._tree.buckets[: index._tree.counts["buckets"][0]]
         victim = int(np.flatnonzero((buckets["level"] > 0) & (buckets["leaf_size"] > 0))[3])
         buckets[field][victim] += np.array(change).astype(buckets[field].dtype)
         with pytest.raises(AssertionError, match=rf"bucket {victim}\b|miscount|boundary"):
@@ -278,7 +277,7 @@ def test_check_notices_a_boundary_that_is_too_wide_and_a_bound_that_is_too_low()
 
 def own_and_child(index: BEStarTree) -> tuple[int, int]:
     """A bucket with leaf rows of its own and room for one more, and a child of it that is a leaf."""
-    buckets = index._tree.buckets[: index._tree.counts[layout.BUCKETS]]
+    buckets = index._tree.buckets[: index._tree.counts["buckets"][0]]
     for b in np.flatnonzero((buckets["level"] == 1) & (buckets["leaf_size"] > 0)):
         for child in (int(buckets[b]["left"]), int(buckets[b]["right"])):
             if child != int(NONE) and buckets[child]["leaf_size"] > 2 and buckets[b]["leaf_size"] % 2:
@@ -293,14 +292,16 @@ def test_check_notices_an_own_row_that_a_child_would_hold() -> None:
     tree, (b, c) = index._tree, own_and_child(index)
     bucket, child = tree.buckets[b], tree.buckets[c]
     leaf, ends = int(child["leaf"]), (float(child["lo"]), float(child["hi"]))
-    inner = [i for i in range(int(child["leaf_size"])) if not set(ends) & set(interval(index, tree.leaves[leaf + i]))]
+    inner = [
+        i for i in range(int(child["leaf_size"])) if not set(ends) & set(interval(index, tree.leaf_rows[leaf + i]))
+    ]
     at, to = leaf + inner[0], int(bucket["leaf"]) + int(bucket["leaf_size"])
-    tree.leaves[to] = tree.leaves[at]
-    tree.homes[tree.leaves[to]["slot"]] = (b, int(bucket["leaf_size"]))
+    tree.leaf_rows[to] = tree.leaf_rows[at]
+    tree.homes[tree.leaf_rows[to]["slot"]] = (b, int(bucket["leaf_size"]))
     bucket["leaf_size"] += 1
     last = leaf + int(child["leaf_size"]) - 1
-    tree.leaves[at] = tree.leaves[last]
-    tree.homes[tree.leaves[at]["slot"]]["at"] = at - leaf
+    tree.leaf_rows[at] = tree.leaf_rows[last]
+    tree.homes[tree.leaf_rows[at]["slot"]]["at"] = at - leaf
     child["leaf_size"] -= 1
     child["rows"] -= 1
     with pytest.raises(AssertionError, match=f"is bucket {b}'s own, but a child encloses it"):

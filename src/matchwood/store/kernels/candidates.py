@@ -1,39 +1,79 @@
-"""Rows that passed a filter, verified with their cache lines asked for ahead. In: slots. Out: hits.
+"""Candidates of an event: collected by a structure, verified in runs, added to the answer. In: slots. Out: hits.
 
-A candidate is a head (32 bytes) and its entries (32 bytes each) at unrelated places. Asking for them AHEAD rows before they are
-read brought a BE*-Tree of 1M rows, about 1,260 candidates an event, from 463 us to 139 us; from 84 us to 63 us with the store in
-the order of the filter.
+A structure answers each event of a batch in the same way:
 
-Rows of single intervals, against an event without lists, need no branch an entry: every interval is compared with both
-ends of the event's value at once (`box_holds` over `keys`), every weight is added, and one answer comes out. With the rows in
-the cache that is 12 ns a row of eight entries in place of 20; a BE*-Tree of 1M rows went from 45 us an event to 35.
+    begin_answer      load the event, begin its answer
+    candidates.slots  the structure puts candidates there, `answer.found` of them; `verify_found` empties the buffer
+    end_answer        verify what is left, put the answer in order
+
+A row is a head (32 bytes) and its entries (32 bytes each) at unrelated places in memory, so both are prefetched a few rows before
+they are read. Rows of single intervals, against an event without lists, need no branch for each entry: every interval
+is compared with both ends of the event's value at once (`box_holds` over `keys`), and one answer comes out.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import box_holds, prefetch
-from matchwood.store.kernels.results import emit
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.rows import JOINED
-from matchwood.store.kernels.verify import ANY, entry_holds, score_row
+from matchwood.store.kernels.verify import ANY, VALUE, entry_holds, load_event, score_row, unload_event
 
-AHEAD = 16  # rows between asking for a row's cache lines and reading them
+PREFETCH_ROWS = 16
+"""Rows between the prefetch of a row's entries and its verification; its head is prefetched twice as early."""
+
+MAX_FOUND = 4096
+"""Candidates in the buffer before they are verified."""
 
 # An event's value in one dimension: hi and -lo, so that one comparison of pairs tests both ends; NaN where it is absent.
 KEY = np.dtype([("hi", "f8"), ("below", "f8"), ("weight", "f8"), ("pad", "f8")])
 
-# places in a tally
+# The answer to one event: its hits are out[begin:end], end = -1 once `out` is full.
+ANSWER = np.dtype(
+    [
+        ("begin", "i8"),
+        ("end", "i8"),
+        ("found", "i8"),  # candidates in the buffer
+        ("single", "i8"),  # has every value of the event one interval?
+    ]
+)
+
+# positions in a tally of tests
 BOUNDARIES, SIGNATURES, PREDICATES = 0, 1, 2
 TALLY = 3
+
+# positions in `Candidates.work`
+VERIFIED, VISITED = 0, 1
+WORK = 2
+
+
+class Candidates(State):
+    """Scratch: the loaded event, its candidates and its answer."""
+
+    values: np.ndarray = array(VALUE)  # by dimension
+    keys: np.ndarray = array(KEY)  # by dimension
+    seen: np.ndarray = array(np.uint32)  # by slot
+    slots: np.ndarray = array(np.uint32)  # [MAX_FOUND + 1]
+    answer: np.ndarray = array(ANSWER)  # [1]
+    work: np.ndarray = array(np.int64)  # [WORK]: rows verified, parts of the structure visited
+    tally: np.ndarray = array(np.int64)  # [TALLY] to count every test; empty: do not count
 
 
 @helper
 def count(tally, place, number):
-    """Add to a tally, if there is one: without, the branch is pruned when compiled and the kernel is the timed one."""
+    """Add to a tally, if there is one: without, the branch is pruned when compiled."""
     if tally is not None:
         tally[place] += number
+
+
+@helper
+def count_tests(candidates, place, number):
+    """Add to the tally of tests, if tests are counted."""
+    if candidates.tally.size > 0:
+        candidates.tally[place] += number
 
 
 @helper
@@ -61,7 +101,7 @@ def unload_keys(keys, events, e):
 
 @helper
 def ask_for_row(store, slot):
-    """Ask for the entries of a row."""
+    """Prefetch the entries of a row."""
     row = store.rows[slot]
     start = np.int64(row.start)
     for at in range(start, start + np.int64(row.count), 2):  # two entries a line
@@ -89,11 +129,11 @@ def score_single(store, slot, keys):
 
 
 @helper
-def entries_tested(store, slot, values, events, how):
+def entries_tested(store, slot, values, events, mode):
     """How many entries `score_row` looks at: up to the first that fails, all of them in relaxed mode."""
     row = store.rows[slot]
     number = np.int64(row.count)
-    if not how & ANY:
+    if not mode & ANY:
         for at in range(np.int64(row.count)):
             if not entry_holds(store.entries, np.int64(row.start), at, values, events):
                 number = np.int64(at) + 1
@@ -102,46 +142,81 @@ def entries_tested(store, slot, values, events, how):
 
 
 @helper
-def count_entries(tally, store, slot, values, events, how):
+def count_entries(tally, store, slot, values, events, mode):
     """Add the entries that `score_row` looks at to a tally, if there is one."""
     if tally is not None:
-        tally[PREDICATES] += entries_tested(store, slot, values, events, how)
+        tally[PREDICATES] += entries_tested(store, slot, values, events, mode)
 
 
-@kernel
-def verify_found(store, scratch, found, single, events, how, combine, out, begin, n):
-    """Verify the first `found` rows of scratch.found and emit the hits; return the new count, -1 if out is full.
+@helper
+def begin_answer(candidates, query, e, out):
+    """Load event e, whose answer begins where the last one ended; False, and nothing is done, if k hits may not fit. O(entries)."""
+    answer = candidates.answer[0]
+    if answer.end + query.k > out.ids.size:
+        return False
+    answer.begin, answer.found = answer.end, np.int64(0)
+    load_event(candidates.values, query.events, e)
+    answer.single = np.int64(load_keys(candidates.keys, query.events, e))
+    return True
 
-    Row heads are asked for 2 * AHEAD rows before they are verified, entries AHEAD rows before. `single` is what
-    `load_keys` said of the event.
-    """
-    rows = scratch.found
-    single = single and not how & ANY
-    for i in range(min(2 * AHEAD, found)):
-        prefetch(store.rows, np.int64(rows[i]))
-    for i in range(min(AHEAD, found)):
-        ask_for_row(store, np.int64(rows[i]))
+
+@helper
+def end_answer(store, candidates, query, e, out, ends):
+    """Verify the candidates that are left and end the answer to event e; False if `out` was full."""
+    answer = candidates.answer[0]
+    if answer.end >= 0 and answer.found > 0:
+        verify_found(store, candidates, query, out)
+    unload_event(candidates.values, query.events, e)
+    unload_keys(candidates.keys, query.events, e)
+    if answer.end < 0:
+        return False
+    finish_hits(out, answer.begin, answer.end, query.k)
+    ends[e] = answer.end
+    return True
+
+
+@helper
+def score_to_reach(candidates, query, out):
+    """The k-th best score so far, which a row must reach to be among the k best; -inf while there are fewer hits."""
+    answer = candidates.answer[0]
+    if query.k == 0 or answer.end - answer.begin < query.k:
+        return -np.inf
+    return out.scores[answer.begin]
+
+
+@subroutine
+def verify_found(store, candidates, query, out):
+    """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries)."""
+    answer, slots = candidates.answer[0], candidates.slots
+    found, begin, n = answer.found, answer.begin, answer.end
+    candidates.work[VERIFIED] += found
+    single = answer.single and not query.mode & ANY
+    for i in range(min(2 * PREFETCH_ROWS, found)):
+        prefetch(store.rows, np.int64(slots[i]))
+    for i in range(min(PREFETCH_ROWS, found)):
+        ask_for_row(store, np.int64(slots[i]))
     for i in range(found):
-        if i + 2 * AHEAD < found:
-            prefetch(store.rows, np.int64(rows[i + 2 * AHEAD]))
-        if i + AHEAD < found:
-            ask_for_row(store, np.int64(rows[i + AHEAD]))
-        slot = np.int64(rows[i])
+        if i + 2 * PREFETCH_ROWS < found:
+            prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
+        if i + PREFETCH_ROWS < found:
+            ask_for_row(store, np.int64(slots[i + PREFETCH_ROWS]))
+        slot = np.int64(slots[i])
         plain = False
-        if combine is None:
-            if single:
-                score, holds, kinds = score_single(store, slot, scratch.keys)
-                plain = kinds & ~JOINED == 0
-                if plain:
-                    count(scratch.tally, PREDICATES, np.int64(store.rows[slot].count))
-                    if not holds:
-                        continue
+        if query.combine is None and single:
+            score, holds, kinds = score_single(store, slot, candidates.keys)
+            plain = kinds & ~JOINED == 0
+            if plain:
+                count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
+                if not holds:
+                    continue
         if not plain:
-            count_entries(scratch.tally, store, slot, scratch.values, events, how)
-            score = score_row(store, slot, scratch.values, events, how, combine)
+            if candidates.tally.size > 0:
+                tested = entries_tested(store, slot, candidates.values, query.events, query.mode)
+                candidates.tally[PREDICATES] += tested
+            score = score_row(store, slot, candidates.values, query.events, query.mode, query.combine)
             if np.isnan(score):
                 continue
-        n = emit(store, slot, score, out, begin, n, scratch.seen)
+        n = take_hit(store, slot, score, out, begin, n, query.k, candidates.seen)
         if n < 0:
             break
-    return n
+    answer.end, answer.found = n, np.int64(0)

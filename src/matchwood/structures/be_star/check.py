@@ -8,8 +8,8 @@ from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, Store
 from matchwood.store.pool_check import chain, check_regions, freed
 from matchwood.store.row_store import Slots
 from matchwood.structures.be_star.kernels import layout
-from matchwood.structures.be_star.kernels.delete import LARGE
-from matchwood.structures.be_star.kernels.layout import Tree
+from matchwood.structures.be_star.kernels.bounds import LARGE
+from matchwood.structures.be_star.kernels.layout import Split, Tree
 
 _NONE = int(NONE)
 Hull = tuple[float, float]
@@ -21,7 +21,7 @@ def check_tree(tree: Tree, store: Store, live: Slots) -> None:
     checker = _Checker(tree, store)
     checker.walk()
     assert sorted(checker.rows) == live.tolist(), "leaf rows and live rows differ"
-    assert len(checker.reached) == tree.counts[layout.NODES], "buckets are miscounted"
+    assert len(checker.reached) == tree.counts["live_buckets"][0], "buckets are miscounted"
     checker.check_pools()
 
 
@@ -36,6 +36,7 @@ class _Checker:
         self.reached: list[int] = []
         self.p_nodes = 0
         self.loose = False
+        self.rigid = tree.options["split"][0] == Split.RIGID
 
     def walk(self) -> None:
         """Depth first from the root with an explicit stack: parents before children, so summing up goes backwards."""
@@ -52,11 +53,11 @@ class _Checker:
         totals: dict[int, tuple[list[Hull], int, list[float]]] = {}
         for b, dims in reversed(order):
             totals[b] = self._check_bucket(b, dims, totals)
-        assert self.p_nodes == self.tree.counts[layout.PNODES], "p-nodes are miscounted"
+        assert self.p_nodes == self.tree.counts["live_p_nodes"][0], "p-nodes are miscounted"
 
     def _below(self, b: int, dims: list[int]) -> list[tuple[int, list[int]]]:
         bucket = self.tree.buckets[b]
-        assert bucket["state"] == layout.LIVE, f"bucket {b} is freed but reachable"
+        assert bucket["live"], f"bucket {b} is freed but reachable"
         assert bucket["level"] == len(dims), f"bucket {b}: wrong level"
         below = []
         for side in ("left", "right"):
@@ -67,7 +68,7 @@ class _Checker:
                 assert c["dim"] == bucket["dim"], f"bucket {child} clusters another dimension than {b}"
                 below.append((child, dims))
         last = -1
-        for part in self._parts(b):
+        for part in self._p_nodes(b):
             root = self.tree.buckets[int(part["root"])]
             assert part["dim"] > last, f"bucket {b}: the p-directory is not sorted"
             last = int(part["dim"])
@@ -78,17 +79,15 @@ class _Checker:
             self.p_nodes += 1
         return below
 
-    def _parts(self, b: int) -> np.ndarray:
+    def _p_nodes(self, b: int) -> np.ndarray:
         bucket = self.tree.buckets[b]
-        start = int(bucket["parts"])
-        return (
-            self.tree.parts[start : start + int(bucket["parts_size"])] if bucket["parts_size"] else self.tree.parts[:0]
-        )
+        start = int(bucket["p_nodes"])
+        return self.tree.p_nodes[start : start + int(bucket["p_size"])] if bucket["p_size"] else self.tree.p_nodes[:0]
 
     def _leaf(self, b: int) -> list[int]:
         bucket = self.tree.buckets[b]
         start, size = int(bucket["leaf"]), int(bucket["leaf_size"])
-        return self.tree.leaves["slot"][start : start + size].tolist() if size else []
+        return self.tree.leaf_rows["slot"][start : start + size].tolist() if size else []
 
     def _check_bucket(
         self, b: int, dims: list[int], totals: dict[int, tuple[list[Hull], int, list[float]]]
@@ -99,7 +98,7 @@ class _Checker:
         self.rows += slots
         own, count, bounds = [EMPTY] * len(dims), len(slots), [-np.inf] * 3
         self._check_home(b, slots)
-        partitioned = {int(part["dim"]) for part in self._parts(b)}
+        partitioned = {int(part["dim"]) for part in self._p_nodes(b)}
         for at, slot in enumerate(slots):
             home = self.tree.homes[slot]
             assert (home["bucket"], home["at"]) == (b, at), f"slot {slot} does not know its home {b}"
@@ -108,11 +107,11 @@ class _Checker:
             own = [hull(h, intervals[d]) for h, d in zip(own, dims, strict=True)]
             summary = _summary(self.store, slot)
             bounds = list(map(max, bounds, summary))
-            row = self.tree.leaves[int(bucket["leaf"]) + at]
-            assert row["best"] >= summary[0], f"slot {slot}: the bound of its score does not dominate"
+            row = self.tree.leaf_rows[int(bucket["leaf"]) + at]
+            assert row["max_score"] >= summary[0], f"slot {slot}: the bound of its score does not dominate"
             assert int(row["needs"]) == _needs(self.store, slot), f"slot {slot}: wrong signature"
         self._check_bounds(b, "leaf_", bounds)
-        for part in self._parts(b):
+        for part in self._p_nodes(b):
             hulls, rows, summary = totals[int(part["root"])]
             assert rows > 0, f"bucket {b}: p-node {part['dim']} is empty"
             assert part["rows"] == rows, f"bucket {b}: p-node {part['dim']} miscounts its rows"
@@ -125,7 +124,7 @@ class _Checker:
             total = [hull(a, h) for a, h in zip(total, hulls, strict=True)]
             count, bounds = count + rows, list(map(max, bounds, summary))
         assert bucket["rows"] == count, f"bucket {b} miscounts its rows"
-        self._check_bounds(b, "", bounds)
+        self._check_bounds(b, "max_", bounds)
         self._check_boundaries(b, own, total)
         self._check_capacity(b)
         return total, count, bounds
@@ -134,7 +133,7 @@ class _Checker:
         """Every row is in the smallest bucket that encloses it: no child of its bucket does, nor one of a bucket whose p-node
         leads there. And what the rows are said to share, they share. A rigid bucket merges a cell into its parent and may
         get it again: its rows need not follow."""
-        if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+        if self.rigid:
             return
         intervals = [_intervals(self.store, slot) for slot in slots]
         at = b
@@ -159,14 +158,14 @@ class _Checker:
         if len(children) == 2:
             left, right = (self.tree.buckets[child] for child in children)
             apart = left["hi"] < right["lo"] or right["hi"] < left["lo"]
-            if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+            if self.rigid:
                 apart = np.nextafter(left["hi"], np.inf) == right["lo"]
             assert apart, f"the children of bucket {b} overlap"
         return children
 
     def _check_bounds(self, b: int, prefix: str, bounds: list[float]) -> None:
         bucket = self.tree.buckets[b]
-        for name, least in zip(("best", "sum", "top"), bounds, strict=True):
+        for name, least in zip(("score", "weights", "priority"), bounds, strict=True):
             assert bucket[prefix + name] >= least, f"bucket {b}: {prefix}{name} does not dominate"
 
     def _check_boundaries(self, b: int, own: list[Hull], total: list[Hull]) -> None:
@@ -177,7 +176,7 @@ class _Checker:
         boxes = int(bucket["boxes"])
         stored = [(float(x["lo"]), float(x["hi"])) for x in self.tree.boxes[boxes : boxes + len(total) - 1]]
         stored.append((float(bucket["lo"]), float(bucket["hi"])))
-        if self.tree.counts[layout.SPLITTING] == layout.RIGID:
+        if self.rigid:
             low, high = float(bucket["lo"]), float(bucket["hi"])
             assert low <= total[-1][0], f"bucket {b}: a row begins before its cell {low} .. {high}"
             assert total[-1][1] <= high, f"bucket {b}: a row ends after its cell {low} .. {high}"
@@ -191,26 +190,26 @@ class _Checker:
     def _check_capacity(self, b: int) -> None:
         bucket = self.tree.buckets[b]
         assert bucket["leaf_size"] <= bucket["capacity"], f"bucket {b} overflows"
-        if bucket["capacity"] > self.tree.counts[layout.CAPACITY] and bucket["leaf_size"] > 2 * bucket["capacity"]:
+        if bucket["capacity"] > self.tree.options["capacity"][0] and bucket["leaf_size"] > 2 * bucket["capacity"]:
             raise AssertionError(f"bucket {b} was allowed to grow without need")
 
     def check_pools(self) -> None:
         """Every bucket, leaf region, p-directory and box region is either in use or in one free list."""
-        tree, counts = self.tree, self.tree.counts
+        tree, counts = self.tree, self.tree.counts[0]
         used = tree.buckets[self.reached]
-        free = chain(int(counts[layout.FREE_BUCKET]), tree.buckets["left"])
-        assert sorted([*free, *self.reached]) == list(range(counts[layout.BUCKETS])), "a bucket is lost or doubled"
+        free = chain(int(counts["free_bucket"]), tree.buckets["left"])
+        assert sorted([*free, *self.reached]) == list(range(counts["buckets"])), "a bucket is lost or doubled"
         leaves = [(int(x["leaf"]), 1 << int(x["leaf_class"])) for x in used if x["leaf_class"] != layout.NO_CLASS]
-        parts = [(int(x["parts"]), 1 << int(x["parts_class"])) for x in used if x["parts_class"] != layout.NO_CLASS]
+        parts = [(int(x["p_nodes"]), 1 << int(x["p_class"])) for x in used if x["p_class"] != layout.NO_CLASS]
         boxes = [(int(x["boxes"]), int(x["level"]) - 1) for x in used if x["level"] > 1]
         for class_ in range(layout.CLASSES):
-            leaves += freed(counts[layout.FREE_LEAF + class_], 1 << class_, tree.leaves["slot"])
-            parts += freed(counts[layout.FREE_PARTS + class_], 1 << class_, tree.parts["root"])
-        for size in range(1, layout.LEVELS + 1):
-            boxes += freed(counts[layout.FREE_BOXES + size], size, tree.boxes["lo"])
-        check_regions("leaf rows", leaves, int(counts[layout.LEAVES]))
-        check_regions("p-nodes", parts, int(counts[layout.PARTS]))
-        check_regions("boxes", boxes, int(counts[layout.BOXES]))
+            leaves += freed(tree.free[layout.LEAF_REGIONS, class_], 1 << class_, tree.leaf_rows["slot"])
+            parts += freed(tree.free[layout.P_REGIONS, class_], 1 << class_, tree.p_nodes["root"])
+        for size in range(1, layout.MAX_LEVEL + 1):
+            boxes += freed(tree.free[layout.BOX_REGIONS, size], size, tree.boxes["lo"])
+        check_regions("leaf rows", leaves, int(counts["leaf_rows"]))
+        check_regions("p-nodes", parts, int(counts["p_nodes"]))
+        check_regions("boxes", boxes, int(counts["boxes"]))
 
 
 def _entries(store: Store, slot: int) -> np.ndarray:
@@ -241,11 +240,11 @@ def _summary(store: Store, slot: int) -> list[float]:
     return [priority + weights, weights, priority]
 
 
-def dot_of(tree: Tree, most: int) -> str:
-    """Graphviz text of the first `most` buckets, breadth first; p-nodes are the labels of their edges."""
+def dot_of(tree: Tree, max_buckets: int) -> str:
+    """Graphviz text of the first buckets, breadth first; p-nodes are the labels of their edges."""
     lines = ["digraph be_star_tree {", "  node [shape=record, fontsize=9];"]
     pending, shown = [0], 0
-    while pending and shown < most:
+    while pending and shown < max_buckets:
         b = pending.pop(0)
         shown += 1
         bucket = tree.buckets[b]
@@ -255,8 +254,8 @@ def dot_of(tree: Tree, most: int) -> str:
             if bucket[side] != NONE:
                 lines.append(f'  b{b} -> b{bucket[side]} [label="{side}", style=dashed];')
                 pending.append(int(bucket[side]))
-        start = int(bucket["parts"])
-        for part in tree.parts[start : start + int(bucket["parts_size"])] if bucket["parts_size"] else []:
+        start = int(bucket["p_nodes"])
+        for part in tree.p_nodes[start : start + int(bucket["p_size"])] if bucket["p_size"] else []:
             lines.append(f'  b{b} -> b{part["root"]} [label="dim {part["dim"]}"];')
             pending.append(int(part["root"]))
     return "\n".join([*lines, "}"])

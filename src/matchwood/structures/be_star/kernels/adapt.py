@@ -10,107 +10,91 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import ALL, load_event, score_row, unload_event
-from matchwood.structures.be_star.kernels.layout import BUCKETS, LIVE
-from matchwood.structures.be_star.kernels.match import lacks_of, meets, open_children, open_parts
+from matchwood.structures.be_star.kernels.layout import above, side_of
+from matchwood.structures.be_star.kernels.match import describe_event, enter_children, enter_p_nodes, meets
 
 
 @kernel
 def observe(tree, store, scratch, events, loss):
-    """loss[b] += predicates evaluated in vain at bucket b: a boundary met for nothing, a leaf row that does not match."""
+    """loss[b] += predicates tested in vain at bucket b: a boundary met for nothing, a leaf row that does not match."""
+    values = scratch.candidates.values
     for e in range(events.offsets.size - 1):
-        load_event(scratch.values, events, e)
-        lacks = lacks_of(events, e)
+        load_event(values, events, e)
+        lacks, _ = describe_event(tree, events, e)
         scratch.pending[0] = np.uint32(0)
         pending = np.int64(1)
         while pending > 0:
             pending -= 1
             b = np.int64(scratch.pending[pending])
             bucket = tree.buckets[b]
-            before = pending
-            own = True
+            entered = pending
             if bucket.level > 0:
-                pending = open_children(tree, scratch, b, pending)
-                own = meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
-            if not own:
-                if pending == before:
-                    loss[b] += 1.0
-                continue
-            if bucket.parts_size > 0:
-                pending = open_parts(tree, scratch, events, e, b, pending)
+                entered = enter_children(tree, scratch, b, pending)
+                if not meets(values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi):
+                    loss[b] += np.float64(entered == pending)
+                    pending = entered
+                    continue
+            if bucket.p_size > 0:
+                entered = enter_p_nodes(tree, scratch, events, e, b, entered)
+            pending = entered
             leaf = np.int64(bucket.leaf)
             for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-                row = tree.leaves[i]
-                if row.needs & lacks or np.isnan(
-                    score_row(store, np.int64(row.slot), scratch.values, events, ALL, None)
-                ):
-                    loss[b] += 1.0
-        unload_event(scratch.values, events, e)
+                row = tree.leaf_rows[i]
+                matches = not row.needs & lacks and not np.isnan(
+                    score_row(store, np.int64(row.slot), values, events, ALL, None)
+                )
+                loss[b] += 0.0 if matches else 1.0
+        unload_event(values, events, e)
 
 
 @kernel
 def rank_buckets(tree, window, loss, rank, gain):
     """rank and gain of every bucket, those below included, and the loss of every dimension. O(buckets * depth)."""
-    for b in range(tree.counts[BUCKETS]):
+    for b in range(tree.counts[0].buckets):
         bucket = tree.buckets[b]
-        if bucket.state != LIVE:
+        if not bucket.live:
             continue
         shared = np.float64(bucket.level) * np.float64(bucket.leaf_size)
         at = b
         while at != np.int64(NONE):
             gain[at] += shared
             rank[at] += shared - loss[b] / window
-            above = tree.buckets[at]
-            at = np.int64(above.owner) if above.parent == NONE else np.int64(above.parent)
-    count_loss(tree, rank, gain)
+            at = above(tree, at)
+    for dim in range(tree.domains.size):
+        tree.domains[dim].loss = 0.0
+    for b in range(tree.counts[0].buckets):
+        if is_c_root(tree, b):
+            # rows tested in vain by an event below the p-node, as a share of the rows below it
+            share = min(1.0, (gain[b] - rank[b]) / np.float64(max(tree.buckets[b].rows, np.uint32(1))))
+            domain = tree.domains[np.int64(tree.buckets[b].dim)]
+            domain.loss = max(domain.loss, share)
 
 
 @helper
-def count_loss(tree, rank, gain):
-    """The loss of a dimension: rows met in vain by an event below its p-nodes, as a share of the rows below them."""
-    domains = tree.domains
-    for dim in range(domains.size):
-        domains[dim].loss = 0.0
-    for b in range(tree.counts[BUCKETS]):
-        bucket = tree.buckets[b]
-        if bucket.state != LIVE or bucket.level == 0 or bucket.parent != NONE:
-            continue
-        share = min(1.0, (gain[b] - rank[b]) / np.float64(max(bucket.rows, np.uint32(1))))
-        domain = domains[np.int64(bucket.dim)]
-        domain.loss = max(domain.loss, share)
+def is_c_root(tree, b):
+    """Is the bucket the root of a c-directory, to which a p-node leads?"""
+    bucket = tree.buckets[b]
+    return bucket.live and bucket.level > 0 and bucket.parent == NONE
 
 
 @kernel
-def victims(tree, rank, gain, threshold, roots):
+def find_low(tree, rank, gain, threshold, roots):
     """Put the highest p-nodes of too low a rank into `roots`, as the roots of their c-directories; return how many."""
     n = np.int64(0)
-    for b in range(tree.counts[BUCKETS]):
-        bucket = tree.buckets[b]
-        if bucket.state != LIVE or bucket.level == 0 or bucket.parent != NONE:
+    for b in range(tree.counts[0].buckets):
+        if not is_c_root(tree, b) or rank[b] >= threshold * gain[b]:
             continue
-        if not is_low(rank, gain, threshold, b):
-            continue
-        at = np.int64(bucket.owner)
-        while tree.buckets[at].level > 0:
-            above = tree.buckets[at]
-            if above.parent != NONE:
-                at = np.int64(above.parent)
-            elif is_low(rank, gain, threshold, at):
-                break
-            else:
-                at = np.int64(above.owner)
+        at = np.int64(tree.buckets[b].owner)
+        while tree.buckets[at].level > 0 and (not is_c_root(tree, at) or rank[at] >= threshold * gain[at]):
+            at = above(tree, at)
         if tree.buckets[at].level == 0 and n < roots.size:
             roots[n] = np.uint32(b)
             n += 1
     return n
 
 
-@helper
-def is_low(rank, gain, threshold, b):
-    return rank[b] < threshold * gain[b]
-
-
 @kernel
-def collect(tree, b, pending, slots):
+def collect_rows(tree, b, pending, slots):
     """The slots of all rows below a bucket. O(rows + buckets below)."""
     n = np.int64(0)
     pending[0] = np.uint32(b)
@@ -118,16 +102,14 @@ def collect(tree, b, pending, slots):
     while size > 0:
         size -= 1
         bucket = tree.buckets[np.int64(pending[size])]
-        leaf, parts = np.int64(bucket.leaf), np.int64(bucket.parts)
+        leaf, p_nodes = np.int64(bucket.leaf), np.int64(bucket.p_nodes)
         for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-            slots[n] = tree.leaves[i].slot
+            slots[n] = tree.leaf_rows[i].slot
             n += 1
-        for i in range(parts, parts + np.int64(bucket.parts_size)):
-            pending[size] = tree.parts[i].root
+        for i in range(p_nodes, p_nodes + np.int64(bucket.p_size)):
+            pending[size] = tree.p_nodes[i].root
             size += 1
-        if bucket.left != NONE:
-            pending[size] = bucket.left
-            size += 1
-        if bucket.right != NONE:
-            pending[size] = bucket.right
-            size += 1
+        for side in range(2):
+            if side_of(bucket, side) != np.int64(NONE):
+                pending[size] = np.uint32(side_of(bucket, side))
+                size += 1

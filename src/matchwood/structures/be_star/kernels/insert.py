@@ -1,7 +1,7 @@
 """Insertion into a BE*-Tree (Algorithms 1 to 3), one row after the other. In: slots. Out: a changed tree.
 
-Kernels stop before a row for which a pool may be too small, or with the overflow of the last row pending in `work`,
-and say how far they got; the owner grows the pools, finishes `build` and resumes.
+The kernel stops before a row for which a pool may be too small, and after a row that overflows its leaf; the owner grows the
+pools or has the leaf split (`build`), and resumes.
 """
 
 from __future__ import annotations
@@ -9,56 +9,31 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.rows import ABSENT, NONE
+from matchwood.store.kernels.rows import NONE
 from matchwood.structures.be_star.kernels.bounds import (
+    narrow_core,
     raise_bounds,
+    raise_leaf_bounds,
     set_rigid,
     stretch_boxes,
+    stretch_bucket,
     stretch_own,
-    stretch_total,
 )
-from matchwood.structures.be_star.kernels.build import CLUSTER, build, middle_of, note_made, push, take_side
+from matchwood.structures.be_star.kernels.build import middle_of, take_side
 from matchwood.structures.be_star.kernels.layout import (
-    ASKS_ABSENCE,
-    BOXES,
-    BUCKETS,
-    LARGEST_LEAF,
-    LEAVES,
-    LEVELS,
-    MOST_PREDICATES,
-    RIGID,
-    SPLITTING,
-    drop_part,
+    MAX_LEVEL,
     entry_on,
-    find_part,
-    has_part,
+    find_p_node,
+    has_p_node,
+    is_rigid,
     length_of,
-    narrow_core,
-    needs_of,
     put_leaf_row,
+    replace_child,
+    side_of,
+    summarise,
     take_bucket,
     usable,
-    weights_of,
 )
-
-
-@helper
-def note_row(tree, store, slot):
-    """Keep what bounds need to know of any row: the most predicates, and whether absences are asked for. O(entries)."""
-    counts = tree.counts
-    row = store.rows[slot]
-    counts[MOST_PREDICATES] = max(counts[MOST_PREDICATES], np.int64(row.count))
-    start = np.int64(row.start)
-    for at in range(start, start + np.int64(row.count)):
-        if store.entries[at].kind == ABSENT:
-            counts[ASKS_ABSENCE] = 1
-
-
-@kernel
-def note_rows(tree, store, slots):
-    """`note_row` of many."""
-    for i in range(slots.size):
-        note_row(tree, store, np.int64(slots[i]))
 
 
 @kernel
@@ -77,118 +52,84 @@ def widen_domains(tree, store, slots):
                     domain.lo, domain.hi = min(domain.lo, end), max(domain.hi, end)
 
 
-@helper
-def room_for_one(tree):
-    counts = tree.counts
-    return (
-        counts[BUCKETS] + 2 <= tree.buckets.size
-        and counts[BOXES] + 2 * LEVELS <= tree.boxes.size
-        and counts[LEAVES] + 4 * counts[LARGEST_LEAF] + 8 <= tree.leaves.size
-    )
-
-
 @kernel
-def insert_few(tree, store, slots, first):
-    """As `insert_many`, without the scratch of construction: it stops after a row that overflows its leaf, too.
+def insert_rows(tree, store, slots, first):
+    """Insert slots[first:]; return (how many are in, the bucket whose leaf overflows or -1). O(depth * entries) each.
 
-    Return how many are in and the bucket that overflowed, or -1. A call with fewer arrays is 4 us cheaper: it is for
-    single rows.
+    Less than all, and no bucket: a pool must grow.
     """
     for i in range(first, slots.size):
-        if not room_for_one(tree):
+        counts = tree.counts[0]
+        if (
+            counts.buckets + 2 > tree.buckets.size
+            or counts.boxes + 2 * MAX_LEVEL > tree.boxes.size
+            or counts.leaf_rows + 4 * counts.max_leaf + 8 > tree.leaf_rows.size
+        ):
             return i, np.int64(-1)
-        b = place_row(tree, store, np.int64(slots[i]))
+        b = insert_row(tree, store, np.int64(slots[i]))
         if tree.buckets[b].leaf_size > tree.buckets[b].capacity:
             return i + 1, b
     return slots.size, np.int64(-1)
 
 
-@kernel
-def settle(tree, store, work, b):
-    """Split or partition a bucket whose leaf overflows; False if it stopped for want of room."""
-    bucket = tree.buckets[b]
-    leaf, size = np.int64(bucket.leaf), np.int64(bucket.leaf_size)
-    for j in range(size):
-        work.slots[j] = tree.leaves[leaf + j].slot
-    note_made(work, b)
-    push(work, b, CLUSTER, 0, size)
-    return build(tree, store, work)
-
-
-@kernel
-def insert_many(tree, store, work, slots, first):
-    """Insert slots[first:]; return how many are in. Less than all: grow the pools, call `build`, resume."""
-    for i in range(first, slots.size):
-        if not room_for_one(tree) or tree.counts[LARGEST_LEAF] + 2 > work.slots.size:
-            return i
-        b = place_row(tree, store, np.int64(slots[i]))
-        if tree.buckets[b].leaf_size > tree.buckets[b].capacity and not settle(tree, store, work, b):
-            return i + 1
-    return slots.size
-
-
-@kernel
-def place_row(tree, store, slot):
-    """Put the row into the leaf of its home bucket; return that (Algorithm 1). O(depth * entries)."""
-    note_row(tree, store, slot)
-    best, sum_, top = weights_of(store, slot)
+@helper
+def insert_row(tree, store, slot):
+    """Put the row into the leaf of its home bucket; return that (Algorithm 1)."""
+    needs, score, weights, priority = summarise(tree, store, slot)
     b = np.int64(0)
-    root = tree.buckets[b]
-    root.rows += np.uint32(1)
-    raise_bounds(root, best, sum_, top)
-    while tree.buckets[b].parts_size > 0:
-        part = best_part(tree, store, slot, b)
-        if part < 0:
+    tree.buckets[b].rows += np.uint32(1)
+    raise_bounds(tree.buckets[b], score, weights, priority)
+    while tree.buckets[b].p_size > 0:
+        p_node = best_p_node(tree, store, slot, b)
+        if p_node < 0:
             break
-        tree.parts[part].rows += np.uint32(1)
-        tree.parts[part].rank += np.float32(1.0)
-        b = descend(tree, store, slot, part, best, sum_, top)
-    bucket = tree.buckets[b]
-    put_leaf_row(tree, b, slot, needs_of(store, slot), best)
-    tree.counts[LARGEST_LEAF] = max(tree.counts[LARGEST_LEAF], np.int64(bucket.leaf_size))
-    bucket.leaf_best, bucket.leaf_sum = max(bucket.leaf_best, best), max(bucket.leaf_sum, sum_)
-    bucket.leaf_top = max(bucket.leaf_top, top)
+        tree.p_nodes[p_node].rows += np.uint32(1)
+        tree.p_nodes[p_node].rank += np.float32(1.0)
+        b = descend(tree, store, slot, p_node, score, weights, priority)
+    leaf_row = put_leaf_row(tree, b, slot)
+    leaf_row.needs, leaf_row.max_score = needs, score
+    tree.counts[0].max_leaf = max(tree.counts[0].max_leaf, np.int64(tree.buckets[b].leaf_size))
+    raise_leaf_bounds(tree.buckets[b], score, weights, priority)
     return b
 
 
 @helper
-def best_part(tree, store, slot, b):
+def best_p_node(tree, store, slot, b):
     """The highest ranked p-node of the bucket on one of the row's attributes, or -1."""
     row = store.rows[slot]
     start = np.int64(row.start)
     best = np.int64(-1)
     for at in range(start, start + np.int64(row.count)):
         entry = store.entries[at]
-        if not usable(entry):
-            continue
         dim = np.int64(entry.dim)
-        part = find_part(tree, b, dim)
-        if has_part(tree, b, part, dim) and (best < 0 or tree.parts[part].rank > tree.parts[best].rank):
-            best = part
+        p_node = find_p_node(tree, b, dim)
+        if not usable(entry) or not has_p_node(tree, b, p_node, dim):
+            continue
+        if best < 0 or tree.p_nodes[p_node].rank > tree.p_nodes[best].rank:
+            best = p_node
     return best
 
 
 @helper
-def descend(tree, store, slot, part, best, sum_, top):
+def descend(tree, store, slot, p_node, score, weights, priority):
     """Find the row's bucket in the p-node's c-directory, stretching those on the way (Algorithms 2 and 3)."""
-    dim = np.int64(tree.parts[part].dim)
-    entry = store.entries[entry_on(store, slot, dim)]
+    entry = store.entries[entry_on(store, slot, np.int64(tree.p_nodes[p_node].dim))]
     lo, hi = entry.lo, entry.hi
-    b = np.int64(tree.parts[part].root)
+    b = np.int64(tree.p_nodes[p_node].root)
     while True:
         bucket = tree.buckets[b]
         child = np.int64(-1)
-        if bucket.left != NONE or bucket.right != NONE or bucket.parts_size > 0:
-            if tree.counts[SPLITTING] == RIGID:
+        if bucket.left != NONE or bucket.right != NONE or bucket.p_size > 0:
+            if is_rigid(tree):
                 child = rigid_child_for(tree, b, lo, hi)
-            elif stretched(bucket, lo, hi) > tree.real[1] * length_of(bucket.lo, bucket.hi):
-                b = expand_upward(tree, b, part)
+            elif stretched(bucket, lo, hi) > tree.options[0].beta * length_of(bucket.lo, bucket.hi):
+                b = expand_upward(tree, b)
             else:
                 child = child_for(tree, store, b, lo, hi)
         bucket = tree.buckets[b]
         bucket.rows += np.uint32(1)
-        raise_bounds(bucket, best, sum_, top)
-        stretch_total(bucket, lo, hi)
+        raise_bounds(bucket, score, weights, priority)
+        stretch_bucket(bucket, lo, hi)
         stretch_boxes(tree, store, b, slot)
         if child < 0:
             narrow_core(tree, b, lo, hi)
@@ -207,8 +148,7 @@ def child_for(tree, store, b, lo, hi):
     side, growing = side_for(tree, b, lo, hi)
     if side < 0:
         return np.int64(-1)
-    bucket = tree.buckets[b]
-    child = np.int64(bucket.left) if side == 0 else np.int64(bucket.right)
+    child = side_of(tree.buckets[b], side)
     low, high = lo, hi
     if child != np.int64(NONE):
         low, high = min(lo, tree.buckets[child].lo), max(hi, tree.buckets[child].hi)
@@ -225,11 +165,11 @@ def swallows(tree, store, b, low, high):
         return False
     if bucket.cell_lo <= bucket.cell_hi and not (low <= bucket.cell_lo and bucket.cell_hi <= high):
         return False  # what all own rows share lies outside
-    if bucket.parts_size > 0:
+    if bucket.p_size > 0:
         return True
     leaf = np.int64(bucket.leaf)
     for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
-        entry = store.entries[entry_on(store, np.int64(tree.leaves[i].slot), np.int64(bucket.dim))]
+        entry = store.entries[entry_on(store, np.int64(tree.leaf_rows[i].slot), np.int64(bucket.dim))]
         if low <= entry.lo and entry.hi <= high:
             return True
     return False
@@ -268,14 +208,13 @@ def rigid_child_for(tree, b, lo, hi):
     """The half that encloses the interval, made if need be; -1 if none does or the bucket is atomic."""
     bucket = tree.buckets[b]
     middle, splits = middle_of(tree, b)
-    if not splits:
+    in_left, in_right = bucket.cell_lo <= lo and hi <= middle, lo > middle and hi <= bucket.cell_hi
+    if not splits or not (in_left or in_right):
         return np.int64(-1)
-    if bucket.cell_lo <= lo and hi <= middle:
-        child = np.int64(bucket.left) if bucket.left != NONE else take_side(tree, b, 0)
-    elif lo > middle and hi <= bucket.cell_hi:
-        child = np.int64(bucket.right) if bucket.right != NONE else take_side(tree, b, 1)
-    else:
-        return np.int64(-1)
+    side = 0 if in_left else 1
+    child = side_of(bucket, side)
+    if child == np.int64(NONE):
+        child = take_side(tree, b, side)
     set_rigid(tree.buckets[child])
     return child
 
@@ -287,37 +226,17 @@ def stretched(bucket, lo, hi):
 
 
 @helper
-def expand_upward(tree, b, part):
+def expand_upward(tree, b):
     """Put a new bucket above b, with b as its only child (bottom-up expansion, V-A2); return the new one."""
     bucket = tree.buckets[b]
     level = np.int64(bucket.level)
-    above = take_bucket(tree, level, np.int64(bucket.dim), np.int64(bucket.parent), np.int64(bucket.owner))
-    replace_child(tree, b, above)
-    fresh = tree.buckets[above]
+    parent = take_bucket(tree, level, np.int64(bucket.dim), np.int64(bucket.parent), np.int64(bucket.owner))
+    replace_child(tree, b, parent)
+    fresh = tree.buckets[parent]
     fresh.left = np.uint32(b)
-    bucket.parent = np.uint32(above)
+    bucket.parent = np.uint32(parent)
     fresh.lo, fresh.hi, fresh.rows = bucket.lo, bucket.hi, bucket.rows
-    fresh.best, fresh.sum, fresh.top = bucket.best, bucket.sum, bucket.top
-    mine, theirs = np.int64(fresh.boxes), np.int64(bucket.boxes)
+    raise_bounds(fresh, bucket.max_score, bucket.max_weights, bucket.max_priority)
     for j in range(level - 1):
-        tree.boxes[mine + j].lo, tree.boxes[mine + j].hi = tree.boxes[theirs + j].lo, tree.boxes[theirs + j].hi
-    return above
-
-
-@helper
-def replace_child(tree, b, other):
-    """Let whoever leads to bucket b lead to `other` (NONE: to nothing)."""
-    bucket = tree.buckets[b]
-    if bucket.parent != NONE:
-        above = tree.buckets[np.int64(bucket.parent)]
-        if np.int64(above.left) == b:
-            above.left = np.uint32(other)
-        else:
-            above.right = np.uint32(other)
-        return
-    owner = np.int64(bucket.owner)
-    at = find_part(tree, owner, np.int64(bucket.dim))
-    if other == np.int64(NONE):
-        drop_part(tree, owner, at)
-    else:
-        tree.parts[at].root = np.uint32(other)
+        tree.boxes[np.int64(fresh.boxes) + j] = tree.boxes[np.int64(bucket.boxes) + j]
+    return parent

@@ -1,4 +1,4 @@
-"""The state of a BE*-Tree: buckets, partition directories, leaf rows, boxes, and the pools they come from.
+"""The state of a BE*-Tree: buckets, p-nodes, leaf rows, boxes, and the pools they come from.
 
                        bucket 0, the root: no box, level 0
                        | leaf rows | p-directory: [dim 3 -> bucket 7] [dim 9 -> bucket 1] ...        sorted by dimension
@@ -7,30 +7,48 @@
               | left bucket | own leaf rows | own p-directory | right bucket |
 
 A bucket is a c-node together with its place in the c-directory (BE*-Tree IV): `left` and `right` are the buckets it was split
-into, its *own* rows are the overlapping ones, kept in its l-node or, once that overflowed, below its p-directory. A p-node is an
-entry of a p-directory.
+into, its *own* rows are the overlapping ones, kept in its leaf (the paper's l-node) or, once that overflowed, below its
+p-directory. A p-node is an entry of a p-directory.
 
-Layout   a bucket is two cache lines; matching reads the first. Leaf rows and p-directories are contiguous regions of
-         a power of two, chained in free lists by size when freed. A bucket of level k has k - 1 boxes in `boxes`:
+Layout   a bucket is two cache lines; matching reads the first. The leaf rows and the p-directory of a bucket are regions of a
+         power of two in size, chained in free lists by size when freed. A bucket of level k has k - 1 boxes in `boxes`:
          its extent in the *inactive* dimensions, those of the levels above (IV-B). They make a deletion local: an
          ancestor's boundary is rebuilt from the boxes of its children, without going down.
 Invariant  `lo, hi` encloses the active interval of every row below the bucket, `own_lo, own_hi` of its own rows; left and right
-         never overlap and enclose none of its own rows (each row is in the smallest bucket that encloses it); `best`, `sum` and
-         `top` dominate every row below, the `leaf_` ones every leaf row (`BEStarTree.check`).
+         never overlap and enclose none of its own rows (each row is in the smallest bucket that encloses it); the `max_` summaries
+         dominate every row below, the `leaf_` summaries every leaf row (`BEStarTree.check`).
 
-Weight summaries depart from the paper, which keeps the largest weight of each attribute at each p-node and l-node: a row that
+Summaries depart from the paper, which keeps the largest weight of each attribute at each p-node and l-node: a row that
 matches gets all its weights, so the largest total of a row bounds the score more tightly than the sum of largest
 weights over all attributes of the event, and takes 12 bytes in place of a map.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from enum import IntEnum
 
 import numpy as np
 
 from matchwood.jit.decorators import helper
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
+
+
+class Split(IntEnum):
+    """How an overflowing bucket is split."""
+
+    EXHAUSTIVE = 0
+    APPROXIMATE = 1
+    HALVES = 2
+    RIGID = 3  # halves of a fixed domain: the BE-Tree
+
+
+class Ranking(IntEnum):
+    """How attributes are ranked when a bucket is partitioned."""
+
+    POPULARITY = 0
+    SELECTIVITY = 1
+
 
 BUCKET = np.dtype(
     [
@@ -41,81 +59,87 @@ BUCKET = np.dtype(
         ("left", "u4"),
         ("right", "u4"),
         ("leaf", "u4"),  # first leaf row
-        ("parts", "u4"),  # first p-node
+        ("p_nodes", "u4"),  # first p-node
         ("leaf_size", "u4"),
-        ("parts_size", "u2"),
+        ("p_size", "u2"),  # p-nodes
         ("dim", "u2"),
-        ("best", "f4"),  # largest priority + sum of weights of a row below
-        ("sum", "f4"),  # largest sum of weights
-        ("top", "f4"),  # largest priority
-        ("leaf_best", "f4"),
-        ("leaf_sum", "f4"),
-        ("leaf_top", "f4"),
+        ("max_score", "f4"),  # largest priority + sum of weights of a row below
+        ("max_weights", "f4"),  # largest sum of weights
+        ("max_priority", "f4"),
+        ("leaf_score", "f4"),  # the same of the leaf rows
+        ("leaf_weights", "f4"),
+        ("leaf_priority", "f4"),
         ("parent", "u4"),  # bucket above in the c-directory, NONE at its root
         ("owner", "u4"),  # bucket whose p-directory leads here, NONE at the root of the tree
         ("boxes", "u4"),
         ("rows", "u4"),  # below, leaf rows included
         ("capacity", "u4"),  # leaf rows that do not yet overflow
-        ("stale", "u4"),  # deletions since the boundary of a very large leaf was rebuilt
+        ("stale", "u4"),  # deletions since the boundary of a large leaf was rebuilt
         ("level", "u2"),
         ("leaf_class", "u1"),
-        ("parts_class", "u1"),
-        ("state", "u1"),
-        ("pad", "u1"),
-        ("pad2", "u2"),
+        ("p_class", "u1"),
+        ("live", "u1"),
+        ("loose", "u1"),  # set while a row is rewritten: the old row may have made a boundary or summary
+        ("pad", "u2"),
         # Rigid trees: the cell of the grid that the bucket stands for. Others: its core, what all of its own rows share, or less.
         ("cell_lo", "f8"),
         ("cell_hi", "f8"),
     ]
 )
-PNODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
+P_NODE = np.dtype([("dim", "u2"), ("pad", "u2"), ("root", "u4"), ("rank", "f4"), ("rows", "u4")])
 BOX = np.dtype([("lo", "f8"), ("hi", "f8")])
-# Of a dimension: what rows span, and the share of the rows below it that an event was seen to meet in vain.
+# A leaf row, the bound of its score, and its signature: one bit for each dimension it needs, modulo 64.
+LEAF_ROW = np.dtype([("needs", "u8"), ("slot", "u4"), ("max_score", "f4")])
+HOME = np.dtype([("bucket", "u4"), ("at", "u4")])  # the bucket of a slot's row, and its position in the leaf
+# Of a dimension: what rows span, and the share of the rows below it that events were seen to test in vain.
 DOMAIN = np.dtype([("lo", "f8"), ("hi", "f8"), ("loss", "f8")])
-# A leaf row, the bound of its score (as `best`), and its signature: one bit for each dimension it needs, modulo 64.
-LEAF = np.dtype([("needs", "u8"), ("slot", "u4"), ("best", "f4")])
-HOME = np.dtype([("bucket", "u4"), ("at", "u4")])  # where a slot's row lies: leaf row `at` of the bucket
 
-LEVELS = 32  # deeper buckets are not partitioned
+OPTIONS = np.dtype([("alpha", "f8"), ("beta", "f8"), ("capacity", "i8"), ("split", "i8"), ("ranking", "i8")])
+COUNTS = np.dtype(
+    [
+        # used of each pool
+        ("buckets", "i8"),
+        ("leaf_rows", "i8"),
+        ("p_nodes", "i8"),
+        ("boxes", "i8"),
+        # in the tree
+        ("live_buckets", "i8"),
+        ("live_p_nodes", "i8"),
+        ("free_bucket", "i8"),  # the first free bucket, chained through `left`
+        # of all rows that the tree has held since it was built
+        ("max_predicates", "i8"),
+        ("max_leaf", "i8"),
+        ("absences", "i8"),  # does any of them test for an absence?
+    ]
+)
+
+MAX_LEVEL = 32  # deeper buckets are not partitioned
 CLASSES = 32
 NO_CLASS = np.uint8(255)
-FREED, LIVE = np.uint8(0), np.uint8(1)
+LEAF_REGIONS, P_REGIONS, BOX_REGIONS = 0, 1, 2  # rows of `free`
 HUGE = np.finfo(np.float64).max
 LARGEST = 4.0e307  # stands for infinity in lengths, so that they never become NaN
 
-# how buckets are split
-EXHAUSTIVE, APPROXIMATE, HALVES, RIGID = 0, 1, 2, 3
-# how attributes are ranked
-POPULARITY, SELECTIVITY = 0, 1
 
-# places in `counts`: tops of the pools, heads of free lists, then the parameters
-BUCKETS, LEAVES, PARTS, BOXES, FREE_BUCKET, NODES, PNODES = 0, 1, 2, 3, 4, 5, 6
-MOST_PREDICATES, LARGEST_LEAF = 7, 8  # ever
-ASKS_ABSENCE = 9  # has any row ever asked for an absence?
-CAPACITY, SPLITTING, RANKING = 10, 11, 12
-FREE_LEAF = 16
-FREE_PARTS = FREE_LEAF + CLASSES
-FREE_BOXES = FREE_PARTS + CLASSES
-COUNTS = FREE_BOXES + LEVELS + 1
+class Tree(State):
+    """The state of a BE*-Tree."""
 
-
-class Tree(NamedTuple):
-    """The state, as kernels see it."""
-
-    buckets: np.ndarray  # BUCKET
-    parts: np.ndarray  # PNODE
-    leaves: np.ndarray  # LEAF
-    boxes: np.ndarray  # BOX
-    homes: np.ndarray  # HOME, by slot
-    counts: np.ndarray  # int64
-    real: np.ndarray  # float64: alpha, beta
-    domains: np.ndarray  # DOMAIN, by dimension: what rigid trees halve, and what the ranking learnt
+    buckets: np.ndarray = array(BUCKET)
+    p_nodes: np.ndarray = array(P_NODE)
+    leaf_rows: np.ndarray = array(LEAF_ROW)
+    boxes: np.ndarray = array(BOX)
+    homes: np.ndarray = array(HOME)  # by slot
+    domains: np.ndarray = array(DOMAIN)  # by dimension: what rigid trees halve, and what the ranking learnt
+    counts: np.ndarray = array(COUNTS)  # [1]
+    options: np.ndarray = array(OPTIONS)  # [1]
+    blank: np.ndarray = array(BUCKET)  # [1]: what a new bucket looks like
+    free: np.ndarray = array(np.int64, ndim=2)  # [kind of region, class]: the first free one of that size, or NONE
 
 
 @helper
 def class_of(size):
-    """The power of two that holds `size` items."""
-    class_ = np.int64(0)
+    """The power of two that holds `size` items, two at least."""
+    class_ = np.int64(1)
     while (np.int64(1) << class_) < size:
         class_ += 1
     return class_
@@ -141,7 +165,7 @@ def usable(entry):
 
 @helper
 def entry_on(store, slot, dim):
-    """Where the row's usable entry on the dimension stands, or -1. O(its entries)."""
+    """Position of the row's usable entry on the dimension, or -1. O(its entries)."""
     row = store.rows[slot]
     start = np.int64(row.start)
     for at in range(start, start + np.int64(row.count)):
@@ -157,40 +181,21 @@ def bit_of(dim):
 
 
 @helper
-def needs_of(store, slot):
-    """The bits of the dimensions without which an event cannot match the row."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    needs = np.uint64(0)
-    for at in range(start, start + np.int64(row.count)):
-        if store.entries[at].kind != ABSENT:
-            needs |= bit_of(store.entries[at].dim)
-    return needs
+def is_rigid(tree):
+    return tree.options[0].split == Split.RIGID
 
 
 @helper
-def narrow_core(tree, b, lo, hi):
-    """The bucket gets a row of its own: what they all share is within the row. Before its own boundary is stretched."""
+def above(tree, b):
+    """The bucket that leads to bucket b, NONE for the root."""
     bucket = tree.buckets[b]
-    if tree.counts[SPLITTING] == RIGID:
-        return
-    if bucket.own_lo > bucket.own_hi:
-        bucket.cell_lo, bucket.cell_hi = lo, hi
-    else:
-        bucket.cell_lo, bucket.cell_hi = max(bucket.cell_lo, lo), min(bucket.cell_hi, hi)
+    return np.int64(bucket.owner) if bucket.parent == NONE else np.int64(bucket.parent)
 
 
 @helper
-def in_a_child(tree, b, lo, hi):
-    """Does a child of the bucket enclose the interval?"""
-    bucket = tree.buckets[b]
-    for side in range(2):
-        child = bucket.left if side == 0 else bucket.right
-        if child != NONE:
-            c = tree.buckets[np.int64(child)]
-            if c.lo <= lo and hi <= c.hi:
-                return True
-    return False
+def side_of(bucket, side):
+    """The left (0) or right (1) child of a bucket, or NONE."""
+    return np.int64(bucket.left) if side == 0 else np.int64(bucket.right)
 
 
 @helper
@@ -202,148 +207,134 @@ def rounded_up(value):
 
 
 @helper
-def weights_of(store, slot):
-    """(priority + weights, weights, priority) of a row, rounded up."""
+def summarise(tree, store, slot):
+    """(signature, largest score, sum of weights, priority) of a row, the numbers rounded up; `tree.counts` knows of it then."""
     row = store.rows[slot]
     start = np.int64(row.start)
-    total = 0.0
+    needs, weights = np.uint64(0), 0.0
     for at in range(start, start + np.int64(row.count)):
-        total += store.entries[at].weight
-    # A sum taken in another order may differ by an ulp a term; float32 rounded up twice covers it many times over.
-    total *= 1.0 + 1e-12
-    best = row.priority + total
-    best += abs(best) * 1e-12 + abs(row.priority) * 1e-12
-    return rounded_up(best), rounded_up(total), rounded_up(row.priority)
+        entry = store.entries[at]
+        weights += entry.weight
+        if entry.kind == ABSENT:
+            tree.counts[0].absences = 1
+        else:
+            needs |= bit_of(entry.dim)
+    tree.counts[0].max_predicates = max(tree.counts[0].max_predicates, np.int64(row.count))
+    # A sum taken in another order may differ by an ulp a term; this and rounding up to float32 cover it many times over.
+    weights *= 1.0 + 1e-12
+    score = row.priority + weights
+    score += (abs(score) + abs(row.priority)) * 1e-12
+    return needs, rounded_up(score), rounded_up(weights), rounded_up(row.priority)
 
 
 @helper
 def take_bucket(tree, level, dim, parent, owner):
-    """A fresh bucket without rows; the caller made sure that there is room. O(1)."""
-    counts = tree.counts
-    b = counts[FREE_BUCKET]
+    """A fresh bucket without rows; the caller made sure that there is room. O(level)."""
+    counts = tree.counts[0]
+    b = counts.free_bucket
     if b == np.int64(NONE):
-        b = counts[BUCKETS]
-        counts[BUCKETS] += 1
+        b = counts.buckets
+        counts.buckets += 1
     else:
-        counts[FREE_BUCKET] = np.int64(tree.buckets[b].left)
-    counts[NODES] += 1
+        counts.free_bucket = np.int64(tree.buckets[b].left)
+    counts.live_buckets += 1
+    tree.buckets[b] = tree.blank[0]
     bucket = tree.buckets[b]
-    bucket.lo, bucket.hi, bucket.own_lo, bucket.own_hi = np.inf, -np.inf, np.inf, -np.inf
-    bucket.left, bucket.right, bucket.leaf, bucket.parts = NONE, NONE, NONE, NONE
-    bucket.leaf_size, bucket.parts_size, bucket.dim = np.uint32(0), np.uint16(0), np.uint16(dim)
-    bucket.best, bucket.sum, bucket.top = np.float32(-np.inf), np.float32(-np.inf), np.float32(-np.inf)
-    bucket.leaf_best, bucket.leaf_sum, bucket.leaf_top = bucket.best, bucket.sum, bucket.top
+    bucket.level, bucket.dim = np.uint16(level), np.uint16(dim)
     bucket.parent, bucket.owner = np.uint32(parent), np.uint32(owner)
-    bucket.rows, bucket.stale = np.uint32(0), np.uint32(0)
-    bucket.capacity = np.uint32(counts[CAPACITY])
-    bucket.level, bucket.leaf_class, bucket.parts_class, bucket.state = np.uint16(level), NO_CLASS, NO_CLASS, LIVE
-    bucket.boxes = NONE
-    bucket.cell_lo, bucket.cell_hi = -np.inf, np.inf
     if level > 1:
-        bucket.boxes = np.uint32(take_boxes(tree, level - 1))
+        number = level - 1
+        start = tree.free[BOX_REGIONS, number]
+        if start == np.int64(NONE):
+            start = counts.boxes
+            counts.boxes += number
+        else:
+            tree.free[BOX_REGIONS, number] = np.int64(tree.boxes[start].lo)
+        for j in range(start, start + number):
+            tree.boxes[j].lo, tree.boxes[j].hi = np.inf, -np.inf
+        bucket.boxes = np.uint32(start)
     return b
-
-
-@helper
-def take_boxes(tree, number):
-    """A region of empty boxes. Freed ones are chained through `lo`."""
-    counts = tree.counts
-    start = counts[FREE_BOXES + number]
-    if start == np.int64(NONE):
-        start = counts[BOXES]
-        counts[BOXES] += number
-    else:
-        counts[FREE_BOXES + number] = np.int64(tree.boxes[start].lo)
-    for j in range(start, start + number):
-        tree.boxes[j].lo, tree.boxes[j].hi = np.inf, -np.inf
-    return start
 
 
 @helper
 def free_bucket(tree, b):
     """Give back a bucket with its regions. Its rows and children must have gone elsewhere."""
-    counts = tree.counts
-    bucket = tree.buckets[b]
-    free_leaf(tree, b)
-    free_parts(tree, b)
+    counts, bucket = tree.counts[0], tree.buckets[b]
+    free_leaf(tree, bucket)
+    free_p_nodes(tree, bucket)
     if bucket.level > 1:
         number = np.int64(bucket.level) - 1
-        tree.boxes[np.int64(bucket.boxes)].lo = np.float64(counts[FREE_BOXES + number])
-        counts[FREE_BOXES + number] = np.int64(bucket.boxes)
-    bucket.state = FREED
-    bucket.left = np.uint32(counts[FREE_BUCKET])
-    counts[FREE_BUCKET] = b
-    counts[NODES] -= 1
+        tree.boxes[np.int64(bucket.boxes)].lo = np.float64(tree.free[BOX_REGIONS, number])
+        tree.free[BOX_REGIONS, number] = np.int64(bucket.boxes)
+    bucket.live = np.uint8(0)
+    bucket.left = np.uint32(counts.free_bucket)
+    counts.free_bucket = b
+    counts.live_buckets -= 1
 
 
 @helper
-def free_leaf(tree, b):
-    bucket = tree.buckets[b]
+def free_leaf(tree, bucket):
     if bucket.leaf_class != NO_CLASS:
-        head = FREE_LEAF + np.int64(bucket.leaf_class)
-        tree.leaves[np.int64(bucket.leaf)].slot = np.uint32(tree.counts[head])
-        tree.counts[head] = np.int64(bucket.leaf)
+        class_ = np.int64(bucket.leaf_class)
+        tree.leaf_rows[np.int64(bucket.leaf)].slot = np.uint32(tree.free[LEAF_REGIONS, class_])
+        tree.free[LEAF_REGIONS, class_] = np.int64(bucket.leaf)
     bucket.leaf, bucket.leaf_class, bucket.leaf_size = NONE, NO_CLASS, np.uint32(0)
 
 
 @helper
-def free_parts(tree, b):
-    bucket = tree.buckets[b]
-    if bucket.parts_class != NO_CLASS:
-        head = FREE_PARTS + np.int64(bucket.parts_class)
-        tree.parts[np.int64(bucket.parts)].root = np.uint32(tree.counts[head])
-        tree.counts[head] = np.int64(bucket.parts)
-    bucket.parts, bucket.parts_class, bucket.parts_size = NONE, NO_CLASS, np.uint16(0)
+def free_p_nodes(tree, bucket):
+    if bucket.p_class != NO_CLASS:
+        class_ = np.int64(bucket.p_class)
+        tree.p_nodes[np.int64(bucket.p_nodes)].root = np.uint32(tree.free[P_REGIONS, class_])
+        tree.free[P_REGIONS, class_] = np.int64(bucket.p_nodes)
+    bucket.p_nodes, bucket.p_class, bucket.p_size = NONE, NO_CLASS, np.uint16(0)
 
 
 @helper
-def take_leaf(tree, class_):
-    """A region of 2 ** class leaf rows."""
-    counts = tree.counts
-    start = counts[FREE_LEAF + class_]
+def take_leaf(tree, bucket, size):
+    """Give the bucket, which has no leaf, a region for `size` leaf rows."""
+    class_ = class_of(size)
+    start = tree.free[LEAF_REGIONS, class_]
     if start == np.int64(NONE):
-        start = counts[LEAVES]
-        counts[LEAVES] += np.int64(1) << class_
+        start = tree.counts[0].leaf_rows
+        tree.counts[0].leaf_rows += np.int64(1) << class_
     else:
-        counts[FREE_LEAF + class_] = np.int64(tree.leaves[start].slot)
+        tree.free[LEAF_REGIONS, class_] = np.int64(tree.leaf_rows[start].slot)
+    bucket.leaf, bucket.leaf_class, bucket.leaf_size = np.uint32(start), np.uint8(class_), np.uint32(size)
     return start
 
 
 @helper
-def copy_leaf_row(leaves, source, target):
-    a, b = leaves[source], leaves[target]
-    b.slot, b.needs, b.best = a.slot, a.needs, a.best
-
-
-@helper
-def put_leaf_row(tree, b, slot, needs, best):
-    """Append a row to the bucket's leaf rows. O(1) amortised."""
+def put_leaf_row(tree, b, slot):
+    """Append a row to the bucket's leaf, return its record, to be filled in. O(1) amortised."""
     bucket = tree.buckets[b]
     size = np.int64(bucket.leaf_size)
-    if bucket.leaf_class == NO_CLASS or size == np.int64(1) << np.int64(bucket.leaf_class):
-        class_ = class_of(max(size + 1, 2))
-        start = take_leaf(tree, class_)
-        old = np.int64(bucket.leaf)
+    if bucket.leaf_class == NO_CLASS:
+        take_leaf(tree, bucket, size + 1)
+    elif size == np.int64(1) << np.int64(bucket.leaf_class):
+        old, old_class = np.int64(bucket.leaf), np.int64(bucket.leaf_class)
+        start = take_leaf(tree, bucket, size + 1)
         for i in range(size):
-            copy_leaf_row(tree.leaves, old + i, start + i)
-        free_leaf(tree, b)
-        bucket.leaf, bucket.leaf_class = np.uint32(start), np.uint8(class_)
-    row = tree.leaves[np.int64(bucket.leaf) + size]
-    row.slot, row.needs, row.best = np.uint32(slot), needs, best
+            tree.leaf_rows[start + i] = tree.leaf_rows[old + i]
+        tree.leaf_rows[old].slot = np.uint32(tree.free[LEAF_REGIONS, old_class])
+        tree.free[LEAF_REGIONS, old_class] = old
     bucket.leaf_size = np.uint32(size + 1)
     home = tree.homes[slot]
     home.bucket, home.at = np.uint32(b), np.uint32(size)
+    leaf_row = tree.leaf_rows[np.int64(bucket.leaf) + size]
+    leaf_row.slot = np.uint32(slot)
+    return leaf_row
 
 
 @helper
-def find_part(tree, b, dim):
-    """Where the p-node of the dimension stands in the bucket's p-directory, or where it would go. O(log size)."""
+def find_p_node(tree, b, dim):
+    """Position of the dimension's p-node in the bucket's p-directory, or where it would go. O(log size)."""
     bucket = tree.buckets[b]
-    low = np.int64(bucket.parts)
-    high = low + np.int64(bucket.parts_size)
+    low = np.int64(bucket.p_nodes)
+    high = low + np.int64(bucket.p_size)
     while low < high:
         middle = (low + high) >> 1
-        if np.int64(tree.parts[middle].dim) < dim:
+        if np.int64(tree.p_nodes[middle].dim) < dim:
             low = middle + 1
         else:
             high = middle
@@ -351,55 +342,61 @@ def find_part(tree, b, dim):
 
 
 @helper
-def has_part(tree, b, at, dim):
-    """Is the place that `find_part` gave that of the dimension's p-node?"""
+def has_p_node(tree, b, at, dim):
+    """Is the position that `find_p_node` gave that of the dimension's p-node?"""
     bucket = tree.buckets[b]
-    return at < np.int64(bucket.parts) + np.int64(bucket.parts_size) and np.int64(tree.parts[at].dim) == dim
+    return at < np.int64(bucket.p_nodes) + np.int64(bucket.p_size) and np.int64(tree.p_nodes[at].dim) == dim
 
 
 @helper
-def add_part(tree, b, dim, root, rank):
+def add_p_node(tree, b, dim, root, rank):
     """Enter a p-node into the bucket's p-directory. O(its size)."""
     bucket = tree.buckets[b]
-    size = np.int64(bucket.parts_size)
-    if bucket.parts_class == NO_CLASS or size == np.int64(1) << np.int64(bucket.parts_class):
-        class_ = class_of(max(size + 1, 2))
-        counts = tree.counts
-        start = counts[FREE_PARTS + class_]
+    size = np.int64(bucket.p_size)
+    if bucket.p_class == NO_CLASS or size == np.int64(1) << np.int64(bucket.p_class):
+        class_ = class_of(size + 1)
+        start = tree.free[P_REGIONS, class_]
         if start == np.int64(NONE):
-            start = counts[PARTS]
-            counts[PARTS] += np.int64(1) << class_
+            start = tree.counts[0].p_nodes
+            tree.counts[0].p_nodes += np.int64(1) << class_
         else:
-            counts[FREE_PARTS + class_] = np.int64(tree.parts[start].root)
-        old = np.int64(bucket.parts)
+            tree.free[P_REGIONS, class_] = np.int64(tree.p_nodes[start].root)
+        old = np.int64(bucket.p_nodes)
         for i in range(size):
-            copy_part(tree.parts, old + i, start + i)
-        free_parts(tree, b)
-        bucket.parts, bucket.parts_class = np.uint32(start), np.uint8(class_)
-        bucket.parts_size = np.uint16(size)
-    at = find_part(tree, b, dim)
-    for i in range(np.int64(bucket.parts) + size, at, -1):
-        copy_part(tree.parts, i - 1, i)
-    part = tree.parts[at]
-    part.dim, part.root, part.rank, part.rows = np.uint16(dim), np.uint32(root), np.float32(rank), np.uint32(0)
-    bucket.parts_size = np.uint16(size + 1)
-    tree.counts[PNODES] += 1
+            tree.p_nodes[start + i] = tree.p_nodes[old + i]
+        free_p_nodes(tree, bucket)
+        bucket.p_nodes, bucket.p_class = np.uint32(start), np.uint8(class_)
+        bucket.p_size = np.uint16(size)
+    at = find_p_node(tree, b, dim)
+    for i in range(np.int64(bucket.p_nodes) + size, at, -1):
+        tree.p_nodes[i] = tree.p_nodes[i - 1]
+    p_node = tree.p_nodes[at]
+    p_node.dim, p_node.root, p_node.rank = np.uint16(dim), np.uint32(root), np.float32(rank)
+    p_node.rows = np.uint32(0)
+    bucket.p_size = np.uint16(size + 1)
+    tree.counts[0].live_p_nodes += 1
 
 
 @helper
-def copy_part(parts, source, target):
-    a, b = parts[source], parts[target]
-    b.dim, b.root, b.rank, b.rows = a.dim, a.root, a.rank, a.rows
-
-
-@helper
-def drop_part(tree, b, at):
-    """Take the p-node at place `at` out of the bucket's p-directory. O(its size)."""
+def replace_child(tree, b, other):
+    """Let what leads to bucket b lead to `other` (NONE: to nothing, and a p-node is dropped)."""
     bucket = tree.buckets[b]
-    size = np.int64(bucket.parts_size) - 1
-    for i in range(at, np.int64(bucket.parts) + size):
-        copy_part(tree.parts, i + 1, i)
-    bucket.parts_size = np.uint16(size)
-    tree.counts[PNODES] -= 1
+    if bucket.parent != NONE:
+        parent = tree.buckets[np.int64(bucket.parent)]
+        if np.int64(parent.left) == b:
+            parent.left = np.uint32(other)
+        else:
+            parent.right = np.uint32(other)
+        return
+    owner = tree.buckets[np.int64(bucket.owner)]
+    at = find_p_node(tree, np.int64(bucket.owner), np.int64(bucket.dim))
+    if other != np.int64(NONE):
+        tree.p_nodes[at].root = np.uint32(other)
+        return
+    size = np.int64(owner.p_size) - 1
+    for i in range(at, np.int64(owner.p_nodes) + size):
+        tree.p_nodes[i] = tree.p_nodes[i + 1]
+    owner.p_size = np.uint16(size)
+    tree.counts[0].live_p_nodes -= 1
     if size == 0:
-        free_parts(tree, b)
+        free_p_nodes(tree, owner)

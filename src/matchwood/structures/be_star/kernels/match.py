@@ -1,46 +1,88 @@
 """Matching (BE*-Tree VI). In: the tree, events. Out: hits. Readers only.
 
-An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. Leaf rows met are verified exactly.
-Top-k takes the pending bucket of the highest upper bound first and stops when none can beat the worst of the k kept. Where the
-paper queues p-nodes and searches their c-directories at once, buckets of a c-directory queue up too, with bounds of their own.
+An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. The leaf rows of buckets that it enters
+are candidates, unless their signature or bound rules them out. Top-k visits the pending bucket of the highest bound first and
+stops when none can reach the k-th score. Where the paper queues p-nodes and searches their c-directories at once, buckets of a
+c-directory queue up too, with bounds of their own.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
-    AHEAD,
     BOUNDARIES,
+    MAX_FOUND,
     SIGNATURES,
-    ask_for_row,
-    count,
-    count_entries,
-    load_keys,
-    unload_keys,
+    VISITED,
+    Candidates,
+    begin_answer,
+    count_tests,
+    end_answer,
+    score_to_reach,
     verify_found,
 )
-from matchwood.store.kernels.results import best_first, offer
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.kernels.verify import folded, load_event, score_row, unload_event
-from matchwood.structures.be_star.kernels.layout import ASKS_ABSENCE, MOST_PREDICATES, bit_of, find_part, has_part
+from matchwood.store.kernels.verify import folded
+from matchwood.structures.be_star.kernels.layout import bit_of, find_p_node, has_p_node, side_of
 
-FOUND = 4096
+SLACK = 1e-9  # of what is added: more than the rounding of a sum of weights
 
 
-class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    seen: np.ndarray  # uint32, one a slot
-    pending: np.ndarray  # uint32, one a bucket: a stack, or a heap by `bounds`
-    bounds: np.ndarray  # float64, one a bucket
-    found: np.ndarray  # uint32 [FOUND]: leaf rows to be verified
-    work: np.ndarray  # int64: rows verified, buckets visited
-    keys: np.ndarray  # KEY, one a dimension
-    tally: np.ndarray | None  # int64 [TALLY] to count every test; None, and the kernels are compiled without
+class BEStarScratch(State):
+    candidates: Candidates = nested(Candidates)
+    pending: np.ndarray = array(np.uint32)  # one a bucket: a stack, for top-k a heap by `bounds`
+    bounds: np.ndarray = array(np.float64)  # one a bucket
+
+
+@kernel
+def answer_events(tree, store, scratch, query, first, out, ends):
+    """Answer events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
+    candidates, events = scratch.candidates, query.events
+    answer = candidates.answer[0]
+    answer.end = 0
+    for e in range(first, ends.size):
+        if not begin_answer(candidates, query, e, out):
+            return e
+        lacks, heaviest = describe_event(tree, events, e)
+        least = -np.inf  # the score to reach
+        scratch.pending[0], scratch.bounds[0] = np.uint32(0), np.inf
+        pending = np.int64(1)
+        while pending > 0 and answer.end >= 0 and (query.k == 0 or scratch.bounds[0] >= least):
+            b, pending = next_bucket(scratch, query, pending)
+            bucket = tree.buckets[b]
+            candidates.work[VISITED] += 1
+            entered = pending
+            in_own = bucket.level == 0
+            if not in_own:
+                entered = enter_children(tree, scratch, b, entered)
+                count_tests(candidates, BOUNDARIES, 1)
+                in_own = meets(candidates.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
+            if in_own and bucket.leaf_size > 0:
+                match_leaf(tree, store, scratch, query, b, lacks, heaviest, out)
+                least = score_to_reach(candidates, query, out)
+            if in_own and bucket.p_size > 0:
+                entered = enter_p_nodes(tree, scratch, events, e, b, entered)
+            if query.k == 0:
+                pending = entered
+            else:
+                pending = queue_buckets(tree, scratch, query, pending, entered, least, heaviest)
+        if not end_answer(store, candidates, query, e, out, ends):
+            return e
+    return ends.size
+
+
+@helper
+def describe_event(tree, events, e):
+    """(Signature bits that no dimension of the event has, the largest weight by which it may multiply a predicate's.)"""
+    has = np.uint64(0)
+    heaviest = 1.0 if tree.counts[0].absences else 0.0
+    for i in range(events.offsets[e], events.offsets[e + 1]):
+        has |= bit_of(events.dims[i])
+        heaviest = max(heaviest, events.weight[i])
+    return ~has, heaviest
 
 
 @helper
@@ -51,188 +93,127 @@ def meets(values, dim, lo, hi):
 
 
 @helper
-def is_repeated(events, e, i):
-    """Is entry i a further part of a list value?"""
-    return i > events.offsets[e] and events.dims[i] == events.dims[i - 1]
+def enter_bucket(tree, scratch, b, entered):
+    """Push bucket b, which clusters a dimension, if the event meets its boundary; return the new count."""
+    bucket = tree.buckets[b]
+    count_tests(scratch.candidates, BOUNDARIES, 1)
+    if meets(scratch.candidates.values, np.int64(bucket.dim), bucket.lo, bucket.hi):
+        scratch.pending[entered] = np.uint32(b)
+        entered += 1
+    return entered
 
 
 @helper
-def open_parts(tree, scratch, events, e, b, n):
-    """Push the c-directories of the bucket's p-nodes that the event enters. O(p-nodes), or O(entries log p-nodes)."""
-    first, size = np.int64(tree.buckets[b].parts), np.int64(tree.buckets[b].parts_size)
-    if size <= 4 * (events.offsets[e + 1] - events.offsets[e]):
-        for at in range(first, first + size):
-            dim = np.int64(tree.parts[at].dim)
-            if dim < scratch.values.size and not np.isnan(scratch.values[dim].lo):
-                n = open_part(tree, scratch, at, n)
-        return n
-    for i in range(events.offsets[e], events.offsets[e + 1]):
-        dim = np.int64(events.dims[i])
-        if dim >= scratch.values.size or is_repeated(events, e, i):
-            continue
-        at = find_part(tree, b, dim)
-        if has_part(tree, b, at, dim):
-            n = open_part(tree, scratch, at, n)
-    return n
-
-
-@helper
-def open_part(tree, scratch, at, n):
-    """Push the root of a p-node's c-directory if the event meets its boundary."""
-    root = tree.parts[at].root
-    bucket = tree.buckets[np.int64(root)]
-    count(scratch.tally, BOUNDARIES, 1)
-    if meets(scratch.values, np.int64(bucket.dim), bucket.lo, bucket.hi):
-        scratch.pending[n] = root
-        n += 1
-    return n
-
-
-@helper
-def open_children(tree, scratch, b, n):
+def enter_children(tree, scratch, b, entered):
     """Push the children whose boundary the event meets."""
     bucket = tree.buckets[b]
-    dim = np.int64(bucket.dim)
     for side in range(2):
-        child = bucket.left if side == 0 else bucket.right
-        if child != NONE:
-            c = tree.buckets[np.int64(child)]
-            count(scratch.tally, BOUNDARIES, 1)
-            if meets(scratch.values, dim, c.lo, c.hi):
-                scratch.pending[n] = child
-                n += 1
-    return n
+        child = side_of(bucket, side)
+        if child != np.int64(NONE):
+            entered = enter_bucket(tree, scratch, child, entered)
+    return entered
 
 
 @helper
-def lacks_of(events, e):
-    """The signature bits that no dimension of the event has."""
-    has = np.uint64(0)
+def enter_p_nodes(tree, scratch, events, e, b, entered):
+    """Push the c-directories of the bucket's p-nodes that the event enters. O(p-nodes), or O(entries log p-nodes) if that is less."""
+    values = scratch.candidates.values
+    p_nodes, size = np.int64(tree.buckets[b].p_nodes), np.int64(tree.buckets[b].p_size)
+    if size <= 4 * (events.offsets[e + 1] - events.offsets[e]):
+        for at in range(p_nodes, p_nodes + size):
+            if not np.isnan(values[np.int64(tree.p_nodes[at].dim)].lo):
+                entered = enter_bucket(tree, scratch, np.int64(tree.p_nodes[at].root), entered)
+        return entered
     for i in range(events.offsets[e], events.offsets[e + 1]):
-        has |= bit_of(events.dims[i])
-    return ~has
+        dim = np.int64(events.dims[i])
+        listed_before = i > events.offsets[e] and events.dims[i] == events.dims[i - 1]
+        if dim >= values.size or listed_before:
+            continue
+        at = find_p_node(tree, b, dim)
+        if has_p_node(tree, b, at, dim):
+            entered = enter_bucket(tree, scratch, np.int64(tree.p_nodes[at].root), entered)
+    return entered
 
 
 @helper
-def likely_rows(tree, scratch, at, end, lacks, found):
-    """Append the leaf rows at:end that need nothing the event lacks; return the new count. No branches.
+def match_leaf(tree, store, scratch, query, b, lacks, heaviest, out):
+    """Make candidates of the leaf rows that need nothing the event lacks and may be among the k best. No branch a row.
 
-    1M rows, Zipf, per event: 1,842 leaf rows met, 1,262 verified, 998 of which match.
+    Top-k verifies them at once: the next bucket is judged by the k-th score then.
     """
-    count(scratch.tally, SIGNATURES, end - at)
-    for i in range(at, end):
-        row = tree.leaves[i]
-        scratch.found[found] = row.slot
-        found += np.int64((row.needs & lacks) == np.uint64(0))
-    return found
-
-
-@kernel
-def match_many(tree, store, scratch, events, first, how, combine, out, ends):
-    """Match events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
-    n = np.int64(0)
-    for e in range(first, ends.size):
-        begin = n
-        load_event(scratch.values, events, e)
-        single = load_keys(scratch.keys, events, e)
-        scratch.pending[0] = np.uint32(0)
-        pending = np.int64(1)
-        found = np.int64(0)
-        lacks = lacks_of(events, e)
-        while pending > 0:
-            pending -= 1
-            b = np.int64(scratch.pending[pending])
-            bucket = tree.buckets[b]
-            scratch.work[1] += 1
-            if bucket.level > 0:
-                pending = open_children(tree, scratch, b, pending)
-                count(scratch.tally, BOUNDARIES, 1)
-                if not meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi):
-                    continue
-            if bucket.parts_size > 0:
-                pending = open_parts(tree, scratch, events, e, b, pending)
-            at, end = np.int64(bucket.leaf), np.int64(bucket.leaf) + np.int64(bucket.leaf_size)
-            while at < end and n >= 0:
-                taken = min(end - at, FOUND - found)
-                found = likely_rows(tree, scratch, at, at + taken, lacks, found)
-                at += taken
-                if found == FOUND:
-                    scratch.work[0] += found
-                    n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
-                    found = np.int64(0)
-            if n < 0:
-                break
-        if n >= 0:
-            scratch.work[0] += found
-            n = verify_found(store, scratch, found, single, events, how, combine, out, begin, n)
-        unload_event(scratch.values, events, e)
-        unload_keys(scratch.keys, events, e)
-        if n < 0:
-            return e
-        ends[e] = n
-    return ends.size
+    candidates, bucket = scratch.candidates, tree.buckets[b]
+    answer = candidates.answer[0]
+    least, lowest = score_to_reach(candidates, query, out), -np.inf
+    if least > -np.inf:
+        steps = tree.counts[0].max_predicates
+        bound = bound_of(bucket.leaf_score, bucket.leaf_weights, bucket.leaf_priority, heaviest, steps, query.combine)
+        if bound < least:
+            return
+        lowest = lowest_to_reach(least, np.float64(bucket.leaf_weights), heaviest, query.combine)
+    at, end = np.int64(bucket.leaf), np.int64(bucket.leaf) + np.int64(bucket.leaf_size)
+    count_tests(candidates, SIGNATURES, end - at)
+    while at < end and answer.end >= 0:
+        found = answer.found
+        stop = min(end, at + MAX_FOUND - found)
+        for i in range(at, stop):
+            leaf_row = tree.leaf_rows[i]
+            candidates.slots[found] = leaf_row.slot
+            found += np.int64((leaf_row.needs & lacks == np.uint64(0)) & (not leaf_row.max_score < lowest))
+        answer.found = found
+        at = stop
+        if query.k > 0 or found == MAX_FOUND:
+            verify_found(store, candidates, query, out)
 
 
 @helper
-def bound_of(best, sum_, top, heaviest, steps, combine):
+def bound_of(score, weights, priority, heaviest, steps, combine):
     """No row of these summaries scores higher. `heaviest` is the largest weight of the event, `steps` the most predicates.
 
     For a function of the user's, which is monotone: the best priority, folded with the largest weight up to `steps` times.
     """
     if combine is None:
-        # Either bound holds. From weight 1 on the first is the tighter, and `top`, on another cache line, is not read.
-        bound = np.float64(best)
-        slack = abs(bound) * 1e-9
+        # Either bound holds. From weight 1 on the first is the tighter, and `priority`, on another cache line, is not read.
+        bound = np.float64(score)
+        slack = abs(bound) * SLACK
         if heaviest > 1.0:
-            bound += np.float64(sum_) * (heaviest - 1.0)
-            slack += np.float64(sum_) * heaviest * 1e-12
+            bound += np.float64(weights) * (heaviest - 1.0)
+            slack += np.float64(weights) * heaviest * 1e-12
         elif heaviest < 1.0:
-            other = np.float64(top)
-            slack += abs(other) * 1e-9
+            other = np.float64(priority)
+            slack += abs(other) * SLACK
             if heaviest > 0.0:
-                other += np.float64(sum_) * heaviest
-                slack += np.float64(sum_) * 1e-12
+                other += np.float64(weights) * heaviest
+                slack += np.float64(weights) * 1e-12
             bound = min(bound, other)
         return bound + slack
     else:
-        weight = np.float64(sum_) * heaviest if heaviest > 0.0 else 0.0
-        score = np.float64(top)
-        bound = score
+        weight = np.float64(weights) * heaviest if heaviest > 0.0 else 0.0
+        total = np.float64(priority)
+        bound = total
         for _ in range(steps):
-            score = folded(score, weight, combine)
-            bound = max(bound, score)
+            total = folded(total, weight, combine)
+            bound = max(bound, total)
         return bound
 
 
 @helper
-def row_bound(best, sum_, heaviest, combine):
-    """The leaf row of this `best` scores no higher. Without the sum there is no bound by row."""
+def lowest_to_reach(least, weights, heaviest, combine):
+    """A leaf row of a lower `max_score` cannot score `least`. Without the sum there is no bound by row."""
     if combine is None:
-        bound = np.float64(best)
-        if heaviest > 1.0:
-            bound += np.float64(sum_) * (heaviest - 1.0)
-        return bound + abs(bound) * 1e-9
+        more = max(heaviest - 1.0, 0.0) * weights
+        return least - more - (abs(least) + more) * SLACK
     else:
-        return np.inf
+        return -np.inf
 
 
 @helper
-def push_heap(scratch, size, b, bound):
-    at = size
-    while at > 0:
-        parent = (at - 1) >> 1
-        if scratch.bounds[parent] >= bound:
-            break
-        scratch.bounds[at], scratch.pending[at] = scratch.bounds[parent], scratch.pending[parent]
-        at = parent
-    scratch.bounds[at], scratch.pending[at] = bound, np.uint32(b)
-
-
-@helper
-def pop_heap(scratch, size):
-    """Remove the root of a heap of `size`; the caller has read it."""
-    last = size - 1
-    bound, b = scratch.bounds[last], scratch.pending[last]
+def next_bucket(scratch, query, pending):
+    """Take the next pending bucket: the last, for top-k that of the highest bound. Return it and how many are left."""
+    last = pending - 1
+    if query.k == 0:
+        return np.int64(scratch.pending[last]), last
+    b = np.int64(scratch.pending[0])
+    bound, moved = scratch.bounds[last], scratch.pending[last]
     at = np.int64(0)
     while True:
         child = 2 * at + 1
@@ -244,106 +225,25 @@ def pop_heap(scratch, size):
             break
         scratch.bounds[at], scratch.pending[at] = scratch.bounds[child], scratch.pending[child]
         at = child
-    scratch.bounds[at], scratch.pending[at] = bound, b
+    scratch.bounds[at], scratch.pending[at] = bound, moved
+    return b, last
 
 
 @helper
-def queue(tree, scratch, size, fresh, least, heaviest, combine):
-    """Turn the buckets pushed at pending[size:fresh] into members of the heap, those that may beat `least`; return its size."""
-    steps = tree.counts[MOST_PREDICATES]
-    for i in range(size, fresh):
-        b = np.int64(scratch.pending[i])
-        bucket = tree.buckets[b]
-        bound = bound_of(bucket.best, bucket.sum, bucket.top, heaviest, steps, combine)
-        if bound >= least:
-            push_heap(scratch, size, b, bound)
-            size += 1
+def queue_buckets(tree, scratch, query, size, entered, least, heaviest):
+    """Put the buckets at pending[size:entered] that may reach `least` into the heap of the first `size`; return its size."""
+    steps = tree.counts[0].max_predicates
+    for i in range(size, entered):
+        b = scratch.pending[i]
+        bucket = tree.buckets[np.int64(b)]
+        bound = bound_of(bucket.max_score, bucket.max_weights, bucket.max_priority, heaviest, steps, query.combine)
+        if bound < least:
+            continue
+        at = size
+        while at > 0 and scratch.bounds[(at - 1) >> 1] < bound:
+            parent = (at - 1) >> 1
+            scratch.bounds[at], scratch.pending[at] = scratch.bounds[parent], scratch.pending[parent]
+            at = parent
+        scratch.bounds[at], scratch.pending[at] = bound, b
+        size += 1
     return size
-
-
-@helper
-def heaviest_of(tree, events, e):
-    """The largest weight by which the event may multiply a predicate's."""
-    heaviest = 1.0 if tree.counts[ASKS_ABSENCE] else 0.0
-    for i in range(events.offsets[e], events.offsets[e + 1]):
-        heaviest = max(heaviest, events.weight[i])
-    return heaviest
-
-
-@kernel
-def offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, begin, held):
-    """Offer the leaf rows start:end of `rows` that may still be among the k best; return how many are held."""
-    start, end, heaviest, sum_ = rows
-    count(scratch.tally, SIGNATURES, end - start)
-    for chunk in range(start, end, FOUND):
-        found = np.int64(0)
-        least = out.scores[begin] if held == k else -np.inf
-        for i in range(chunk, min(chunk + FOUND, end)):
-            row = tree.leaves[i]
-            if row.needs & lacks or row_bound(row.best, sum_, heaviest, combine) < least:
-                continue
-            scratch.found[found] = np.uint32(i)
-            found += 1
-            prefetch(store.rows, np.int64(row.slot))
-        for j in range(min(AHEAD, found)):
-            ask_for_row(store, np.int64(tree.leaves[np.int64(scratch.found[j])].slot))
-        for j in range(found):
-            if j + AHEAD < found:
-                ask_for_row(store, np.int64(tree.leaves[np.int64(scratch.found[j + AHEAD])].slot))
-            row = tree.leaves[np.int64(scratch.found[j])]
-            if held == k and row_bound(row.best, sum_, heaviest, combine) < out.scores[begin]:
-                continue
-            scratch.work[0] += 1
-            slot = np.int64(row.slot)
-            count_entries(scratch.tally, store, slot, scratch.values, events, how)
-            score = score_row(store, slot, scratch.values, events, how, combine)
-            if not np.isnan(score):
-                held = offer(store, slot, score, out, begin, held, k)
-    return held
-
-
-@kernel
-def top_many(tree, store, scratch, events, first, how, combine, k, out, ends):
-    """The k best of events[first:], each best first; return the first event not done (out is full) or their number."""
-    n = np.int64(0)
-    for e in range(first, ends.size):
-        if n + k > out.ids.size:
-            return e
-        begin = n
-        held = np.int64(0)
-        load_event(scratch.values, events, e)
-        heaviest = heaviest_of(tree, events, e)
-        lacks = lacks_of(events, e)
-        steps = tree.counts[MOST_PREDICATES]
-        least = -np.inf  # the score to reach
-        scratch.pending[0] = np.uint32(0)
-        scratch.bounds[0] = np.inf
-        size = np.int64(1)
-        while size > 0 and scratch.bounds[0] >= least:
-            b = np.int64(scratch.pending[0])
-            pop_heap(scratch, size)
-            size -= 1
-            bucket = tree.buckets[b]
-            scratch.work[1] += 1
-            fresh = size
-            own = bucket.level == 0
-            if not own:
-                fresh = open_children(tree, scratch, b, fresh)
-                count(scratch.tally, BOUNDARIES, 1)
-                own = meets(scratch.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
-            if own:
-                leaf = np.int64(bucket.leaf)
-                bound = bound_of(bucket.leaf_best, bucket.leaf_sum, bucket.leaf_top, heaviest, steps, combine)
-                if bucket.leaf_size > 0 and bound >= least:
-                    rows = leaf, leaf + np.int64(bucket.leaf_size), heaviest, bucket.leaf_sum
-                    held = offer_leaf(tree, store, scratch, rows, lacks, events, how, combine, k, out, begin, held)
-                    if held == k:
-                        least = out.scores[begin]
-                if bucket.parts_size > 0:
-                    fresh = open_parts(tree, scratch, events, e, b, fresh)
-            size = queue(tree, scratch, size, fresh, least, heaviest, combine)
-        unload_event(scratch.values, events, e)
-        best_first(out, begin, held)
-        n = begin + held
-        ends[e] = n
-    return ends.size

@@ -4,55 +4,34 @@
 
 So left and right never overlap, whatever the cut. Of the paper's two orders, by upper and by lower end, the first is enough: for
 every cut found from the right there is one from the left with the same left bucket and no fewer rows in the right one.
-Buckets of more than SAMPLE rows (batch construction only) are cut by a regular sample of them, which keeps a
-split O(n).
+Buckets of more than SAMPLE rows (batch construction only) are cut by a regular sample of them, which keeps a split O(n).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.structures.be_star.kernels.layout import EXHAUSTIVE, length_of, middle_between
+from matchwood.jit.decorators import helper, subroutine
+from matchwood.structures.be_star.kernels.layout import Split, length_of, middle_between
 
 SAMPLE = 512
-SMALL = 24  # shorter runs are sorted by insertion
 
 
-@helper
-def insertion_sort(keys, others, low, high):
-    for i in range(low + 1, high):
-        key, other = keys[i], others[i]
-        j = i
-        while j > low and keys[j - 1] > key:
-            keys[j], others[j] = keys[j - 1], others[j - 1]
-            j -= 1
-        keys[j], others[j] = key, other
-
-
-@kernel
-def sort_pairs(keys, others, size):
-    """Sort keys[:size] ascending and carry `others` along. Shell sort: no memory, and runs are short."""
-    gap = 1
+@subroutine
+def sort_pairs(keys, row, size):
+    """Sort keys[row, :size] ascending and carry keys[row + 1] along. Shell sort: no memory, and runs are short."""
+    gap = np.int64(1)
     while gap < size // 3:
         gap = 3 * gap + 1
-    while gap > 1:
+    while gap > 0:
         for i in range(gap, size):
-            key, other = keys[i], others[i]
+            key, other = keys[row, i], keys[row + 1, i]
             j = i
-            while j >= gap and keys[j - gap] > key:
-                keys[j], others[j] = keys[j - gap], others[j - gap]
+            while j >= gap and keys[row, j - gap] > key:
+                keys[row, j], keys[row + 1, j] = keys[row, j - gap], keys[row + 1, j - gap]
                 j -= gap
-            keys[j], others[j] = key, other
+            keys[row, j], keys[row + 1, j] = key, other
         gap //= 3
-    insertion_sort(keys, others, 0, size)
-
-
-@helper
-def halves(lo, hi):
-    """The cut through the middle of the bucket: within it, so that neither side takes all rows."""
-    middle = middle_between(lo, hi)
-    return np.nextafter(middle, -np.inf), middle
 
 
 @helper
@@ -120,22 +99,23 @@ def approximate_cut(keys, size, least):
 
 
 @helper
-def find_cut(lo, hi, start, end, box_lo, box_hi, keys, way, alpha):
+def find_cut(tree, work, start, end, box_lo, box_hi):
     """The cut (a, b) of rows start:end whose hull is the box; data clustering first, then halves (V-A1)."""
-    size = end - start
-    if way <= 1:
-        step = 1 + (size - 1) // SAMPLE
+    keys, lo, hi, options = work.keys, work.lo, work.hi, tree.options[0]
+    if options.split <= Split.APPROXIMATE:
+        step = 1 + (end - start - 1) // SAMPLE
         n = np.int64(0)
         for i in range(start, end, step):
             keys[0, n], keys[1, n], keys[2, n], keys[3, n] = hi[i], lo[i], lo[i], hi[i]
             n += 1
-        sort_pairs(keys[0], keys[1], n)
-        sort_pairs(keys[2], keys[3], n)
-        least = max(np.int64(1), np.int64(np.ceil(alpha * n)))
-        if way == EXHAUSTIVE:
+        sort_pairs(keys, 0, n)
+        sort_pairs(keys, 2, n)
+        least = max(np.int64(1), np.int64(np.ceil(options.alpha * n)))
+        if options.split == Split.EXHAUSTIVE:
             cut, found = exhaustive_cut(keys, n, least)
         else:
             cut, found = approximate_cut(keys, n, least)
         if found:
             return cut, cut
-    return halves(box_lo, box_hi)
+    middle = middle_between(box_lo, box_hi)  # within the box, so that neither side takes all rows
+    return np.nextafter(middle, -np.inf), middle
