@@ -25,19 +25,21 @@ from matchwood.store.kernels.verify import ANY, VALUE, entry_holds, load_event, 
 PREFETCH_ROWS = 16
 """Rows between the prefetch of a row's entries and its verification; its head is prefetched twice as early."""
 
-MAX_FOUND = 4096
-"""Candidates in the buffer before they are verified."""
+MAX_FOUND, MAX_RANKED = 4096, 16
+"""Candidates in the buffer before they are verified; fewer for top-k, whose bounds need the k-th score so far."""
 
 # An event's value in one dimension: hi and -lo, so that one comparison of pairs tests both ends; NaN where it is absent.
 KEY = np.dtype([("hi", "f8"), ("below", "f8"), ("weight", "f8"), ("pad", "f8")])
 
-# The answer to one event: its hits are out[begin:end], end = -1 once `out` is full.
+# The answer to one event: its hits are out[begin:end], end = -1 once `out` is full. The mode and k are those of the query.
 ANSWER = np.dtype(
     [
         ("begin", "i8"),
         ("end", "i8"),
         ("found", "i8"),  # candidates in the buffer
         ("single", "i8"),  # has every value of the event one interval?
+        ("mode", "i8"),
+        ("k", "i8"),
     ]
 )
 
@@ -149,74 +151,87 @@ def count_entries(tally, store, slot, values, events, mode):
 
 
 @helper
-def begin_answer(candidates, query, e, out):
+def start_answers(candidates, query):
+    """Begin to answer a query: the first answer begins at 0."""
+    answer = candidates.answer[0]
+    answer.end, answer.mode, answer.k = np.int64(0), np.int64(query.mode), np.int64(query.k)
+
+
+@helper
+def begin_answer(candidates, events, e, out):
     """Load event e, whose answer begins where the last one ended; False, and nothing is done, if k hits may not fit. O(entries)."""
     answer = candidates.answer[0]
-    if answer.end + query.k > out.ids.size:
+    if answer.end + answer.k > out.ids.size:
         return False
     answer.begin, answer.found = answer.end, np.int64(0)
-    load_event(candidates.values, query.events, e)
-    answer.single = np.int64(load_keys(candidates.keys, query.events, e))
+    load_event(candidates.values, events, e)
+    answer.single = np.int64(load_keys(candidates.keys, events, e))
     return True
 
 
 @helper
-def end_answer(store, candidates, query, e, out, ends):
+def end_answer(store, candidates, events, combine, e, out, ends):
     """Verify the candidates that are left and end the answer to event e; False if `out` was full."""
     answer = candidates.answer[0]
     if answer.end >= 0 and answer.found > 0:
-        verify_found(store, candidates, query, out)
-    unload_event(candidates.values, query.events, e)
-    unload_keys(candidates.keys, query.events, e)
+        verify_found(store, candidates, events, combine, out)
+    unload_event(candidates.values, events, e)
+    unload_keys(candidates.keys, events, e)
     if answer.end < 0:
         return False
-    finish_hits(out, answer.begin, answer.end, query.k)
+    finish_hits(out, answer.begin, answer.end, answer.k)
     ends[e] = answer.end
     return True
 
 
 @helper
-def score_to_reach(candidates, query, out):
+def score_to_reach(candidates, out):
     """The k-th best score so far, which a row must reach to be among the k best; -inf while there are fewer hits."""
     answer = candidates.answer[0]
-    if query.k == 0 or answer.end - answer.begin < query.k:
+    if answer.k == 0 or answer.end - answer.begin < answer.k:
         return -np.inf
     return out.scores[answer.begin]
 
 
+@helper
+def add_candidate(store, candidates, events, combine, slot, out):
+    """Put a row into the buffer, which is verified when it is full; `answer.end` is negative then if `out` is full."""
+    answer = candidates.answer[0]
+    candidates.slots[answer.found] = np.uint32(slot)
+    answer.found += 1
+    if answer.found >= (MAX_FOUND if answer.k == 0 else MAX_RANKED):
+        verify_found(store, candidates, events, combine, out)
+
+
 @subroutine
-def verify_found(store, candidates, query, out):
+def verify_found(store, candidates, events, combine, out):
     """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries)."""
     answer, slots = candidates.answer[0], candidates.slots
-    found, begin, n = answer.found, answer.begin, answer.end
+    found, begin, n, mode, k = answer.found, answer.begin, answer.end, answer.mode, answer.k
     candidates.work[VERIFIED] += found
-    single = answer.single and not query.mode & ANY
+    single = combine is None and answer.single and not mode & ANY
     for i in range(min(2 * PREFETCH_ROWS, found)):
         prefetch(store.rows, np.int64(slots[i]))
-    for i in range(min(PREFETCH_ROWS, found)):
-        ask_for_row(store, np.int64(slots[i]))
-    for i in range(found):
+    for i in range(-PREFETCH_ROWS, found):
         if i + 2 * PREFETCH_ROWS < found:
             prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
         if i + PREFETCH_ROWS < found:
             ask_for_row(store, np.int64(slots[i + PREFETCH_ROWS]))
+        if i < 0:
+            continue
         slot = np.int64(slots[i])
+        count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
         plain = False
-        if query.combine is None and single:
+        if single:
             score, holds, kinds = score_single(store, slot, candidates.keys)
             plain = kinds & ~JOINED == 0
-            if plain:
-                count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
-                if not holds:
-                    continue
+            if plain and not holds:
+                continue
         if not plain:
-            if candidates.tally.size > 0:
-                tested = entries_tested(store, slot, candidates.values, query.events, query.mode)
-                candidates.tally[PREDICATES] += tested
-            score = score_row(store, slot, candidates.values, query.events, query.mode, query.combine)
+            score = score_row(store, slot, candidates.values, events, mode, combine)
             if np.isnan(score):
                 continue
-        n = take_hit(store, slot, score, out, begin, n, query.k, candidates.seen)
+        n = take_hit(store, slot, score, out, begin, n, k, candidates.seen)
         if n < 0:
             break
     answer.end, answer.found = n, np.int64(0)

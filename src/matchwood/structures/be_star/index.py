@@ -21,7 +21,7 @@ from matchwood.structures.be_star.kernels.build import CLUSTER, DIMENSION, ITEM,
 from matchwood.structures.be_star.kernels.delete import delete_rows
 from matchwood.structures.be_star.kernels.insert import insert_rows
 from matchwood.structures.be_star.kernels.layout import Ranking, Split, Tree
-from matchwood.structures.be_star.kernels.match import BEStarScratch, answer_events
+from matchwood.structures.be_star.kernels.match import EVENT, BEStarScratch, answer_events
 from matchwood.structures.be_star.kernels.rewrite import rewrite_rows
 from matchwood.structures.be_star.kernels.split import SAMPLE
 from matchwood.structures.verifying import VerifyingIndex
@@ -313,7 +313,10 @@ class BEStarTree(VerifyingIndex):
     def _new_scratch(self) -> BEStarScratch:
         size = len(self._tree.buckets)
         return BEStarScratch(
-            candidates=self._buffer, pending=np.zeros(size, np.uint32), bounds=np.zeros(size, np.float64)
+            candidates=self._buffer,
+            pending=np.zeros(size, np.uint32),
+            bounds=np.zeros(size, np.float64),
+            event=np.zeros(1, EVENT),
         )
 
     def _prepare(self) -> None:

@@ -20,7 +20,7 @@ def observe(tree, store, scratch, events, loss):
     values = scratch.candidates.values
     for e in range(events.offsets.size - 1):
         load_event(values, events, e)
-        lacks, _ = describe_event(tree, events, e)
+        describe_event(tree, scratch, events, e)
         scratch.pending[0] = np.uint32(0)
         pending = np.int64(1)
         while pending > 0:
@@ -40,7 +40,7 @@ def observe(tree, store, scratch, events, loss):
             leaf = np.int64(bucket.leaf)
             for i in range(leaf, leaf + np.int64(bucket.leaf_size)):
                 row = tree.leaf_rows[i]
-                matches = not row.needs & lacks and not np.isnan(
+                matches = not row.needs & scratch.event[0].lacks and not np.isnan(
                     score_row(store, np.int64(row.slot), values, events, ALL, None)
                 )
                 loss[b] += 0.0 if matches else 1.0

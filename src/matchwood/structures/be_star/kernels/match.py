@@ -22,6 +22,7 @@ from matchwood.store.kernels.candidates import (
     count_tests,
     end_answer,
     score_to_reach,
+    start_answers,
     verify_found,
 )
 from matchwood.store.kernels.rows import NONE
@@ -31,27 +32,32 @@ from matchwood.structures.be_star.kernels.layout import bit_of, find_p_node, has
 SLACK = 1e-9  # of what is added: more than the rounding of a sum of weights
 
 
+# Of an event: the signature bits that it lacks, and the largest weight by which it may multiply a predicate's.
+EVENT = np.dtype([("lacks", "u8"), ("heaviest", "f8")])
+
+
 class BEStarScratch(State):
     candidates: Candidates = nested(Candidates)
     pending: np.ndarray = array(np.uint32)  # one a bucket: a stack, for top-k a heap by `bounds`
     bounds: np.ndarray = array(np.float64)  # one a bucket
+    event: np.ndarray = array(EVENT)  # [1]
 
 
 @kernel
 def answer_events(tree, store, scratch, query, first, out, ends):
     """Answer events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
-    candidates, events = scratch.candidates, query.events
+    candidates, events, combine = scratch.candidates, query.events, query.combine
     answer = candidates.answer[0]
-    answer.end = 0
+    start_answers(candidates, query)
     for e in range(first, ends.size):
-        if not begin_answer(candidates, query, e, out):
+        if not begin_answer(candidates, events, e, out):
             return e
-        lacks, heaviest = describe_event(tree, events, e)
+        describe_event(tree, scratch, events, e)
         least = -np.inf  # the score to reach
         scratch.pending[0], scratch.bounds[0] = np.uint32(0), np.inf
         pending = np.int64(1)
-        while pending > 0 and answer.end >= 0 and (query.k == 0 or scratch.bounds[0] >= least):
-            b, pending = next_bucket(scratch, query, pending)
+        while pending > 0 and answer.end >= 0 and (answer.k == 0 or scratch.bounds[0] >= least):
+            b, pending = next_bucket(scratch, pending)
             bucket = tree.buckets[b]
             candidates.work[VISITED] += 1
             entered = pending
@@ -61,28 +67,28 @@ def answer_events(tree, store, scratch, query, first, out, ends):
                 count_tests(candidates, BOUNDARIES, 1)
                 in_own = meets(candidates.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
             if in_own and bucket.leaf_size > 0:
-                match_leaf(tree, store, scratch, query, b, lacks, heaviest, out)
-                least = score_to_reach(candidates, query, out)
+                match_leaf(tree, store, scratch, events, combine, b, out)
+                least = score_to_reach(candidates, out)
             if in_own and bucket.p_size > 0:
                 entered = enter_p_nodes(tree, scratch, events, e, b, entered)
-            if query.k == 0:
+            if answer.k == 0:
                 pending = entered
             else:
-                pending = queue_buckets(tree, scratch, query, pending, entered, least, heaviest)
-        if not end_answer(store, candidates, query, e, out, ends):
+                pending = queue_buckets(tree, scratch, combine, pending, entered, least)
+        if not end_answer(store, candidates, events, combine, e, out, ends):
             return e
     return ends.size
 
 
 @helper
-def describe_event(tree, events, e):
-    """(Signature bits that no dimension of the event has, the largest weight by which it may multiply a predicate's.)"""
+def describe_event(tree, scratch, events, e):
+    """Fill in `scratch.event`. O(entries)."""
     has = np.uint64(0)
     heaviest = 1.0 if tree.counts[0].absences else 0.0
     for i in range(events.offsets[e], events.offsets[e + 1]):
         has |= bit_of(events.dims[i])
         heaviest = max(heaviest, events.weight[i])
-    return ~has, heaviest
+    scratch.event[0].lacks, scratch.event[0].heaviest = ~has, heaviest
 
 
 @helper
@@ -136,20 +142,20 @@ def enter_p_nodes(tree, scratch, events, e, b, entered):
 
 
 @helper
-def match_leaf(tree, store, scratch, query, b, lacks, heaviest, out):
+def match_leaf(tree, store, scratch, events, combine, b, out):
     """Make candidates of the leaf rows that need nothing the event lacks and may be among the k best. No branch a row.
 
     Top-k verifies them at once: the next bucket is judged by the k-th score then.
     """
     candidates, bucket = scratch.candidates, tree.buckets[b]
-    answer = candidates.answer[0]
-    least, lowest = score_to_reach(candidates, query, out), -np.inf
+    answer, lacks, heaviest = candidates.answer[0], scratch.event[0].lacks, scratch.event[0].heaviest
+    least, lowest = score_to_reach(candidates, out), -np.inf
     if least > -np.inf:
         steps = tree.counts[0].max_predicates
-        bound = bound_of(bucket.leaf_score, bucket.leaf_weights, bucket.leaf_priority, heaviest, steps, query.combine)
+        bound = bound_of(bucket.leaf_score, bucket.leaf_weights, bucket.leaf_priority, heaviest, steps, combine)
         if bound < least:
             return
-        lowest = lowest_to_reach(least, np.float64(bucket.leaf_weights), heaviest, query.combine)
+        lowest = lowest_to_reach(least, np.float64(bucket.leaf_weights), heaviest, combine)
     at, end = np.int64(bucket.leaf), np.int64(bucket.leaf) + np.int64(bucket.leaf_size)
     count_tests(candidates, SIGNATURES, end - at)
     while at < end and answer.end >= 0:
@@ -161,8 +167,8 @@ def match_leaf(tree, store, scratch, query, b, lacks, heaviest, out):
             found += np.int64((leaf_row.needs & lacks == np.uint64(0)) & (not leaf_row.max_score < lowest))
         answer.found = found
         at = stop
-        if query.k > 0 or found == MAX_FOUND:
-            verify_found(store, candidates, query, out)
+        if answer.k > 0 or found == MAX_FOUND:
+            verify_found(store, candidates, events, combine, out)
 
 
 @helper
@@ -207,10 +213,10 @@ def lowest_to_reach(least, weights, heaviest, combine):
 
 
 @helper
-def next_bucket(scratch, query, pending):
+def next_bucket(scratch, pending):
     """Take the next pending bucket: the last, for top-k that of the highest bound. Return it and how many are left."""
     last = pending - 1
-    if query.k == 0:
+    if scratch.candidates.answer[0].k == 0:
         return np.int64(scratch.pending[last]), last
     b = np.int64(scratch.pending[0])
     bound, moved = scratch.bounds[last], scratch.pending[last]
@@ -230,13 +236,13 @@ def next_bucket(scratch, query, pending):
 
 
 @helper
-def queue_buckets(tree, scratch, query, size, entered, least, heaviest):
+def queue_buckets(tree, scratch, combine, size, entered, least):
     """Put the buckets at pending[size:entered] that may reach `least` into the heap of the first `size`; return its size."""
-    steps = tree.counts[0].max_predicates
+    steps, heaviest = tree.counts[0].max_predicates, scratch.event[0].heaviest
     for i in range(size, entered):
         b = scratch.pending[i]
         bucket = tree.buckets[np.int64(b)]
-        bound = bound_of(bucket.max_score, bucket.max_weights, bucket.max_priority, heaviest, steps, query.combine)
+        bound = bound_of(bucket.max_score, bucket.max_weights, bucket.max_priority, heaviest, steps, combine)
         if bound < least:
             continue
         at = size
