@@ -54,7 +54,7 @@ def test_a_tama_whose_row_stands_in_other_cells_is_told() -> None:
     rows = make_rows([1, 2], [0.0] * 2, range(3), [0] * 2, [0] * 2, [0.0, 4.0], [8.0, 5.0], [1.0] * 2)
     tama = Tama.build(rows, levels=3)
     tama.check()
-    tama._domain[0, 1] = 100.0
+    tama._domains.ends[0, 1] = 100.0
     with pytest.raises(AssertionError, match="slot 0"):
         tama.check()
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from matchwood.store.row_store import Slots
 from matchwood.structures.be_star.index import BEStarTree
-from matchwood.structures.be_star.kernels import insert as inserting
+from matchwood.structures.be_star.kernels.insert import widen_domains
 
 
 class BETree(BEStarTree):
@@ -35,5 +35,5 @@ class BETree(BEStarTree):
 
     def _insert(self, slots: Slots) -> None:
         self._follow_store()
-        inserting.widen_domains(self._tree, self.store.state, slots)
+        widen_domains(self._tree, self.store.state, slots)
         super()._insert(slots)

@@ -8,13 +8,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from matchwood.baselines.kernels import counting as kernel
-from matchwood.baselines.kernels.counting import Counters, Lists
+from matchwood.baselines.kernels.counting import CLASSES, LIST, PLACE, CountingScratch, Lists, count_needed
+from matchwood.store.growth import grown
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import EVERYTHING, Capability, Index
+from matchwood.structures.base import EVERYTHING, Capability
+from matchwood.structures.verifying import VerifyingIndex
 
 
-class CountingIndex(Index):
+class CountingIndex(VerifyingIndex):
     """Lists of slots; a row is a candidate if an event satisfies as many of its predicates as it has.
 
     Layout: `kernels.counting`. Predicates on absence are not counted, only verified. An event with a range or a list would
@@ -29,39 +31,53 @@ class CountingIndex(Index):
     def __init__(self) -> None:
         super().__init__()
         self._lists = self._new_lists(1)
-        self._needed = np.zeros(0, np.uint16)
-        self._counters: Counters | None = None
+        self._scratch = self._new_scratch()
 
     @abstractmethod
     def _fill(self, slots: Slots, first: int) -> int:
         """Insert slots[first:] into the lists; return the first for which the pool has no room, or their number."""
 
-    def _new_lists(self, many: int) -> Lists:
-        counts = np.full(kernel.COUNTS, -1, np.int64)
-        counts[kernel.USED] = 0
-        return Lists(np.zeros(many, kernel.LIST), np.zeros(0, np.uint32), np.zeros(0), counts)
+    @abstractmethod
+    def _lists_per_entry(self) -> int:
+        """How many lists an entry of a row may stand in."""
+
+    def _new_lists(self, count: int) -> Lists:
+        return Lists(
+            lists=np.zeros(count, LIST),
+            slots=np.zeros(0, np.uint32),
+            keys=np.zeros(0),
+            needed=np.zeros(0, np.uint16),
+            used=np.zeros(1, np.int64),
+            free=np.full(CLASSES, -1),
+            places=np.zeros(1, PLACE),
+        )
 
     def _append(self, slots: Slots) -> None:
-        if len(self._needed) < len(self.store.state.rows):
-            self._needed = np.pad(self._needed, (0, len(self.store.state.rows) - len(self._needed)))
-        kernel.count_needed(self.store.state, slots, self.each, self._needed)
+        rows = self.store.state.rows
+        places = self._lists_per_entry() * int(rows["count"][slots].max(initial=0)) + 1
+        self._lists = self._lists._replace(
+            needed=grown(self._lists.needed, len(rows)), places=grown(self._lists.places, places)
+        )
+        count_needed(self._lists, self.store.state, slots, self.each)
         done = 0
         while (done := self._fill(slots, done)) < len(slots):
             size = max(4096, 2 * len(self._lists.slots))
-            grown = np.zeros(size, np.uint32)
-            grown[: len(self._lists.slots)] = self._lists.slots
-            keys = np.zeros(size if self.has_keys else 0)
-            keys[: len(self._lists.keys)] = self._lists.keys
-            self._lists = self._lists._replace(slots=grown, keys=keys)
+            keys = grown(self._lists.keys, size if self.has_keys else 0)
+            self._lists = self._lists._replace(slots=grown(self._lists.slots, size), keys=keys)
 
-    def _scratch(self) -> Counters:
-        kept = self._counters
-        if kept is None or kept.values is not self._values or len(kept.counters) < len(self._needed):
-            many = len(self._needed) + 1
-            counters, touched = np.zeros(many, np.uint16), np.zeros(many, np.uint32)
-            kept = Counters(self._values, self._seen, counters, self._needed, touched)
-        self._counters = kept._replace(seen=self._seen, needed=self._needed)
-        return self._counters
+    def _new_scratch(self) -> CountingScratch:
+        size = len(self._lists.needed) + 1
+        return CountingScratch(
+            candidates=self._buffer,
+            counters=np.zeros(size, np.uint16),
+            touched=np.zeros(size, np.uint32),
+            progress=np.zeros(1, np.int64),
+        )
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        if self._scratch.candidates is not self._buffer or len(self._scratch.counters) <= len(self._lists.needed):
+            self._scratch = self._new_scratch()
 
     def _check(self) -> None:
         """Every row stands in as many lists as it should: once at least, and nothing else stands there."""
@@ -75,23 +91,15 @@ class CountingIndex(Index):
         for slot in found:
             row = self.store.state.rows[slot]
             entries = self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-            counted = int(((entries["kind"] & 10) == 0).sum())
-            assert self._needed[slot] == self.each * counted, f"slot {slot} needs a wrong count"
+            counted = int(((entries["kind"] & (ABSENT | CIRCLE)) == 0).sum())
+            assert lists.needed[slot] == self.each * counted, f"slot {slot} needs a wrong count"
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        lists, used = self._lists, int(self._lists.counts[kernel.USED])
-        return {
-            "lists": lists.lists,
-            "list_slots": lists.slots[:used],
-            "list_keys": lists.keys[:used],
-            "list_counts": lists.counts,
-            "needed": self._needed,
-        }
+        used = int(self._lists.used[0])
+        return {**self._lists._asdict(), "slots": self._lists.slots[:used], "keys": self._lists.keys[:used]}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self._lists = Lists(saved["lists"], saved["list_slots"], saved["list_keys"], saved["list_counts"])
-        self._needed = saved["needed"]
-        self._counters = None
+        self._lists = Lists(**{name: saved[name] for name in Lists._fields})
 
     def _nodes(self) -> int:
         return int((self._lists.lists["size"] > 0).sum())

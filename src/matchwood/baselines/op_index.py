@@ -7,13 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 
 from matchwood.baselines.counting import CountingIndex
-from matchwood.baselines.kernels import op_index as kernel
-from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.baselines.kernels.op_index import Pivots, answer_events, choose_pivots, delete_rows, insert_rows
+from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import SubscriptionError
+from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import Query
 
-MOST_DIMENSIONS = 1024  # there is a pair of lists for every two dimensions
+MAX_DIMENSIONS = 1024  # there is a pair of lists for every two dimensions
+SAMPLE_ROWS = 20_000  # rows that tell how popular a dimension is
 
 
 class OpIndex(CountingIndex):
@@ -29,47 +32,42 @@ class OpIndex(CountingIndex):
 
     def __init__(self) -> None:
         super().__init__()
-        self._dimensions = 0
-        self._popularity = np.zeros(0, np.int64)
-        self._pivots = np.zeros(0, np.uint16)
+        self._pivots = Pivots(popularity=np.zeros(0, np.int64), pivots=np.zeros(0, np.uint16))
 
     def _refuse(self, rows: Rows) -> None:
         named = int(rows.dims.max(initial=0)) + 1
-        if named > MOST_DIMENSIONS:
-            raise SubscriptionError(f"'op-index' holds up to {MOST_DIMENSIONS} dimensions, got {named}")
+        if named > MAX_DIMENSIONS:
+            raise SubscriptionError(f"'op-index' holds up to {MAX_DIMENSIONS} dimensions, got {named}")
 
     def _insert(self, slots: Slots) -> None:
-        if len(self._pivots) < len(self.store.state.rows):
-            self._pivots = np.pad(self._pivots, (0, len(self.store.state.rows) - len(self._pivots)))
-        if self.store.dimensions > self._dimensions:
+        store, dimensions = self.store.state, self.store.dimensions
+        self._pivots = self._pivots._replace(pivots=grown(self._pivots.pivots, len(store.rows)))
+        if dimensions > len(self._pivots.popularity):
             slots = self.store.live_slots()
-            self._dimensions = self.store.dimensions
-            rows = self.store.state.rows[slots]
-            at = np.concatenate([np.arange(int(r["start"]), int(r["start"]) + int(r["count"])) for r in rows[:20_000]])
-            dims = self.store.state.entries["dim"][at.astype(np.int64)]
-            self._popularity = np.bincount(dims, minlength=self._dimensions)
-            self._lists = self._new_lists(2 * self._dimensions**2 + 1)
-        kernel.choose_pivots(self.store.state, slots, self._popularity, self._pivots)
+            rows = store.rows[slots[:SAMPLE_ROWS]]
+            at = np.concatenate([np.arange(int(r["start"]), int(r["start"]) + int(r["count"])) for r in rows])
+            popularity = np.bincount(store.entries["dim"][at.astype(np.int64)], minlength=dimensions)
+            self._pivots = self._pivots._replace(popularity=popularity)
+            self._lists = self._new_lists(2 * dimensions**2 + 1)
+        choose_pivots(self._pivots, store, slots)
         self._append(slots)
 
+    def _lists_per_entry(self) -> int:
+        return 2
+
     def _fill(self, slots: Slots, first: int) -> int:
-        state = self._lists, self._dimensions, self._pivots, self.store.state
-        return int(kernel.insert_rows(*state, slots, first))
+        return int(insert_rows(self._lists, self._pivots, self.store.state, slots, first))
 
     def _delete(self, slots: Slots) -> None:
-        kernel.delete_rows(self._lists, self._dimensions, self._pivots, self.store.state, slots)
+        delete_rows(self._lists, self._pivots, self.store.state, slots)
 
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        return self._top_k(events, first, how, combine, 0, out, ends)
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        state = self._lists, self._dimensions, self.store.state, self._scratch()
-        return int(kernel.answer_many(*state, events, first, how, combine, k, out, ends, self._candidates))
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._lists, self._pivots, self.store.state, self._scratch
+        return int(answer_events(*state, query, first, out, ends))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {**super()._arrays(), "popularity": self._popularity, "pivots": self._pivots}
+        return {**super()._arrays(), **self._pivots._asdict()}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         super()._restore(saved)
-        self._popularity, self._pivots = saved["popularity"], saved["pivots"]
-        self._dimensions = len(self._popularity)
+        self._pivots = Pivots(popularity=saved["popularity"], pivots=saved["pivots"])

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from matchwood.baselines.counting import CountingIndex
-from matchwood.baselines.kernels import tama as kernel
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.baselines.kernels.counting import LIST
+from matchwood.baselines.kernels.tama import Domains, answer_events, delete_rows, insert_rows, leaf_of
+from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, ENTRIES
 from matchwood.store.row_store import Slots
+from matchwood.structures.base import Query
 
 
 class Tama(CountingIndex):
@@ -29,20 +31,21 @@ class Tama(CountingIndex):
     def __init__(self, *, levels: int = 8, exact: bool = True) -> None:
         super().__init__()
         self._levels, self._exact = levels, exact
-        self._domain = np.zeros((0, 2))
+        self._domains = Domains(ends=np.zeros((0, 2)), leaves=np.array([1 << levels]))
 
     def _insert(self, slots: Slots) -> None:
-        known, leaves = len(self._domain), 1 << self._levels
+        known = len(self._domains.ends)
         if known < self.store.dimensions:
-            self._domain = np.concatenate([self._domain, self._measured(slots, known)])
-            lists = np.zeros(len(self._domain) * 2 * leaves, self._lists.lists.dtype)
+            ends = np.concatenate([self._domains.ends, self._measured(known)])
+            self._domains = self._domains._replace(ends=ends)
+            lists = np.zeros(len(ends) * 2 << self._levels, LIST)
             lists[: len(self._lists.lists)] = self._lists.lists
             self._lists = self._lists._replace(lists=lists)
         self._append(slots)
 
-    def _measured(self, slots: Slots, known: int) -> np.ndarray:
-        """The domains of new dimensions: between the least and the greatest end in these rows."""
-        entries = self.store.state.entries[: self.store.state.counts[4]]
+    def _measured(self, known: int) -> np.ndarray:
+        """The domains of new dimensions: between the least and the greatest end in the rows."""
+        entries = self.store.state.entries[: self.store.state.counts[ENTRIES]]
         entries = entries[(entries["kind"] & (ABSENT | CIRCLE)) == 0]
         domain = np.zeros((self.store.dimensions - known, 2))
         for dim in range(known, self.store.dimensions):
@@ -52,20 +55,18 @@ class Tama(CountingIndex):
                 domain[dim - known] = ends.min(), ends.max()
         return domain
 
+    def _lists_per_entry(self) -> int:
+        return 2 * self._levels + 1
+
     def _fill(self, slots: Slots, first: int) -> int:
-        state = self._lists, self._domain, 1 << self._levels, self.store.state
-        return int(kernel.insert_rows(*state, slots, first))
+        return int(insert_rows(self._lists, self._domains, self.store.state, slots, first))
 
     def _delete(self, slots: Slots) -> None:
-        kernel.delete_rows(self._lists, self._domain, 1 << self._levels, self.store.state, slots)
+        delete_rows(self._lists, self._domains, self.store.state, slots)
 
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        return self._top_k(events, first, how, combine, 0, out, ends)
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        state = self._lists, self._domain, 1 << self._levels, self.store.state, self._scratch()
-        rest = how, combine, self._exact, k, out, ends, self._candidates
-        return int(kernel.answer_many(*state, events, first, *rest))
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._lists, self._domains, self.store.state, self._scratch
+        return int(answer_events(*state, query, self._exact, first, out, ends))
 
     def _check(self) -> None:
         """As `CountingIndex`; and the cells of a row on each dimension make up its interval, rounded outward. O(entries)."""
@@ -84,17 +85,17 @@ class Tama(CountingIndex):
                 if entry["kind"] & (ABSENT | CIRCLE):
                     continue
                 dim = int(entry["dim"])
-                first, last = (kernel.leaf_of(self._domain, leaves, dim, entry[end]) for end in ("lo", "hi"))
+                first, last = (leaf_of(self._domains, dim, entry[end]) for end in ("lo", "hi"))
                 assert 0 <= first <= last < leaves, f"slot {slot}: leaves {first} to {last} of {leaves}"
                 expected = list(range(first, last + 1))
                 assert sorted(held.get((slot, dim), [])) == expected, f"slot {slot}: other cells than its interval's"
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {**super()._arrays(), "domain": self._domain}
+        return {**super()._arrays(), "domain": self._domains.ends}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         super()._restore(saved)
-        self._domain = saved["domain"]
+        self._domains = self._domains._replace(ends=saved["domain"])
 
     def _parameters(self) -> dict[str, Any]:
         return {"levels": self._levels, "exact": self._exact}

@@ -10,27 +10,31 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.baselines.kernels.counting import (
-    USED,
-    append,
+    append_row,
+    begin_count,
     bump,
-    discard,
-    has_single_keys,
+    discard_row,
+    end_count,
     is_counted,
-    settle,
-    touch_all,
-    wanted_by,
+    note_place,
+    touch_list,
 )
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.results import best_first
-from matchwood.store.kernels.verify import load_event, unload_event
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.candidates import start_answers
 
-INSERT, DELETE, MEASURE = 0, 1, 2
+
+class Domains(State):
+    """What the cells of TAMA divide."""
+
+    ends: np.ndarray = array(np.float64, ndim=2)  # [dimensions, 2]
+    leaves: np.ndarray = array(np.int64)  # [1]: how many a dimension has
 
 
 @helper
-def leaf_of(domain, leaves, dim, key):
+def leaf_of(domains, dim, key):
     """The leaf of a key, monotone; keys outside the domain belong to its ends."""
-    low, high = domain[dim, 0], domain[dim, 1]
+    low, high, leaves = domains.ends[dim, 0], domains.ends[dim, 1], domains.leaves[0]
     if not key > low:
         return np.int64(0)
     if not key < high:
@@ -41,98 +45,67 @@ def leaf_of(domain, leaves, dim, key):
 
 
 @helper
-def each_node(lists, domain, leaves, store, slot, step):
-    """Insert a row into its lists, delete it, or measure the room that inserting takes. O(entries * levels)."""
-    row = store.rows[slot]
-    room = np.int64(0)
-    counted = False
+def lists_of(lists, domains, store, slot):
+    """Put the lists of a row into `places`; return their number. O(entries * levels)."""
+    row, leaves = store.rows[slot], domains.leaves[0]
+    n = np.int64(0)
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
         if not is_counted(entry):
             continue
-        counted = True
         dim = np.int64(entry.dim)
-        left = leaves + leaf_of(domain, leaves, dim, entry.lo)
-        right = leaves + leaf_of(domain, leaves, dim, entry.hi) + 1
+        first = dim * 2 * leaves
+        left = leaves + leaf_of(domains, dim, entry.lo)
+        right = leaves + leaf_of(domains, dim, entry.hi) + 1
         while left < right:
-            for side in range(2):
-                node = np.int64(-1)
-                if side == 0 and left & 1:
-                    node = left
-                    left += 1
-                elif side == 1 and right & 1:
-                    right -= 1
-                    node = right
-                if node >= 0:
-                    room += one_list(lists, dim * 2 * leaves + node, slot, step)
+            if left & 1:
+                n = note_place(lists, n, first + left, 0.0)
+                left += 1
+            if right & 1:
+                right -= 1
+                n = note_place(lists, n, first + right, 0.0)
             left >>= 1
             right >>= 1
-    if not counted:
-        room += one_list(lists, np.int64(0), slot, step)
-    return room
-
-
-@helper
-def one_list(lists, at, slot, step):
-    if step == MEASURE:
-        return wanted_by(lists, at)
-    if step == INSERT:
-        append(lists, at, slot, 0.0)
-    else:
-        discard(lists, at, slot)
-    return np.int64(0)
+    return n if n > 0 else note_place(lists, n, 0, 0.0)
 
 
 @kernel
-def insert_rows(lists, domain, leaves, store, slots, first):
-    """Insert rows first, ...; return the first for which the pool has no room, or their number."""
+def insert_rows(lists, domains, store, slots, first):
+    """Insert slots[first:]; return the first for which the pool has no room, or their number."""
     for i in range(first, slots.size):
         slot = np.int64(slots[i])
-        if lists.counts[USED] + each_node(lists, domain, leaves, store, slot, MEASURE) > lists.slots.size:
+        if not append_row(lists, slot, lists_of(lists, domains, store, slot)):
             return i
-        each_node(lists, domain, leaves, store, slot, INSERT)
     return slots.size
 
 
 @kernel
-def delete_rows(lists, domain, leaves, store, slots):
+def delete_rows(lists, domains, store, slots):
     """Delete rows from all their lists, each searched. O(lists)."""
     for i in range(slots.size):
-        each_node(lists, domain, leaves, store, np.int64(slots[i]), DELETE)
+        slot = np.int64(slots[i])
+        discard_row(lists, slot, lists_of(lists, domains, store, slot))
 
 
 @kernel
-def answer_many(lists, domain, leaves, store, scratch, events, first, how, combine, exact, k, out, ends, candidates):
-    """Every match of events[first:], or for k > 0 the k best; return the first not done (out is full) or their number."""
-    n = np.int64(0)
+def answer_events(lists, domains, store, scratch, query, exact, first, out, ends):
+    """Answer events[first:]; return the first not done (out is full) or their number."""
+    events, leaves = query.events, domains.leaves[0]
+    start_answers(scratch.candidates, query)
     for e in range(first, ends.size):
-        if n + k > out.ids.size:
+        has_room, counts = begin_count(store, lists, scratch, events, e, out)
+        if not has_room:
             return e
-        begin = n
-        load_event(scratch.values, events, e)
-        touched = np.int64(0)
-        single = has_single_keys(events, e)
-        if not single:
-            touched = touch_all(store, scratch)
-        for i in range(events.offsets[e], events.offsets[e + 1] if single else events.offsets[e]):
-            dim = np.int64(events.dims[i])
-            if dim >= domain.shape[0]:
-                continue
-            node = leaves + leaf_of(domain, leaves, dim, events.lo[i])
-            while node > 0:
-                entry = lists.lists[dim * 2 * leaves + node]
-                for s in range(np.int64(entry.start), np.int64(entry.start) + np.int64(entry.size)):
-                    touched = bump(scratch, np.int64(lists.slots[s]), touched)
-                node >>= 1
-        always = lists.lists[0]
-        for s in range(np.int64(always.start), np.int64(always.start) + (np.int64(always.size) if single else 0)):
-            scratch.touched[touched] = lists.slots[s]
-            touched += 1
-        n = settle(store, scratch, touched, events, exact or not single, combine, how, k, out, begin, n, candidates)
-        unload_event(scratch.values, events, e)
-        if n < 0:
+        if counts:
+            touch_list(lists, scratch, 0)
+            for i in range(events.offsets[e], events.offsets[e + 1]):
+                dim = np.int64(events.dims[i])
+                node = leaves + leaf_of(domains, dim, events.lo[i]) if dim < domains.ends.shape[0] else np.int64(0)
+                while node > 0:
+                    entry = lists.lists[dim * 2 * leaves + node]
+                    for s in range(np.int64(entry.start), np.int64(entry.start) + np.int64(entry.size)):
+                        bump(scratch, np.int64(lists.slots[s]))
+                    node >>= 1
+        if not end_count(lists, store, scratch, events, query.combine, exact or not counts, e, out, ends):
             return e
-        if k > 0:
-            best_first(out, begin, n - begin)
-        ends[e] = n
     return ends.size
