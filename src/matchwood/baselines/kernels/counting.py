@@ -77,7 +77,7 @@ def class_of(capacity):
 
 @helper
 def append_row(lists, slot, n):
-    """Put a slot at the end of the first n lists of `places`; False, and nothing is done, if the pool has no room. O(n) amortised."""
+    """Append a slot to the first n lists of `places`; False, and nothing is done, if the pool has no room. O(n) amortised."""
     room = np.int64(0)
     for i in range(n):
         entry = lists.lists[lists.places[i].list]

@@ -25,7 +25,7 @@ from matchwood.store.kernels.verify import ANY, VALUE, entry_holds, load_event, 
 PREFETCH_ROWS = 16
 """Rows between the prefetch of a row's entries and its verification; its head is prefetched twice as early."""
 
-MAX_FOUND, MAX_RANKED = 4096, 16
+MAX_FOUND, MAX_RANKED = 512, 16
 """Candidates in the buffer before they are verified; fewer for top-k, whose bounds need the k-th score so far."""
 
 # An event's value in one dimension: hi and -lo, so that one comparison of pairs tests both ends; NaN where it is absent.
@@ -59,6 +59,7 @@ class Candidates(State):
     keys: np.ndarray = array(KEY)  # by dimension
     seen: np.ndarray = array(np.uint32)  # by slot
     slots: np.ndarray = array(np.uint32)  # [MAX_FOUND + 1]
+    scores: np.ndarray = array(np.float64)  # [MAX_FOUND + 1]
     answer: np.ndarray = array(ANSWER)  # [1]
     work: np.ndarray = array(np.int64)  # [WORK]: rows verified, parts of the structure visited
     tally: np.ndarray = array(np.int64)  # [TALLY] to count every test; empty: do not count
@@ -159,7 +160,7 @@ def start_answers(candidates, query):
 
 @helper
 def begin_answer(candidates, events, e, out):
-    """Load event e, whose answer begins where the last one ended; False, and nothing is done, if k hits may not fit. O(entries)."""
+    """Load event e, whose answer begins where the last one ended; False, and nothing is done, if `out` has no room for k hits."""
     answer = candidates.answer[0]
     if answer.end + answer.k > out.ids.size:
         return False
@@ -205,33 +206,38 @@ def add_candidate(store, candidates, events, combine, slot, out):
 
 @subroutine
 def verify_found(store, candidates, events, combine, out):
-    """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries)."""
+    """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries).
+
+    Hits are moved to the front of the buffer first, without a branch for each row, and then added.
+    """
     answer, slots = candidates.answer[0], candidates.slots
-    found, begin, n, mode, k = answer.found, answer.begin, answer.end, answer.mode, answer.k
+    found = answer.found
     candidates.work[VERIFIED] += found
-    single = combine is None and answer.single and not mode & ANY
+    single = combine is None and answer.single and not answer.mode & ANY
     for i in range(min(2 * PREFETCH_ROWS, found)):
         prefetch(store.rows, np.int64(slots[i]))
-    for i in range(-PREFETCH_ROWS, found):
+    for i in range(min(PREFETCH_ROWS, found)):
+        ask_for_row(store, np.int64(slots[i]))
+    hits = np.int64(0)
+    for i in range(found):
         if i + 2 * PREFETCH_ROWS < found:
             prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
         if i + PREFETCH_ROWS < found:
             ask_for_row(store, np.int64(slots[i + PREFETCH_ROWS]))
-        if i < 0:
-            continue
         slot = np.int64(slots[i])
         count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
         plain = False
         if single:
             score, holds, kinds = score_single(store, slot, candidates.keys)
             plain = kinds & ~JOINED == 0
-            if plain and not holds:
-                continue
         if not plain:
-            score = score_row(store, slot, candidates.values, events, mode, combine)
-            if np.isnan(score):
-                continue
-        n = take_hit(store, slot, score, out, begin, n, k, candidates.seen)
-        if n < 0:
-            break
+            score = score_row(store, slot, candidates.values, events, answer.mode, combine)
+            holds = not np.isnan(score)
+        slots[hits] = np.uint32(slot)
+        candidates.scores[hits] = score
+        hits += np.int64(holds)
+    n, i = answer.end, np.int64(0)
+    while i < hits and n >= 0:
+        n = take_hit(store, np.int64(slots[i]), candidates.scores[i], out, answer.begin, n, answer.k, candidates.seen)
+        i += 1
     answer.end, answer.found = n, np.int64(0)

@@ -284,7 +284,7 @@ def mark_used(tree, work, b, mark):
 
 @helper
 def rank_dimensions(tree, store, work, start, end):
-    """Rank the unused attributes of the run's rows; return their number. keys[1] has them, best first, keys[0] minus their ranks."""
+    """Rank the unused attributes of the run's rows; return their number. keys[1]: the dimensions, best first, keys[0]: -rank."""
     keys, found = work.keys, np.int64(0)
     for i in range(start, end):
         row = store.rows[np.int64(work.slots[i])]

@@ -15,8 +15,8 @@ Layout   a bucket is two cache lines; matching reads the first. The leaf rows an
          its extent in the *inactive* dimensions, those of the levels above (IV-B). They make a deletion local: an
          ancestor's boundary is rebuilt from the boxes of its children, without going down.
 Invariant  `lo, hi` encloses the active interval of every row below the bucket, `own_lo, own_hi` of its own rows; left and right
-         never overlap and enclose none of its own rows (each row is in the smallest bucket that encloses it); the `max_` summaries
-         dominate every row below, the `leaf_` summaries every leaf row (`BEStarTree.check`).
+         never overlap and enclose none of its own rows (each row is in the smallest bucket that encloses it); the `max_`
+         summaries dominate every row below, the `leaf_` summaries every leaf row (`BEStarTree.check`).
 
 Summaries depart from the paper, which keeps the largest weight of each attribute at each p-node and l-node: a row that
 matches gets all its weights, so the largest total of a row bounds the score more tightly than the sum of largest

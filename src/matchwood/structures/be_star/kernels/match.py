@@ -1,9 +1,9 @@
 """Matching (BE*-Tree VI). In: the tree, events. Out: hits. Readers only.
 
-An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. The leaf rows of buckets that it enters
-are candidates, unless their signature or bound rules them out. Top-k visits the pending bucket of the highest bound first and
-stops when none can reach the k-th score. Where the paper queues p-nodes and searches their c-directories at once, buckets of a
-c-directory queue up too, with bounds of their own.
+An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. The leaf rows of the buckets that it
+enters are candidates, unless their signature or bound rules them out. Top-k visits the pending bucket of the highest bound first
+and stops when none can reach the k-th score. Where the paper queues p-nodes and searches their c-directories at once, buckets of
+a c-directory queue up too, with bounds of their own.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def enter_children(tree, scratch, b, entered):
 
 @helper
 def enter_p_nodes(tree, scratch, events, e, b, entered):
-    """Push the c-directories of the bucket's p-nodes that the event enters. O(p-nodes), or O(entries log p-nodes) if that is less."""
+    """Push the c-directories of the bucket's p-nodes that the event enters. O(p-nodes) or O(entries log p-nodes)."""
     values = scratch.candidates.values
     p_nodes, size = np.int64(tree.buckets[b].p_nodes), np.int64(tree.buckets[b].p_size)
     if size <= 4 * (events.offsets[e + 1] - events.offsets[e]):

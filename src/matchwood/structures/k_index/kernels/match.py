@@ -1,8 +1,8 @@
 """Matching with a k-index: the conjunction algorithm over posting lists (k-index, IV and V). Readers only.
 
-The lists of an event are kept sorted by their *heads*, the next ordinal of each. Size by size, a row of size K is a candidate if it
-stands in K lists: the K-th head is the least ordinal that can, so the lists before it skip there. Relaxed, one list is enough,
-and rows of all sizes are merged at once.
+The lists of an event are kept sorted by their *heads*, the next ordinal of each. Size by size, a row of size K is a candidate
+if it stands in K lists: the K-th head is the least ordinal that can, so the lists before it skip there. Relaxed, one list is
+enough, and rows of all sizes are merged at once.
 """
 
 from __future__ import annotations
