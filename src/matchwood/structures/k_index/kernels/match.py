@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel, subroutine
+from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
     BOUNDARIES,
@@ -173,25 +173,27 @@ def choose_lists(index, scratch, events, e):
     return n
 
 
-@subroutine
+@helper
 def skip_to(index, scratch, which, ordinal):
     """Move the list to its first posting not below the ordinal: galloping, then halving. O(log skipped)."""
     cursor = scratch.cursors[which]
-    at, low, step = cursor.at, cursor.at, np.int64(1)
-    while at < cursor.end and np.int64(index.postings[at]) < ordinal:
-        count_tests(scratch.candidates, BOUNDARIES, 1)
+    at, end, low = cursor.at, cursor.end, cursor.at
+    step, tests = np.int64(1), np.int64(0)
+    while at < end and np.int64(index.postings[at]) < ordinal:
+        tests += 1
         low = at + 1
         at += step
         step *= 2
-    high = min(at, cursor.end)
+    high = min(at, end)
     while low < high:
-        count_tests(scratch.candidates, BOUNDARIES, 1)
+        tests += 1
         middle = (low + high) >> 1
         if np.int64(index.postings[middle]) < ordinal:
             low = middle + 1
         else:
             high = middle
     cursor.at = low
+    count_tests(scratch.candidates, BOUNDARIES, tests)
 
 
 @helper
@@ -214,7 +216,7 @@ def start_lists(index, scratch, lists, first, limit):
     return sort_heads(scratch, lists, lists, limit)
 
 
-@subroutine
+@helper
 def sort_heads(scratch, active, moved, limit):
     """Sort the heads, all but the first `moved` of which are in order; return how many are not exhausted."""
     heads = scratch.heads
