@@ -66,7 +66,7 @@ def lists_of(lists, domains, store, slot):
                 n = note_place(lists, n, first + right, 0.0)
             left >>= 1
             right >>= 1
-    return n if n > 0 else note_place(lists, n, 0, 0.0)
+    return n if n > 0 else note_place(lists, n, np.int64(0), 0.0)
 
 
 @kernel
@@ -97,7 +97,7 @@ def answer_events(lists, domains, store, scratch, query, exact, first, out, ends
         if not has_room:
             return e
         if counts:
-            touch_list(lists, scratch, 0)
+            touch_list(lists, scratch, np.int64(0))
             for i in range(events.offsets[e], events.offsets[e + 1]):
                 dim = np.int64(events.dims[i])
                 node = leaves + leaf_of(domains, dim, events.lo[i]) if dim < domains.ends.shape[0] else np.int64(0)

@@ -43,9 +43,10 @@ ANSWER = np.dtype(
     ]
 )
 
-# positions in a tally of tests
-BOUNDARIES, SIGNATURES, PREDICATES = 0, 1, 2
+# positions in a tally of tests; typed, because Numba compiles a helper anew for each literal that it is given
+BOUNDARIES, SIGNATURES, PREDICATES = np.int64(0), np.int64(1), np.int64(2)
 TALLY = 3
+ONE = np.int64(1)
 
 # positions in `Candidates.work`
 VERIFIED, VISITED = 0, 1

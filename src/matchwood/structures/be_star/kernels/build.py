@@ -17,7 +17,9 @@ from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import DIMS, NONE
 from matchwood.structures.be_star.kernels.bounds import rebuild
 from matchwood.structures.be_star.kernels.layout import (
+    LEFT,
     MAX_LEVEL,
+    RIGHT,
     Ranking,
     add_p_node,
     entry_on,
@@ -29,14 +31,12 @@ from matchwood.structures.be_star.kernels.layout import (
     take_leaf,
     usable,
 )
-from matchwood.structures.be_star.kernels.split import find_cut, sort_pairs
+from matchwood.structures.be_star.kernels.split import FIRST, find_cut, sort_pairs
 
 ITEM = np.dtype([("bucket", "u4"), ("kind", "u4"), ("start", "i8"), ("end", "i8")])
-CLUSTER, PARTITION, LOADED = (
-    0,
-    1,
-    2,
-)  # kinds of items; LOADED: cluster, the active intervals are in `lo` and `hi` already
+# kinds of items; LOADED: cluster, the active intervals are in `lo` and `hi` already
+CLUSTER, PARTITION, LOADED = np.uint32(0), np.uint32(1), np.uint32(2)
+UNUSED, USED = np.uint32(0), np.uint32(1)
 DIMENSION = np.dtype(
     [
         ("low", "f8"),
@@ -106,7 +106,7 @@ def has_room(tree, store, work, rows):
 @helper
 def push_item(work, b, kind, start, end):
     item = work.items[work.progress[0].pending]
-    item.bucket, item.kind, item.start, item.end = np.uint32(b), np.uint32(kind), start, end
+    item.bucket, item.kind, item.start, item.end = np.uint32(b), kind, start, end
     work.progress[0].pending += 1
 
 
@@ -150,10 +150,10 @@ def middle_of(tree, b):
 
 @subroutine
 def take_side(tree, b, side):
-    """A new left (0) or right (1) child of the bucket."""
+    """A new left or right child of the bucket."""
     bucket = tree.buckets[b]
     child = take_bucket(tree, np.int64(bucket.level), np.int64(bucket.dim), b, np.int64(bucket.owner))
-    if side == 0:
+    if side == LEFT:
         bucket.left = np.uint32(child)
     else:
         bucket.right = np.uint32(child)
@@ -161,7 +161,7 @@ def take_side(tree, b, side):
         fresh = tree.buckets[child]
         middle, _ = middle_of(tree, b)
         fresh.cell_lo, fresh.cell_hi = bucket.cell_lo, bucket.cell_hi
-        if side == 0:
+        if side == LEFT:
             fresh.cell_hi = middle
         else:
             fresh.cell_lo = np.nextafter(middle, np.inf)  # above it, so that every half is smaller than the whole
@@ -200,9 +200,9 @@ def cluster(tree, store, work, b, start, end, loaded):
         for i in range(left_end, right_start):
             bucket.cell_lo, bucket.cell_hi = max(bucket.cell_lo, lo[i]), min(bucket.cell_hi, hi[i])
     if left_end > start:
-        push_new(work, take_side(tree, b, 0), LOADED, start, left_end)
+        push_new(work, take_side(tree, b, LEFT), LOADED, start, left_end)
     if right_start < end:
-        push_new(work, take_side(tree, b, 1), LOADED, right_start, end)
+        push_new(work, take_side(tree, b, RIGHT), LOADED, right_start, end)
     if right_start - left_end > capacity:
         push_item(work, b, PARTITION, left_end, right_start)
     else:
@@ -247,10 +247,10 @@ def keep_outside(work, start, end, bucket):
 def partition(tree, store, work, b, start, end):
     """Open p-nodes for the highest ranked attributes until the rest fits the leaf (Algorithm 4). O(entries + attributes log)."""
     level = np.int64(tree.buckets[b].level)
-    mark_used(tree, work, b, 1)
+    mark_used(tree, work, b, USED)
     found = rank_dimensions(tree, store, work, start, end) if level < MAX_LEVEL else np.int64(0)
     choose_dimensions(store, work, start, end, found)
-    mark_used(tree, work, b, 0)
+    mark_used(tree, work, b, UNUSED)
     rest = end - start
     at = start
     for t in range(found):
@@ -278,7 +278,7 @@ def mark_used(tree, work, b, mark):
     """Mark the dimensions that lead to the bucket. O(level)."""
     at = b
     while tree.buckets[at].level > 0:
-        work.dimensions[np.int64(tree.buckets[at].dim)].used = np.uint32(mark)
+        work.dimensions[np.int64(tree.buckets[at].dim)].used = mark
         at = np.int64(tree.buckets[at].owner)
 
 
@@ -304,7 +304,7 @@ def rank_dimensions(tree, store, work, start, end):
             dimension.width += length_of(entry.lo, entry.hi)
     for t in range(found):
         keys[0, t] = -rank_of(tree, work, np.int64(keys[1, t]))
-    sort_pairs(keys, 0, found)
+    sort_pairs(keys, FIRST, found)
     for t in range(found):
         work.dimensions[np.int64(keys[1, t])].order = np.uint32(t)
     return found

@@ -21,7 +21,9 @@ from matchwood.structures.be_star.kernels.bounds import (
 )
 from matchwood.structures.be_star.kernels.build import middle_of, take_side
 from matchwood.structures.be_star.kernels.layout import (
+    LEFT,
     MAX_LEVEL,
+    RIGHT,
     entry_on,
     find_p_node,
     has_p_node,
@@ -177,7 +179,7 @@ def swallows(tree, store, b, low, high):
 
 @helper
 def side_for(tree, b, lo, hi):
-    """(0 or 1 for the left or right child that is to take the interval, or -1; must it grow, or be made, for it?)"""
+    """(LEFT or RIGHT for the child that is to take the interval, or -1; must it grow, or be made, for it?)"""
     bucket = tree.buckets[b]
     left, right = np.int64(bucket.left), np.int64(bucket.right)
     no_left, no_right = bucket.left == NONE, bucket.right == NONE
@@ -186,13 +188,13 @@ def side_for(tree, b, lo, hi):
     if in_left and in_right:
         return np.int64(-1), False
     if in_left:
-        return np.int64(0), lo < tree.buckets[left].lo or hi > tree.buckets[left].hi
+        return LEFT, lo < tree.buckets[left].lo or hi > tree.buckets[left].hi
     if in_right:
-        return np.int64(1), lo < tree.buckets[right].lo or hi > tree.buckets[right].hi
+        return RIGHT, lo < tree.buckets[right].lo or hi > tree.buckets[right].hi
     if no_left or no_right:
         if no_left and no_right and lo <= bucket.own_hi and bucket.own_lo <= hi:
             return np.int64(-1), False
-        return np.int64(0) if no_left else np.int64(1), True
+        return LEFT if no_left else RIGHT, True
     swapped = tree.buckets[right].lo < tree.buckets[left].lo
     if swapped:
         left, right = right, left
@@ -200,7 +202,7 @@ def side_for(tree, b, lo, hi):
     beyond_left, beyond_right = hi < tree.buckets[left].lo, lo > tree.buckets[right].hi
     shorter = stretched(tree.buckets[left], lo, hi) < stretched(tree.buckets[right], lo, hi)
     takes_left = beyond_left or (shorter and not beyond_right)
-    return np.int64(0) if takes_left != swapped else np.int64(1), True
+    return LEFT if takes_left != swapped else RIGHT, True
 
 
 @helper
@@ -211,7 +213,7 @@ def rigid_child_for(tree, b, lo, hi):
     in_left, in_right = bucket.cell_lo <= lo and hi <= middle, lo > middle and hi <= bucket.cell_hi
     if not splits or not (in_left or in_right):
         return np.int64(-1)
-    side = 0 if in_left else 1
+    side = LEFT if in_left else RIGHT
     child = side_of(bucket, side)
     if child == np.int64(NONE):
         child = take_side(tree, b, side)

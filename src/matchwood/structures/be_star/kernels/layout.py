@@ -116,6 +116,7 @@ COUNTS = np.dtype(
 MAX_LEVEL = 32  # deeper buckets are not partitioned
 CLASSES = 32
 NO_CLASS = np.uint8(255)
+LEFT, RIGHT = np.int64(0), np.int64(1)
 LEAF_REGIONS, P_REGIONS, BOX_REGIONS = 0, 1, 2  # rows of `free`
 HUGE = np.finfo(np.float64).max
 LARGEST = 4.0e307  # stands for infinity in lengths, so that they never become NaN
@@ -194,8 +195,8 @@ def above(tree, b):
 
 @helper
 def side_of(bucket, side):
-    """The left (0) or right (1) child of a bucket, or NONE."""
-    return np.int64(bucket.left) if side == 0 else np.int64(bucket.right)
+    """The left or right child of a bucket, or NONE."""
+    return np.int64(bucket.left) if side == LEFT else np.int64(bucket.right)
 
 
 @helper

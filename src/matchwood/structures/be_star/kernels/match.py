@@ -15,6 +15,7 @@ from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
     BOUNDARIES,
     MAX_FOUND,
+    ONE,
     SIGNATURES,
     VISITED,
     Candidates,
@@ -64,7 +65,7 @@ def answer_events(tree, store, scratch, query, first, out, ends):
             in_own = bucket.level == 0
             if not in_own:
                 entered = enter_children(tree, scratch, b, entered)
-                count_tests(candidates, BOUNDARIES, 1)
+                count_tests(candidates, BOUNDARIES, ONE)
                 in_own = meets(candidates.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
             if in_own and bucket.leaf_size > 0:
                 match_leaf(tree, store, scratch, events, combine, b, out)
@@ -102,7 +103,7 @@ def meets(values, dim, lo, hi):
 def enter_bucket(tree, scratch, b, entered):
     """Push bucket b, which clusters a dimension, if the event meets its boundary; return the new count."""
     bucket = tree.buckets[b]
-    count_tests(scratch.candidates, BOUNDARIES, 1)
+    count_tests(scratch.candidates, BOUNDARIES, ONE)
     if meets(scratch.candidates.values, np.int64(bucket.dim), bucket.lo, bucket.hi):
         scratch.pending[entered] = np.uint32(b)
         entered += 1

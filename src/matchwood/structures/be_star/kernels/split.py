@@ -15,6 +15,7 @@ from matchwood.jit.decorators import helper, subroutine
 from matchwood.structures.be_star.kernels.layout import Split, length_of, middle_between
 
 SAMPLE = 512
+FIRST, SECOND = np.int64(0), np.int64(2)  # pairs of rows of `keys` that are sorted together
 
 
 @subroutine
@@ -108,8 +109,8 @@ def find_cut(tree, work, start, end, box_lo, box_hi):
         for i in range(start, end, step):
             keys[0, n], keys[1, n], keys[2, n], keys[3, n] = hi[i], lo[i], lo[i], hi[i]
             n += 1
-        sort_pairs(keys, 0, n)
-        sort_pairs(keys, 2, n)
+        sort_pairs(keys, FIRST, n)
+        sort_pairs(keys, SECOND, n)
         least = max(np.int64(1), np.int64(np.ceil(options.alpha * n)))
         if options.split == Split.EXHAUSTIVE:
             cut, found = exhaustive_cut(keys, n, least)

@@ -13,6 +13,7 @@ from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
     BOUNDARIES,
+    ONE,
     VISITED,
     Candidates,
     add_candidate,
@@ -200,7 +201,7 @@ def skip_to(index, scratch, which, ordinal):
 def head_of(index, scratch, which, limit):
     """The list's next ordinal with its cursor below it; above all others when it has none left before `limit`."""
     cursor = scratch.cursors[which]
-    count_tests(scratch.candidates, BOUNDARIES, 1)
+    count_tests(scratch.candidates, BOUNDARIES, ONE)
     ordinal = np.uint64(limit)
     if cursor.at < cursor.end and np.int64(index.postings[cursor.at]) < limit:
         ordinal = np.uint64(index.postings[cursor.at])
