@@ -39,7 +39,7 @@ class _Checker:
         self.rigid = tree.options["split"][0] == Split.RIGID
 
     def walk(self) -> None:
-        """Depth first from the root with an explicit stack: parents before children, so summing up goes backwards."""
+        """Depth first from the root with an explicit stack: parents before children, so hulls are made in reverse."""
         order: list[tuple[int, list[int]]] = []
         pending: list[tuple[int, list[int]]] = [(0, [])]
         while pending:
@@ -73,7 +73,9 @@ class _Checker:
             assert part["dim"] > last, f"bucket {b}: the p-directory is not sorted"
             last = int(part["dim"])
             assert last not in dims, f"bucket {b}: dimension {last} is partitioned twice on one path"
-            assert (root["dim"], root["owner"]) == (last, b), f"bucket {b}: p-node {last} leads astray"
+            assert (root["dim"], root["owner"]) == (last, b), (
+                f"bucket {b}: p-node {last} leads to a bucket of another dimension or owner"
+            )
             assert root["parent"] == _NONE, f"bucket {b}: p-node {last} does not lead to a root"
             below.append((int(part["root"]), [*dims, last]))
             self.p_nodes += 1
@@ -169,7 +171,7 @@ class _Checker:
             assert bucket[prefix + name] >= least, f"bucket {b}: {prefix}{name} does not dominate"
 
     def _check_boundaries(self, b: int, own: list[Hull], total: list[Hull]) -> None:
-        """Boundaries are exact, but for buckets above a very large leaf with deletions that were not yet summed up."""
+        """Boundaries are exact, but for buckets above a large leaf that has not been rebuilt since a deletion."""
         bucket = self.tree.buckets[b]
         if not own:
             return

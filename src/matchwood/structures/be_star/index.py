@@ -86,17 +86,17 @@ class BEStarTree(VerifyingIndex):
         self.repair()
         ids = np.unique(rows.ids)
         heads = 1 + int((rows.ids[1:] != rows.ids[:-1]).sum())
-        if not rows.size or len(ids) != heads:  # the base class says what is wrong
+        if not rows.size or len(ids) != heads:  # the base class refuses it
             super().update(rows)
             return
         self.store.check_shapes(rows)
-        self.store.slots_of(ids)  # every id is known, or it says which is not
+        self.store.slots_of(ids)  # raises if an id is unknown
         rewritten = np.zeros(rows.size, np.bool_)
         rewrite_rows(self._tree, self.store.state, rows, rewritten)
         if not rewritten.all():
             super().update(pick_rows(rows, np.flatnonzero(~rewritten)))
 
-    # what the protocol asks for
+    # the protocol of `Index`
 
     def _insert(self, slots: Slots) -> None:
         self._follow_store()

@@ -67,7 +67,7 @@ def take_out(tree, slot):
 def touches(tree, store, b, slot, score, weights):
     """Might the bucket's boundary or a summary have come from this row?
 
-    The largest priority is not asked about: where all are alike, the usual case, every row would say yes. It stays high,
+    The largest priority is not compared: where all are alike, the usual case, every row would touch it. It stays high,
     which costs a little pruning for events of weights below 1, until the bucket is rebuilt for another reason.
     """
     bucket = tree.buckets[b]
