@@ -15,7 +15,6 @@ from hypothesis import HealthCheck, settings
 from numba.core import config as numba_config
 
 from matchwood.planner import compiling
-from matchwood.store import workers
 
 os.environ.setdefault(compiling.VARIABLE, "0")
 
@@ -29,14 +28,6 @@ _QUIET = [
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=_QUIET)
 settings.register_profile("stress", deadline=None, max_examples=5_000, suppress_health_check=_QUIET)
 settings.load_profile("default")
-
-
-@pytest.fixture(params=[1, 3])
-def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """By so many threads is every bulk change made, however small."""
-    monkeypatch.setattr(workers, "ENOUGH", 1)
-    monkeypatch.setenv(workers.VARIABLE, str(request.param))
-    return int(request.param)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import random
 import signal
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from threading import Thread
 from typing import Any
 
@@ -25,7 +23,6 @@ from matchwood.engine.clock import ManualClock
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import instant_key
-from matchwood.store import workers
 from matchwood.structures import INDEXES, Capability
 from tests.interrupts import places, raised_at
 from tests.worlds import an_event, seeded_dice
@@ -215,24 +212,6 @@ def come_and_go(engine: Engine, chooser: random.Random, seconds: float) -> None:
         if step % 10 == 0:
             engine._index.check()
     engine._index.check()
-
-
-def test_bulk_changes_by_several_threads_end_before_the_call_that_is_interrupted(threads: int) -> None:
-    """The jobs of an interrupted change are over when the exception is out: nothing is written behind it."""
-    ended = []
-
-    def job(number: int) -> None:
-        time.sleep(0.05)
-        ended.append(number)
-
-    for point in range(0, 60, 3):
-        ended.clear()
-        try:
-            raised_at(lambda: workers.run([partial(job, i) for i in range(3)], 3), point, KeyboardInterrupt())
-        finally:
-            seen = list(ended)
-            time.sleep(0.06)
-            assert ended == seen, f"point {point}"
 
 
 @pytest.mark.stress

@@ -36,7 +36,7 @@ except ImportError:  # no POSIX
     fcntl = None  # type: ignore[assignment]
 
 ROWS = 20_000
-"""Enough for changes by several threads, and for nodes of every size."""
+"""Enough for nodes of every size."""
 EVENTS = 300
 """More than a structure observes before it reorders its rows."""
 BATCH = 8

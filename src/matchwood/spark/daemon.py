@@ -9,7 +9,6 @@ them.
 from __future__ import annotations
 
 import gc
-import os
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import pyarrow as pa
 from pyspark import daemon
 
 from matchwood.store.kernels.ordering import order_hits
-from matchwood.store.workers import VARIABLE as THREADS
 
 _worker = daemon.worker
 
@@ -31,11 +29,7 @@ def worker(sock: Any, authenticated: Any) -> Any:
 
 
 def prepare() -> None:
-    """Trigger the imports that PyArrow and Numba make at first use, and freeze all objects.
-
-    A task has one core, so bulk changes use one thread unless the environment says otherwise.
-    """
-    os.environ.setdefault(THREADS, "1")
+    """Trigger the imports that PyArrow and Numba make at first use, and freeze all objects."""
     pa.array(np.zeros(1))
     order_hits(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
     gc.collect()
