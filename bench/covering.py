@@ -1,10 +1,13 @@
 """Covering: Tables I and II, Figures 8 to 12, reduction of large sets, and networks of routers (Covering V, and more).
 
-    modes, comparison, graphs     the paper's: Tables I and II and Figures 8 and 9; Figures 10 to 12; G_1, G* and the strict poset
-    reduction, networks           ours: `reduce` over a million subscriptions; messages and tables of routers
+    reporting_modes   Tables I and II, Figures 8 and 9
+    comparison        Figures 10 to 12
+    graphs            G_1, G* and the strict poset
+    reduction         `reduce` over a million subscriptions (not in the paper)
+    networks          messages and tables of routers (not in the paper)
 
-Seconds are processor time of one thread, so that other work on the machine counts less. Every figure
-of one group comes from the same commands, and what was forwarded is compared between all systems before times are reported.
+Seconds are processor time of one thread. All figures of a group come from the same commands, and what was forwarded is compared
+between all systems before times are reported.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ LAYOUTS: dict[str, Callable[[int], Links]] = {
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much each part of a preset runs."""
+    """The sizes of the parts of a preset."""
 
     commands: int
     series: tuple[int, ...]
@@ -81,18 +84,18 @@ def run(preset: str, report: Report) -> None:
 
 
 def warm_up() -> None:
-    """Compile everything."""
+    """Compile all kernels."""
     workload = Covering(size=300, dimensions=4, unsubscribe=0.2)
     for make in SYSTEMS.values():
         RelationGraph(2, index=make(workload)).apply(*workload.operations())
     index = CoverIndex()
     index.insert(workload.subscriptions())
     index.reduce()
-    scan_plainly(np.zeros(8), 8, 1, np.zeros(8))
+    plain_scan(np.zeros(8), 8, 1, np.zeros(8))
 
 
-def carried_out(make: Make, workload: Covering, commands: Operations, k: int) -> tuple[float, Costs, list[int]]:
-    """(seconds, work, what is forwarded in the end)."""
+def run_graph(make: Make, workload: Covering, commands: Operations, k: int) -> tuple[float, Costs, list[int]]:
+    """(seconds, work, the ids that are forwarded in the end)."""
     graph = RelationGraph(k, index=make(workload))
     start = time.process_time()
     graph.apply(*commands)
@@ -105,31 +108,33 @@ def reporting_modes(size: Size, report: Report, load: str) -> None:
     name = f"covering-{load}"
     report.workload(name, **workload.parameters())
     commands = workload.operations()
-    asked: dict[int, int] = {}
+    searches: dict[int, int] = {}
     forwarded: set[int] | None = None
     for system in ("k-d tree", "z-curve"):
         runs: dict[int, list[tuple[float, Costs, list[int]]]] = {k: [] for k in MODES}
-        for _ in range(size.repeats):  # in turn, so that a noisy minute hits every k alike
+        for _ in range(size.repeats):  # in turn, so that noise affects every k alike
             for k in MODES:
-                runs[k].append(carried_out(SYSTEMS[system], workload, commands, k))
+                runs[k].append(run_graph(SYSTEMS[system], workload, commands, k))
         base = float(np.median([spent for spent, _, _ in runs[1]]))
         for k in MODES:
-            forwarded = set(runs[k][0][2]) if forwarded is None else forwarded  # what once had no cover, whatever k
-            assert all(set(ids) == forwarded for _, _, ids in runs[k]), f"{system}, k={k} forwards something else"
-            _note_costs(report, name, f"{system}, k={k}", size.commands, runs[k][0][1])
+            forwarded = set(runs[k][0][2]) if forwarded is None else forwarded  # the same for every k
+            assert all(set(ids) == forwarded for _, _, ids in runs[k]), (
+                f"{system}, k={k}: other subscriptions are forwarded"
+            )
+            _report_costs(report, name, f"{system}, k={k}", size.commands, runs[k][0][1])
             spent_all = [spent for spent, _, _ in runs[k]]
             seconds = float(np.median(spent_all))
             report.row(
                 workload=name, system=f"{system}, k={k}", n=size.commands, metric="total_s", value=seconds,
                 baseline="k=1", ratio=base / seconds, verified=True, spread=max(spent_all) - min(spent_all),
             )  # fmt: skip
-            asked.setdefault(k, runs[k][0][1].queries)
-    ratio = asked[1] / min(asked.values())
+            searches.setdefault(k, runs[k][0][1].queries)
+    ratio = searches[1] / min(searches.values())
     assert ratio <= 2.0, "Theorem 1 does not hold"
     report.row(workload=name, system="G_1", n=size.commands, metric="queries_over_best_k", value=ratio, verified=True)
 
 
-def _note_costs(report: Report, workload: str, system: str, n: int, costs: Costs) -> None:
+def _report_costs(report: Report, workload: str, system: str, n: int, costs: Costs) -> None:
     figures = {
         "nodes_visited_subscribe": costs.subscribe.nodes_visited,
         "nodes_visited_unsubscribe": costs.unsubscribe.nodes_visited,
@@ -152,7 +157,7 @@ def comparison(size: Size, report: Report, dimensions: int) -> None:
         forwarded: dict[str, set[int]] = {}
         for _ in range(size.repeats):
             for system, make in SYSTEMS.items():
-                spent, _, ids = carried_out(make, workload, operations, 1)
+                spent, _, ids = run_graph(make, workload, operations, 1)
                 seconds[system].append(spent)
                 forwarded[system] = set(ids)
         assert len({frozenset(ids) for ids in forwarded.values()}) == 1, "the indexes disagree"
@@ -163,7 +168,7 @@ def comparison(size: Size, report: Report, dimensions: int) -> None:
                 workload=name, system=system, n=commands, metric="total_s", value=value,
                 baseline="naive", ratio=slowest / value, verified=True, spread=max(spent_all) - min(spent_all),
             )  # fmt: skip
-    plain = carried_out_plainly(operations, workload, forwarded["k-d tree"])
+    plain = run_plain_scan(operations, workload, forwarded["k-d tree"])
     report.row(
         workload=name, system="naive, plain loop", n=workload.size, metric="total_s", value=plain,
         baseline="naive", ratio=slowest / plain, verified=True,
@@ -176,7 +181,7 @@ def comparison(size: Size, report: Report, dimensions: int) -> None:
 
 
 @kernel
-def scan_plainly(points, width, count, query):
+def plain_scan(points, width, count, query):
     """The first of `count` points that dominates the query, point by point and coordinate by coordinate; -1 if none does."""
     for i in range(count):
         dominates = True
@@ -190,13 +195,16 @@ def scan_plainly(points, width, count, query):
 
 
 @kernel
-def run_plainly(points, width, subscribe, ids, packed, owners, places, covers):
-    """G_1 over a plain scan. covers[id]: its cover, -1 if it is forwarded, -2 if it is not there; the rest is scratch."""
+def plain_graph(points, width, subscribe, ids, packed, owners, places, covers):
+    """G_1 over a plain scan. covers[id]: its cover, -1 if it is forwarded, -2 if it is removed.
+
+    `packed`, `owners` and `places` are scratch.
+    """
     count = 0
     for step in range(ids.size):
         id_ = ids[step]
         if subscribe[step]:
-            at = scan_plainly(packed, width, count, points[id_ * width : (id_ + 1) * width])
+            at = plain_scan(packed, width, count, points[id_ * width : (id_ + 1) * width])
             covers[id_] = owners[at] if at >= 0 else -1
             for d in range(width):
                 packed[count * width + d] = points[id_ * width + d]
@@ -212,47 +220,47 @@ def run_plainly(points, width, subscribe, ids, packed, owners, places, covers):
         covers[id_] = -2
         for i in range(count):
             other = owners[i]
-            if covers[other] == id_:  # its own point, which dominates itself, is stepped over
-                at = scan_plainly(packed, width, i, points[other * width : (other + 1) * width])
+            if covers[other] == id_:  # skip its own point, which dominates itself
+                at = plain_scan(packed, width, i, points[other * width : (other + 1) * width])
                 if at < 0:
                     behind = packed[(i + 1) * width :]
-                    at = scan_plainly(behind, width, count - i - 1, points[other * width : (other + 1) * width])
+                    at = plain_scan(behind, width, count - i - 1, points[other * width : (other + 1) * width])
                     at = at + i + 1 if at >= 0 else at
                 covers[other] = owners[at] if at >= 0 else -1
 
 
-def carried_out_plainly(operations: Operations, workload: Covering, forwarded: set[int]) -> float:
+def run_plain_scan(operations: Operations, workload: Covering, forwarded: set[int]) -> float:
     """Seconds for all commands with the compiled scan that goes point by point and stops at the first cover."""
     rows, d = operations.rows, workload.attributes
     points = np.stack([-rows.lo.reshape(-1, d), rows.hi.reshape(-1, d)], axis=2).reshape(-1)
     covers = np.full(rows.size, -2, np.int64)
     scratch = np.zeros_like(points), np.zeros(rows.size, np.int64), np.zeros(rows.size, np.int64)
     nothing = np.zeros(0, np.bool_), np.zeros(0, np.int64)
-    run_plainly(points, 2 * d, *nothing, *scratch, covers)  # compile
+    plain_graph(points, 2 * d, *nothing, *scratch, covers)  # compile
     start = time.process_time()
-    run_plainly(points, 2 * d, operations.subscribe, operations.ids, *scratch, covers)
+    plain_graph(points, 2 * d, operations.subscribe, operations.ids, *scratch, covers)
     seconds = time.process_time() - start
     assert set(np.flatnonzero(covers == -1).tolist()) == forwarded, "the plain scan disagrees"
     return seconds
 
 
 def single_searches(operations: Operations, workload: Covering, name: str, report: Report) -> None:
-    """cov_1 among the live subscriptions, against the scan that the paper must have had: one point after the other."""
+    """cov_1 among the live subscriptions, against a scan that compares one point after the other, as the paper must have done."""
     live, d = operations.live(), workload.attributes
     queries = Covering(size=2_000, dimensions=workload.dimensions, unsubscribe=0.0, seed=2).subscriptions()
     rows = operations.rows
     lo, hi = rows.lo.reshape(-1, d)[live], rows.hi.reshape(-1, d)[live]
     points = np.stack([-lo, hi], axis=2).reshape(-1)
-    asked = np.stack([-queries.lo.reshape(-1, d), queries.hi.reshape(-1, d)], axis=2).reshape(-1, 2 * d)
+    query_points = np.stack([-queries.lo.reshape(-1, d), queries.hi.reshape(-1, d)], axis=2).reshape(-1, 2 * d)
     start = time.process_time()
-    first = [scan_plainly(points, 2 * d, len(live), query) for query in asked]
-    plain = (time.process_time() - start) / len(asked)
+    first = [plain_scan(points, 2 * d, len(live), query) for query in query_points]
+    plain = (time.process_time() - start) / len(query_points)
     report.row(workload=name, system="naive, plain loop", n=len(live), metric="us_per_search", value=plain * 1e6)
     for system, index in (("naive", CoverIndex(overflow=None)), ("k-d tree", CoverIndex())):
         index.insert(pick_rows(operations.rows, live))
         start = time.process_time()
         found = index.covers_of(queries)
-        seconds = (time.process_time() - start) / len(asked)
+        seconds = (time.process_time() - start) / len(query_points)
         assert ((np.diff(found.offsets) > 0) == (np.array(first) >= 0)).all(), "the scans disagree"
         report.row(
             workload=name, system=system, n=len(live), metric="us_per_search", value=seconds * 1e6,
@@ -281,7 +289,7 @@ def graphs(size: Size, report: Report) -> None:
 
 
 def reduction(report: Report, name: str, workload: Workload) -> None:
-    """`reduce` over a large set; a sample of the verdicts is judged by the naive scan."""
+    """`reduce` over a large set; a sample of the results is verified by the naive scan."""
     report.workload(f"reduce-{name}", **workload.parameters())
     rows = workload.subscriptions()
     start = time.process_time()
@@ -299,7 +307,7 @@ def reduction(report: Report, name: str, workload: Workload) -> None:
 
 
 def verify_reduction(rows: Any, kept: np.ndarray, covered: np.ndarray, cover: np.ndarray, sample: int = 500) -> None:
-    """Of some subscriptions, does a naive scan of all say the same, and are the named covers covers?"""
+    """Compare a sample of the results with a naive scan of all subscriptions."""
     naive = CoverIndex(overflow=None)
     naive.insert(rows)
     ids = np.random.default_rng(1).integers(rows.size, size=sample)

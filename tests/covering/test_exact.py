@@ -1,4 +1,4 @@
-"""The judge of covering, itself judged by events: what it calls covered must be, and for single rows nothing is overlooked."""
+"""The definition of covering, tested with events: what it calls covered is covered, and for single rows nothing is missed."""
 
 from __future__ import annotations
 

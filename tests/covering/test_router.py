@@ -65,7 +65,7 @@ def churn(network: Network, flooding: Flooding, dice: Dice, steps: int, *, simpl
             network.stop(router)
             for other in names:
                 if other != router and dice.chance(4) and (mine := [k for k in flooding.held if k.router == other]):
-                    network.unsubscribe(mine[0])  # the stopped router does not hear of it
+                    network.unsubscribe(mine[0])  # the stopped router is not told
                     del flooding.held[mine[0]]
             network.restart(router)
         else:
@@ -95,7 +95,7 @@ def test_expressions_of_every_kind_are_routed(seed: int) -> None:
 def test_a_router_that_restarts_is_told_what_it_has_forgotten_and_missed(layout: str) -> None:
     network = Network(LAYOUTS[layout](7))
     assert churn(network, Flooding(), seeded_dice(5), 200, simple=True, restarts=True) > 50
-    assert network.sent["AskForAll"] > 5
+    assert network.sent["RequestAll"] > 5
 
 
 def test_two_neighbours_that_restart_at_once_find_together() -> None:
@@ -145,8 +145,8 @@ def test_covering_sends_fewer_subscriptions_and_keeps_smaller_tables(layout: str
         assert with_covering.notifications(f"r{n % 10}", event) == without.notifications(f"r{n % 10}", event)
 
 
-def test_links_that_close_a_circle_are_refused() -> None:
-    with pytest.raises(RoutingError, match="circle"):
+def test_links_that_close_a_cycle_are_refused() -> None:
+    with pytest.raises(RoutingError, match="cycle"):
         Network([*line(4), ("r3", "r0")])
 
 

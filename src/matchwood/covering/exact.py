@@ -1,15 +1,15 @@
-"""Covering of rows and subscriptions in plain Python: the judge of every covering index.
+"""The definition of covering, in plain Python: every covering index is tested against it.
 
 s1 covers s2 iff every event that matches s2 (mode `all`) matches s1 (Covering, Definition 1). What is tested:
 
-    predicate  narrow implies wide if they ask for one attribute and narrow's keys are all in wide's; absence implies absence
+    predicate  narrow implies wide if both are about one attribute and narrow's keys are all in wide's; absence implies absence
     row        every predicate of the wide row is implied by the narrow row's predicate on that attribute
     several    every row of the narrow subscription is covered by some row of the wide one
 
 Always sound, for events with ranges and lists too: a value that meets the smaller set meets the larger one.
 
 Complete for single rows of numbers, strings and boxes: a key of the narrow set that the wide one lacks, or an attribute that only
-the wide row names, makes an event that tells them apart. Not complete, so a cover may be overlooked, where
+the wide row names, makes an event that tells them apart. Not complete, so that a cover may be missed, where
 
 - several rows of the wide subscription cover a row together, none of them alone;
 - keys exist that no event can have: `t < seen < t + 1 us`, `vip != true` against `vip = false`, longitudes beyond 180;
@@ -28,7 +28,7 @@ from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point
 
 SLACK_M = 1e-3
-"""Distances are compared with a millimetre to spare: a thousand times the error of the arithmetic up to LARGEST_M."""
+"""The margin of all comparisons of distances: a thousand times the error of the arithmetic up to LARGEST_M."""
 LARGEST_M = 15_000_000.0
 """Beyond it chords hardly grow with the angle, and a rounding error of a chord may be metres of arc."""
 
@@ -40,8 +40,8 @@ def covers(wide: Sequence[Row], narrow: Sequence[Row]) -> bool:
 
 def row_covers(wide: Row, narrow: Row) -> bool:
     """Does every event that `narrow` holds for satisfy `wide`? O(predicates + intervals)."""
-    asked = {predicate.attribute: predicate for predicate in narrow.predicates}
-    return all(p.attribute in asked and implies(asked[p.attribute], p) for p in wide.predicates)
+    own = {predicate.attribute: predicate for predicate in narrow.predicates}
+    return all(p.attribute in own and implies(own[p.attribute], p) for p in wide.predicates)
 
 
 def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
@@ -49,7 +49,7 @@ def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
     if isinstance(narrow, Absent) or isinstance(wide, Absent):
         return isinstance(narrow, Absent) and isinstance(wide, Absent)
     if isinstance(wide, Holds):
-        # A place under `Holds` is IS NOT NULL, whose keys are all there are.
+        # `Holds` on a place is IS NOT NULL, which holds for all keys.
         return wide.keys.covers(narrow.keys) if isinstance(narrow, Holds) else True
     if isinstance(narrow, Holds):
         return False
@@ -97,7 +97,7 @@ def _box_in_circle(narrow: Placed, wide: Circle) -> bool:
 
 
 def _clipped(hull: tuple[float, float], limit: float) -> tuple[float, float]:
-    """The part of the hull where places can be; all of them there are if it lies outside."""
+    """The part of the hull where places can be; the whole range if there is none."""
     lo, hi = max(hull[0], -limit), min(hull[1], limit)
     return (lo, hi) if lo <= hi else (-limit, limit)
 

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from matchwood.covering.kernels import forest as kernel
-from matchwood.covering.kernels.forest import Forest
+from matchwood.covering.kernels.forest import CoverForest
 from matchwood.covering.kernels.signatures import child_of
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
 from matchwood.store.pool_check import check_regions, freed
@@ -16,7 +16,7 @@ from matchwood.store.row_store import RowStore
 _NONE = int(NONE)
 
 
-def check_forest(forest: Forest, store: RowStore) -> None:
+def check_forest(forest: CoverForest, store: RowStore) -> None:
     """Walk every tree and the trie. O(n)."""
     counts = forest.counts
     seen: list[int] = []
@@ -26,15 +26,15 @@ def check_forest(forest: Forest, store: RowStore) -> None:
         if root != _NONE:
             assert int(forest.nodes[root]["parent"]) == _NONE, f"group {g}: the root has a parent"
             nodes += _check_tree(forest, store, g, root, seen)
-    assert sorted(seen) == sorted(set(seen)), "a row stands in two places"
-    assert sorted(seen) == store.live_slots().tolist(), "trees and live rows differ"
+    assert sorted(seen) == sorted(set(seen)), "a row is in two leaves"
+    assert sorted(seen) == store.live_slots().tolist(), "the rows of the trees and of the store differ"
     assert len(seen) == counts[kernel.ROWS], "rows are miscounted"
-    assert nodes == counts[kernel.LIVE_NODES], "nodes are lost"
+    assert nodes == counts[kernel.LIVE_NODES], "live nodes are miscounted"
     _check_trie(forest)
     _check_regions(forest)
 
 
-def _check_tree(forest: Forest, store: RowStore, g: int, root: int, seen: list[int]) -> int:
+def _check_tree(forest: CoverForest, store: RowStore, g: int, root: int, seen: list[int]) -> int:
     group = forest.groups[g]
     width = int(group["width"])
     stack: list[tuple[int, np.ndarray, np.ndarray]] = [(root, np.full(width, -np.inf), np.full(width, np.inf))]
@@ -46,17 +46,18 @@ def _check_tree(forest: Forest, store: RowStore, g: int, root: int, seen: list[i
         assert int(node["group"]) == g, f"node {n} belongs to another group"
         points, members = _below(forest, n, width)
         assert len(members) == int(node["count"]) >= int(n == root), f"node {n}: its rows are miscounted"
-        assert ((points > low) | (low == -np.inf)).all(), f"node {n}: a point below a split on its right"
-        assert (points <= high).all(), f"node {n}: a point above a split on its left"
-        corner = int(kernel.corner_at(forest, n))
-        if corner >= 0:
-            assert (points <= forest.corners[corner : corner + width]).all(), f"node {n}: a point beyond the corner"
+        assert ((points > low) | (low == -np.inf)).all(), f"node {n}: a point is not above the split to its left"
+        assert (points <= high).all(), f"node {n}: a point is above the split to its right"
+        if n != root:
+            above = forest.nodes[int(node["parent"])]
+            corner = 2 * int(above["corners"]) + (0 if int(above["left"]) == n else int(group["stride"]))
+            assert (points <= forest.corners[corner : corner + width]).all(), f"node {n}: a point exceeds the corner"
         if node["leaf"] == 1:
             _check_leaf(forest, store, n, members, points, seen)
             continue
         dim, split = int(node["dim"]), float(node["split"])
         for child, is_right in ((int(node["left"]), False), (int(node["right"]), True)):
-            assert int(forest.nodes[child]["parent"]) == n, f"node {child} does not know its parent"
+            assert int(forest.nodes[child]["parent"]) == n, f"node {child}: wrong parent"
             lower, upper = low.copy(), high.copy()
             if is_right:
                 lower[dim] = split
@@ -67,21 +68,16 @@ def _check_tree(forest: Forest, store: RowStore, g: int, root: int, seen: list[i
 
 
 def _check_leaf(
-    forest: Forest, store: RowStore, n: int, members: list[int], points: np.ndarray, seen: list[int]
+    forest: CoverForest, store: RowStore, n: int, members: list[int], points: np.ndarray, seen: list[int]
 ) -> None:
     overflow = int(forest.counts[kernel.OVERFLOW])
     if len(members) > overflow and points.shape[1]:
         allowed = 2 * int(forest.nodes[n]["built"])
         assert len(members) <= max(allowed, overflow), f"leaf {n} overflows"
-    corners, width = int(forest.nodes[n]["corners"]), points.shape[1]
-    if corners >= 0:
-        chunks = forest.corners[2 * corners : 2 * corners + width * kernel.CHUNKS].reshape(width, kernel.CHUNKS)
-        for at in range(len(members)):
-            assert (points[at] <= chunks[:, at // kernel.CHUNK]).all(), f"leaf {n}: a point beyond its chunk's corner"
     for at, member in enumerate(members):
         slot = member & int(kernel.SLOT_MASK)
         assert (int(forest.places[slot]["leaf"]), int(forest.places[slot]["at"])) == (n, at), (
-            f"slot {slot} is misplaced"
+            f"slot {slot}: wrong place"
         )
         entries = _hulls(store, slot)
         expected = [end for item in sorted(entries) if item % 2 == 0 for end in (-entries[item][0], entries[item][1])]
@@ -99,7 +95,7 @@ def _hulls(store: RowStore, slot: int) -> dict[int, tuple[float, float]]:
     return found
 
 
-def _below(forest: Forest, n: int, width: int) -> tuple[np.ndarray, list[int]]:
+def _below(forest: CoverForest, n: int, width: int) -> tuple[np.ndarray, list[int]]:
     node = forest.nodes[n]
     if node["leaf"] != 1:
         left, right = _below(forest, int(node["left"]), width), _below(forest, int(node["right"]), width)
@@ -109,7 +105,7 @@ def _below(forest: Forest, n: int, width: int) -> tuple[np.ndarray, list[int]]:
     return columns[:, :count].T, forest.words[start : start + count].tolist()
 
 
-def _check_trie(forest: Forest) -> None:
+def _check_trie(forest: CoverForest) -> None:
     live: Counter[int] = Counter()
     for g in range(int(forest.counts[kernel.GROUPS])):
         group = forest.groups[g]
@@ -121,28 +117,25 @@ def _check_trie(forest: Forest) -> None:
         assert (np.diff(items.astype(np.int64)) > 0).all(), f"group {g}: its items do not ascend"
         for item in items:
             t = int(child_of(forest, t, item))
-            assert t >= 0, f"group {g} cannot be reached"
+            assert t >= 0, f"group {g}: its path is not in the trie"
             live[t] += rows
-        assert int(forest.tries[t]["group"]) == g, f"group {g} hangs elsewhere"
+        assert int(forest.tries[t]["group"]) == g, f"group {g}: its trie node names another group"
     for t in range(int(forest.counts[kernel.TRIES])):
         assert int(forest.tries[t]["live"]) == live[t], f"trie node {t}: live rows are miscounted"
 
 
-def _check_regions(forest: Forest) -> None:
+def _check_regions(forest: CoverForest) -> None:
     """Regions in use and free ones cover the pool and do not overlap."""
     regions = []
     for n in range(int(forest.counts[kernel.NODES])):
         node = forest.nodes[n]
-        if node["leaf"] == 2:
+        if node["leaf"] == kernel.FREE_NODE:
             continue
         group = forest.groups[int(node["group"])]
         if node["leaf"] == 1 and int(node["capacity"]):
             regions.append((int(node["start"]), int(node["capacity"]) * (int(group["width"]) + 1)))
-        if int(node["corners"]) >= 0:
-            chunks = int(group["width"]) * kernel.CHUNKS // 2
-            regions.append((int(node["corners"]), chunks if node["leaf"] == 1 else int(group["stride"])))
-    groups = forest.groups[: int(forest.counts[kernel.GROUPS])]
-    regions += [(int(group["scale"]), 2 * int(group["stride"])) for group in groups if int(group["scale"]) >= 0]
+        if node["leaf"] == kernel.INNER:
+            regions.append((int(node["corners"]), int(group["stride"])))
     spans = [(start, int(kernel.region_size(kernel.region_class(size)))) for start, size in regions if size]
     for class_ in range(kernel.COUNTS - kernel.REGIONS):
         size = int(kernel.region_size(class_))

@@ -35,11 +35,11 @@ class Network:
 
     def __init__(self, links: Links, *, covering: bool = True, names: Iterable[str] = ()) -> None:
         self.transport = InProcess()
-        self._told: list[tuple[str, Key]] = []
+        self._notified: list[tuple[str, Key]] = []
         make: Callable[[], Forwarding] = RelationGraph if covering else ForwardAll
         found = dict.fromkeys([*names, *(name for link in links for name in link)])
-        self.routers = {name: Router(name, self.transport, notify=self._note, forwarding=make) for name in found}
-        _refuse_circles(links)
+        self.routers = {name: Router(name, self.transport, notify=self._notify, forwarding=make) for name in found}
+        _refuse_cycles(links)
         for a, b in links:
             self.routers[a].connect(b)
             self.routers[b].connect(a)
@@ -61,24 +61,24 @@ class Network:
 
     def notifications(self, router: str, event: Event) -> list[tuple[str, Key]]:
         """Publish at a router; return (client, subscription) of every notification, sorted."""
-        self._told = []
+        self._notified = []
         self.routers[router].publish(event)
         self.transport.run()
-        return sorted(self._told)
+        return sorted(self._notified)
 
     def stop(self, router: str) -> None:
-        """The router is gone; what is sent to it is lost."""
+        """Stop a router; messages to it are lost."""
         self.transport.cut(router)
 
     def restart(self, router: str) -> None:
-        """The router comes back and asks its neighbours for what it has forgotten."""
+        """Restart a router, which requests from its neighbours what it has forgotten."""
         self.transport.restore(router)
         self.routers[router].restart()
         self.transport.run()
 
     @property
     def sent(self) -> Counter[str]:
-        """Messages so far, by class name."""
+        """The number of messages so far, by class name."""
         return self.transport.sent
 
     @property
@@ -86,8 +86,8 @@ class Network:
         """The size of every router's table."""
         return [router.table_size for router in self.routers.values()]
 
-    def _note(self, client: str, key: Key, event: Event) -> None:
-        self._told.append((client, key))
+    def _notify(self, client: str, key: Key, event: Event) -> None:
+        self._notified.append((client, key))
 
 
 def line(size: int) -> Links:
@@ -111,7 +111,7 @@ def random_tree(size: int, *, seed: int) -> Links:
     return [(f"r{rng.integers(i)}", f"r{i}") for i in range(1, size)]
 
 
-def _refuse_circles(links: Links) -> None:
+def _refuse_cycles(links: Links) -> None:
     above: dict[str, str] = {}
 
     def top(name: str) -> str:
@@ -121,5 +121,5 @@ def _refuse_circles(links: Links) -> None:
 
     for a, b in links:
         if top(a) == top(b):
-            raise RoutingError(f"the link between {a!r} and {b!r} closes a circle; routers must form a tree")
+            raise RoutingError(f"the link between {a!r} and {b!r} closes a cycle; routers must form a tree")
         above[top(a)] = top(b)

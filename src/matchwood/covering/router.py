@@ -1,16 +1,15 @@
 """Router: content-based routing along a tree of routers, where covered subscriptions are not forwarded (Covering I, III-C).
 
-    client -> Router.subscribe -> every link: G_1 of all that comes from elsewhere -> forwarded if nothing covers it
-    event  -> matched against the table -> local clients, and the links from which a match came (never back where it came from)
+    client -> Router.subscribe -> every link: G_1 of all that came from elsewhere -> forwarded if nothing covers it
+    event  -> matched against the table -> local clients, and the links that matching subscriptions came from (never its own)
 
-A cover counts for a link only if it is itself sent over that link: what came from a neighbour says nothing about what the
-neighbour must hear. So each link has its own relation graph, over all subscriptions that did not come from it.
+A cover counts for a link only if it is itself sent over that link: what came from a neighbour need not be sent back to it. So
+each link has its own relation graph, over all subscriptions that did not come from it.
 
-The links must form a tree: a circle would carry events round and round. `Network` refuses circles; a router cannot see them.
+The links must form a tree: in a cycle events would never stop. `Network` refuses cycles; a router cannot detect them.
 
-A router that restarts keeps what its own clients asked for (they are its durable state) and forgets the rest. It asks every
-neighbour for everything, waits for all answers, then sends each the whole of what it now forwards; the receiver takes the
-difference.
+A router that restarts keeps the subscriptions of its own clients and forgets the rest. It requests everything from every
+neighbour, waits for all answers, then sends each all that it now forwards; the receiver applies the difference.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ import numpy as np
 
 from matchwood.covering.graphs import Changes, RelationGraph
 from matchwood.covering.transport import (
-    AskForAll,
     Everything,
     Key,
     Message,
     Publish,
+    RequestAll,
     RoutingError,
     Subscribe,
     Transport,
@@ -42,11 +41,11 @@ from matchwood.schema import Schema
 from matchwood.structures import Index, Scan
 
 Notify = Callable[[str, Key, Event], None]
-"""Called with the client, the subscription that matched and the event."""
+"""Called with the client, the subscription that matches and the event."""
 
 
 class Forwarding(Protocol):
-    """What decides which subscriptions a link carries: a `RelationGraph`, or `ForwardAll`."""
+    """Decides which subscriptions a link carries: a `RelationGraph`, or `ForwardAll`."""
 
     def subscribe(self, rows: Rows) -> Changes: ...
 
@@ -77,7 +76,7 @@ class ForwardAll:
 
 @dataclass
 class _Link:
-    """A neighbour: the numbers of the subscriptions it sent, and those we send it."""
+    """A neighbour: what is sent to it, and the numbers of the subscriptions that it sent."""
 
     outgoing: Forwarding
     received: dict[Key, int] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class _Known:
 
 
 class Router:
-    """One node of the network. Not for concurrent use: the transport hands it one message at a time.
+    """One node of the network. Not for concurrent use: the transport delivers one message at a time.
 
     Numbers given to subscriptions ascend in order of arrival, so among equals the first to arrive is the cover.
     """
@@ -123,7 +122,7 @@ class Router:
         transport.attach(name, self.receive)
 
     def connect(self, neighbour: str) -> None:
-        """Add a link; the neighbour must do the same. What is known already is forwarded."""
+        """Add a link; the neighbour must do the same. Known subscriptions are forwarded."""
         if neighbour in self._links:
             raise RoutingError(f"routers {self.name!r} and {neighbour!r} are linked already")
         self._neighbours.append(neighbour)
@@ -147,11 +146,11 @@ class Router:
         self._remove(self._local.pop(key))
 
     def publish(self, event: Event) -> None:
-        """Deliver a client's event to everybody who asked for it."""
+        """Deliver a client's event to all clients with a matching subscription."""
         self._route(event, None)
 
     def receive(self, sender: str, message: Message) -> None:
-        """Take a message from a neighbour; the transport calls this."""
+        """Handle a message from a neighbour; the transport calls this."""
         link = self._links.get(sender)
         if link is None:
             raise RoutingError(f"router {self.name!r} has no link to {sender!r}")
@@ -163,24 +162,24 @@ class Router:
                 self._remove(link.received.pop(message.key))
         elif isinstance(message, Publish):
             self._route(message.event, sender)
-        elif isinstance(message, AskForAll):
+        elif isinstance(message, RequestAll):
             self._send_everything(sender)
         else:
             self._replace(sender, message)
 
     def restart(self) -> None:
-        """Begin anew with nothing but the clients' own subscriptions, and ask the neighbours for the rest."""
+        """Forget all but the subscriptions of the router's own clients, and request the rest from the neighbours."""
         self._table, self._known, self._local, self._next = self._make_table(), {}, {}, 0
         self._links = {name: _Link(self._forwarding()) for name in self._neighbours}
         self._awaited = set(self._neighbours)
         for key, (client, expression) in self._clients.items():
             self._add(key, expression, None, client)
         for name in self._neighbours:
-            self._transport.send(self.name, name, AskForAll())
+            self._transport.send(self.name, name, RequestAll())
 
     @property
     def table_size(self) -> int:
-        """How many subscriptions the routing table holds, local ones included."""
+        """The number of subscriptions in the routing table, local ones included."""
         return len(self._known)
 
     def _rows(self, number: int) -> Rows:
@@ -194,7 +193,7 @@ class Router:
         try:
             rows = self._rows(number)
         except Exception:
-            del self._known[number]  # refused, and nobody has heard of it
+            del self._known[number]  # refused: no neighbour has been told
             raise
         self._next += 1
         self._table.insert(rows)
@@ -216,9 +215,9 @@ class Router:
         del self._known[number]
 
     def _tell(self, neighbour: str, changes: Changes) -> None:
-        """First what is new, then what is gone: no event falls between the two."""
+        """First send what is new, then what is withdrawn: no event is lost between the two."""
         if self._awaited:
-            return  # after a restart all is told at once
+            return  # after a restart everything is sent at once
         for number in changes.forward:
             known = self._known[number]
             self._transport.send(self.name, neighbour, Subscribe(known.key, known.expression))

@@ -1,7 +1,7 @@
-"""What routers say to each other, and what carries it. Messages hold expressions and events, no keys: schemas may differ.
+"""The messages between routers, and their transport. Messages hold expressions and events, no keys: schemas may differ.
 
-A transport delivers the messages of one sender to one receiver in the order they were sent, or loses them while the receiver is
-down.
+A transport delivers the messages of one sender to one receiver in the order in which they were sent, or loses them while the
+receiver is down.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from matchwood.lang.expression import Expression
 
 
 class RoutingError(MatchwoodError):
-    """An unknown router or subscription, or links that form a circle."""
+    """An unknown router or subscription, or links that form a cycle."""
 
 
 class Key(NamedTuple):
-    """A subscription's name in the whole network."""
+    """The name of a subscription in the whole network."""
 
     router: str
     number: int
@@ -44,35 +44,35 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class AskForAll:
-    """The sender has restarted: tell it all that you have forwarded to it."""
+class RequestAll:
+    """The sender has restarted and needs all that the receiver has forwarded to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Everything:
-    """All that the sender forwards to the receiver; it replaces what the receiver knew from it."""
+    """All that the sender forwards to the receiver; it replaces what was forwarded before."""
 
     subscriptions: Mapping[Key, Expression]
 
 
-Message = Subscribe | Unsubscribe | Publish | AskForAll | Everything
+Message = Subscribe | Unsubscribe | Publish | RequestAll | Everything
 Handler = Callable[[str, Message], None]
 
 
 class Transport(Protocol):
-    """Carries messages between routers that are known by name."""
+    """Carries messages between routers, which have names."""
 
     def attach(self, name: str, handler: Handler) -> None:
-        """Messages to `name` are given to handler(sender, message), one at a time."""
+        """Deliver messages to `name` by calling handler(sender, message), one at a time."""
 
     def send(self, sender: str, receiver: str, message: Message) -> None:
-        """Deliver, sooner or later; nothing is promised while the receiver is down."""
+        """Deliver the message eventually, unless the receiver is down."""
 
 
 class InProcess:
-    """All routers in one process, one queue; `run` delivers until nothing is under way. Deterministic; not for threads.
+    """All routers in one process with one queue; `run` delivers until it is empty. Deterministic; not for threads.
 
-    `sent` counts the messages by class name, those that were lost included.
+    `sent` counts the messages by class name, lost ones included.
     """
 
     def __init__(self) -> None:
@@ -83,17 +83,17 @@ class InProcess:
 
     def attach(self, name: str, handler: Handler) -> None:
         if name in self._handlers:
-            raise RoutingError(f"a router {name!r} is there already")
+            raise RoutingError(f"a router named {name!r} is attached already")
         self._handlers[name] = handler
 
     def send(self, sender: str, receiver: str, message: Message) -> None:
         if receiver not in self._handlers:
-            raise RoutingError(f"there is no router {receiver!r}")
+            raise RoutingError(f"no router named {receiver!r} is attached")
         self.sent[type(message).__name__] += 1
         self._queue.append((sender, receiver, message))
 
     def run(self) -> int:
-        """Deliver what is under way and what comes of it; return how many messages that were."""
+        """Deliver all messages, and those that are sent meanwhile; return how many."""
         delivered = 0
         while self._queue:
             sender, receiver, message = self._queue.popleft()
@@ -103,9 +103,9 @@ class InProcess:
         return delivered
 
     def cut(self, name: str) -> None:
-        """From now on messages to and from the router are lost."""
+        """Lose all messages to and from the router from now on."""
         self._down.add(name)
 
     def restore(self, name: str) -> None:
-        """The router can be reached again."""
+        """Deliver messages to and from the router again."""
         self._down.discard(name)

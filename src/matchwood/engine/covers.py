@@ -1,4 +1,4 @@
-"""Covering in the engine: an index of covers that is made when first asked for, and kept up to date from then on."""
+"""Covering in the engine: an index of covers that the first query makes, and that is updated from then on."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.covering.cover_index import ALL, CoverIndex
+from matchwood.covering.base import ALL
+from matchwood.covering.cover_index import CoverIndex
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import UnsupportedError
 from matchwood.store.row_store import RowStore
 
 
 class Reduction(NamedTuple):
-    """A set of subscriptions reduced: those kept, and for each other one a kept one that covers it."""
+    """A reduced set of subscriptions: those kept, and for each other one a kept one that covers it."""
 
     kept: Int64s
     cover: dict[int, int]
 
 
 class Covers:
-    """Which of the engine's subscriptions cover which. Costs nothing until covers are first asked for. One writer."""
+    """Which of the engine's subscriptions cover which. Costs nothing until the first query about covers. One writer."""
 
     def __init__(self, store: Callable[[], RowStore]) -> None:
         self._store = store
@@ -30,13 +31,9 @@ class Covers:
     def inserted(self, rows: Rows) -> None:
         """Subscriptions have been added to the engine.
 
-        One that the index of covers cannot hold is no reason to refuse it: the index is dropped, and whoever asks about covers
-        again is told.
+        If the index of covers cannot hold one of them, the index is dropped; the next query about covers raises the error.
         """
-        index, self._index = (
-            self._index,
-            None,
-        )  # an exception meanwhile leaves none: it is made again when it is asked for
+        index, self._index = self._index, None  # none is left if an exception interrupts the change
         if index is not None:
             try:
                 index.insert(rows)
@@ -57,7 +54,7 @@ class Covers:
         self.inserted(rows)
 
     def forget(self) -> None:
-        """Subscriptions have changed, and it is not known how."""
+        """Drop the index, because subscriptions may have changed in an unknown way."""
         self._index = None
 
     def covering(self, rows: Rows) -> Int64s:
@@ -69,7 +66,7 @@ class Covers:
         return np.sort(self._made().covered_by(rows).of(0))
 
     def reduce(self, progress: Callable[[int, int], None] | None) -> Reduction:
-        """The kept ones, and the map from each other to a kept one that covers it."""
+        """The kept subscriptions, and for each other one a kept one that covers it."""
         return Reduction(*self._made().reduce(progress))
 
     def _made(self) -> CoverIndex:

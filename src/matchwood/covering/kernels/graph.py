@@ -1,120 +1,50 @@
-"""The relation graph G_k, compiled: up to k covers of each subscription, kept as they come and go (Covering III-B, III-C).
+"""The relation graph G_k, compiled: up to k covers of each subscription, updated as they come and go (Covering III-B, III-C).
 
-Layout   in-edges of the subscription whose first slot is s: edges[s * k : s * k + degrees[s]], each (source slot, next, previous)
-         of the source's chain of out-edges, which begins at firsts[source]. The target of edge e is e // k.
-Invariant  an edge goes from a cover to what it covers; a subscription is forwarded unless it had a cover when it was last looked
-         up (`RelationGraph.check`). Edges follow the order of equals (`kernels.search`), so following covers ends at a
-         forwarded one.
-
-One loop serves every index: `seek`, `enter` and `leave` are chosen by the type of the index's state when compiled.
+Layout     in-edges of the subscription whose first slot is s: edges[s * k : s * k + degrees[s]]; each has its source slot and
+           the next and previous edge in the chain of its source's out-edges, which begins at firsts[source]. The target of
+           edge e is e // k.
+Invariant  an edge leads from a cover to what it covers; a subscription is forwarded unless it had a cover when it was last
+           looked up (`RelationGraph.check`). Edges follow the order of equals (`kernels.search`), so a path of covers ends at
+           a forwarded subscription.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import overload
 
-from matchwood.covering.kernels.build import rebuild
-from matchwood.covering.kernels.forest import NO_WHERE, PENDING, Forest
-from matchwood.covering.kernels.search import covers_of
-from matchwood.covering.kernels.update import delete_row, insert_row
-from matchwood.covering.kernels.zcurve import Curve, covers_on_curve, delete_point, insert_point
-from matchwood.jit.decorators import OPTIONS, helper, kernel
+from matchwood.covering.kernels.forest import SEARCHES
+from matchwood.covering.kernels.indexes import FUNCTIONS, bound, enter_row, find_covers, is_pending, leave_row
+from matchwood.covering.kernels.search import CoverHits, CoverQuery
+from matchwood.jit.decorators import helper, kernel, subroutine
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import NONE, first_slot
 
 EDGE = np.dtype([("source", "u4"), ("next", "u4"), ("previous", "u4")])
 IS_FORWARDED = np.uint8(1)
 IS_HELD = np.uint8(2)
 
-
-class Relations(NamedTuple):
-    edges: np.ndarray  # EDGE, k for each slot
-    firsts: np.ndarray  # uint32, by slot
-    degrees: np.ndarray  # uint32, by slot
-    states: np.ndarray  # uint8, by slot
-    orphans: np.ndarray  # uint32, scratch, by slot
-    found: np.ndarray  # int64, scratch for k ids
+START = np.int64(-2)  # in `resume`: no command has been begun
+SUBSCRIBE, UNSUBSCRIBE = np.int64(0), np.int64(1)  # rows of `work`; plain 0 and 1 would compile `look_up` twice
 
 
-def seek(index: Any, store: Any, slot: Any, k: Any, scratch: Any, found: Any, counters: Any) -> Any:
-    """Up to k ids of covers of the subscription at `slot` into `found`; how many."""
+class CoverRelations(State):
+    """The state of a `RelationGraph`, and its scratch."""
 
-
-def enter(index: Any, store: Any, slot: Any, scratch: Any) -> Any:
-    """Put the subscription into the index; False, with nothing changed, if there is no room."""
-
-
-def leave(index: Any, store: Any, slot: Any, scratch: Any) -> Any:
-    """Take the subscription out of the index."""
-
-
-def _is(index: types.Type, state: type) -> bool:
-    return isinstance(index, types.BaseNamedTuple) and index.instance_class is state
-
-
-@overload(seek, jit_options=OPTIONS)
-def _seek(index, store, slot, k, scratch, found, counters):
-    if _is(index, Forest):
-        return lambda index, store, slot, k, scratch, found, counters: covers_of(
-            index, store, store, slot, store.rows[slot].id, k, scratch, found, 0, counters
-        )
-    if _is(index, Curve):
-        return lambda index, store, slot, k, scratch, found, counters: covers_on_curve(
-            index, store, store, slot, store.rows[slot].id, k, scratch, found, 0, counters
-        )
-    return None
-
-
-@overload(enter, jit_options=OPTIONS)
-def _enter(index, store, slot, scratch):
-    if _is(index, Forest):
-        return enter_forest
-    if _is(index, Curve):
-        return lambda index, store, slot, scratch: insert_point(index, store, slot, scratch)
-    return None
-
-
-@overload(leave, jit_options=OPTIONS)
-def _leave(index, store, slot, scratch):
-    if _is(index, Forest):
-        return leave_forest
-    if _is(index, Curve):
-        return lambda index, store, slot, scratch: delete_point(index, store, slot, scratch)
-    return None
-
-
-def enter_forest(index, store, slot, scratch):
-    """Enter all rows of the subscription. A rebuild that scratch is too small for stays in counts[PENDING], for the caller."""
-    at = slot
-    while at != np.int64(NONE):
-        if not insert_row(index, store, at, scratch):
-            undo = slot
-            while undo != at:
-                delete_row(index, undo)
-                undo = np.int64(store.rows[undo].next)
-            index.counts[PENDING] = NO_WHERE
-            return False
-        if index.counts[PENDING] != NO_WHERE and rebuild(index, index.counts[PENDING], scratch):
-            index.counts[PENDING] = NO_WHERE
-        at = np.int64(store.rows[at].next)
-    return True
-
-
-def leave_forest(index, store, slot, scratch):
-    at = slot
-    while at != np.int64(NONE):
-        delete_row(index, at)
-        if index.counts[PENDING] != NO_WHERE and rebuild(index, index.counts[PENDING], scratch):
-            index.counts[PENDING] = NO_WHERE
-        at = np.int64(store.rows[at].next)
+    edges: np.ndarray = array(EDGE)  # k for each slot
+    firsts: np.ndarray = array(np.uint32)  # by slot
+    degrees: np.ndarray = array(np.uint32)  # by slot
+    states: np.ndarray = array(np.uint8)  # by slot: IS_HELD, IS_FORWARDED
+    orphans: np.ndarray = array(np.uint32)  # by slot: what has lost its last cover
+    found: np.ndarray = array(np.int64)  # k ids: the result of a search
+    resume: np.ndarray = array(np.int64)  # [the next row of the command that was interrupted]
+    work: np.ndarray = array(np.int64, ndim=2)  # the counters of searches for subscribes, and for unsubscribes
 
 
 @helper
 def unlink(graph, e):
-    """Take edge e out of its source's chain."""
+    """Take edge e out of the chain of its source."""
     edge = graph.edges[e]
     if edge.previous == NONE:
         graph.firsts[np.int64(edge.source)] = edge.next
@@ -126,6 +56,7 @@ def unlink(graph, e):
 
 @helper
 def put_edge(graph, e, source):
+    """Write edge e at the head of the chain of its source."""
     edge = graph.edges[e]
     edge.source, edge.previous, edge.next = np.uint32(source), NONE, graph.firsts[source]
     if edge.next != NONE:
@@ -133,10 +64,16 @@ def put_edge(graph, e, source):
     graph.firsts[source] = np.uint32(e)
 
 
-@kernel
-def look_up(index, store, graph, k, slot, scratch, counters):
-    """Ask the index for covers of the subscription, draw their edges, and forward it if there is none."""
-    n = seek(index, store, slot, k, scratch, graph.found, counters)
+def look_up(index, store, graph, slot, scratch, command):
+    """Search for covers of the subscription and write their edges. Is it to be forwarded, for lack of a cover?"""
+    k = np.int64(graph.found.size)
+    counters, work = scratch.counters, graph.work[command]
+    for c in range(SEARCHES + 1):
+        work[c] -= counters[c]
+    query = CoverQuery(store, slot, store.rows[slot].id)
+    n = find_covers(index, store, query, CoverHits(graph.found, np.int64(0), k), scratch)
+    for c in range(SEARCHES + 1):
+        work[c] += counters[c]
     for i in range(n):
         put_edge(graph, slot * k + i, first_slot(store, graph.found[i]))
     graph.degrees[slot] = np.uint32(n)
@@ -145,8 +82,9 @@ def look_up(index, store, graph, k, slot, scratch, counters):
 
 
 @helper
-def release(graph, k, slot):
-    """Drop the subscription's edges; what has lost its last cover goes to `orphans`. Return how many."""
+def release(graph, slot):
+    """Remove the edges of the subscription; what has lost its last cover goes to `orphans`. Return how many."""
+    k = np.int64(graph.found.size)
     for j in range(np.int64(graph.degrees[slot])):
         unlink(graph, slot * k + j)
     lost = np.int64(0)
@@ -168,55 +106,68 @@ def release(graph, k, slot):
     return lost
 
 
-@kernel
-def run_commands(index, store, graph, k, subscribe, slots, first, scratch, changes, counters):
-    """Carry out commands first..; return (the first not done, how many changes were written).
+@helper
+def out_degree(graph, slot):
+    count = np.int64(0)
+    e = graph.firsts[slot]
+    while e != NONE:
+        count += 1
+        e = graph.edges[np.int64(e)].next
+    return count
 
-    A change is slot for "forward", -1 - slot for "withdraw". Stops where the index has no room, where `changes` is nearly full,
-    and after a command that left a rebuild to the caller. counters[0] counts the searches of subscribes, counters[1] those of
-    unsubscribes.
+
+def move_rows(index, store, graph, slot, is_new, scratch):
+    """Enter or remove the rows of a subscription. False if it stopped for its owner; `resume` says where to go on."""
+    row = slot if graph.resume[0] == START else graph.resume[0]
+    while row != np.int64(NONE):
+        graph.resume[0] = row
+        if is_new:
+            if not enter_row(index, store, row, scratch):
+                return False
+        else:
+            leave_row(index, store, row, scratch)
+        row = np.int64(store.rows[row].next)
+        if is_pending(index):
+            graph.resume[0] = row
+            return False
+    graph.resume[0] = START
+    return True
+
+
+def _run_commands(index, store, graph, subscribe, slots, first, scratch, changes):
+    """Carry out the commands from `first` on; return (the first not finished, the number of changes written).
+
+    A change is the slot for "forward", -1 - slot for "withdraw". Stops where `changes` may get full, and where the index
+    needs room or a rebuild; the command is then resumed by the next call.
     """
     n = np.int64(0)
     for i in range(first, slots.size):
         slot = np.int64(slots[i])
+        if n + out_degree(graph, slot) + 1 > changes.size or not move_rows(
+            index, store, graph, slot, subscribe[i], scratch
+        ):
+            return i, n
         if subscribe[i]:
-            if n == changes.size:
-                return i, n
-            if not enter(index, store, slot, scratch):
-                return i, n
-            if look_up(index, store, graph, k, slot, scratch, counters[0]):
+            if look_up(index, store, graph, slot, scratch, SUBSCRIBE):
                 changes[n] = slot
                 n += 1
-        else:
-            chain = np.int64(0)  # no more than its out-edges can need forwarding
-            e = graph.firsts[slot]
-            while e != NONE:
-                chain += 1
-                e = graph.edges[np.int64(e)].next
-            if n + chain + 1 > changes.size:
-                return i, n
-            leave(index, store, slot, scratch)
-            was_forwarded = graph.states[slot] & IS_FORWARDED
-            lost = release(graph, k, slot)
-            for j in range(lost):
-                orphan = np.int64(graph.orphans[j])
-                if look_up(index, store, graph, k, orphan, scratch, counters[1]):
-                    changes[n] = orphan
-                    n += 1
-            if was_forwarded:
-                changes[n] = -1 - slot
+            continue
+        was_forwarded = graph.states[slot] & IS_FORWARDED
+        for j in range(release(graph, slot)):
+            orphan = np.int64(graph.orphans[j])
+            if look_up(index, store, graph, orphan, scratch, UNSUBSCRIBE):
+                changes[n] = orphan
                 n += 1
-        if has_pending(index):
-            return i + 1, n
+        if was_forwarded:
+            changes[n] = -1 - slot
+            n += 1
     return slots.size, n
 
 
-def has_pending(index: Any) -> Any:
-    """Has the index left something to its owner?"""
+def _bound_to(functions: dict[str, Any]) -> Any:
+    steps = {"look_up": bound(subroutine, look_up, functions), "move_rows": bound(helper, move_rows, functions)}
+    return bound(kernel, _run_commands, {**functions, **steps})
 
 
-@overload(has_pending, jit_options=OPTIONS)
-def _has_pending(index):
-    if _is(index, Forest):
-        return lambda index: index.counts[PENDING] != NO_WHERE
-    return lambda index: False
+run_commands = {state: _bound_to(functions) for state, functions in FUNCTIONS.items()}
+"""By the state of the index."""

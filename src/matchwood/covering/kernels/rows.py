@@ -1,7 +1,10 @@
-"""The exact test of covering: one row of a store against one row of another, entry by entry. `covering.exact`, compiled.
+"""The exact test of covering, compiled: one row of a store against one row of another, entry by entry.
 
-Both say the same to the bit: places are compared by the same functions of `geo`. These functions are not inlined: they judge
-the few candidates that a search leaves, and only where hulls alone do not decide.
+The same test as `covering.exact`, to the bit: places are compared by the same functions of `geo`. Searches apply it to the few
+candidates that hulls alone do not decide, so it is not inlined.
+
+A circle is the position of its first extra (`store.kernels.rows`): centre and signed radius, negative for the outside; then its
+unit vector; then its squared chord.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.geo import HALF_TURN_M
-from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.places import chord_squared, is_within, unit_vector
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET
+from matchwood.jit.decorators import helper, subroutine
+from matchwood.store.kernels.places import chord_squared, is_within
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING, first_slot
 
 SLACK_M = 1e-3
 LARGEST_M = 15_000_000.0
@@ -20,7 +23,7 @@ COMPLEX = np.uint16(SET | CIRCLE)
 
 @helper
 def is_complex(store, slot):
-    """Does the row hold more than its hulls tell: interval sets, circles? O(entries)."""
+    """Has the row interval sets or circles, so that its hulls are wider than the row? O(entries)."""
     start = np.int64(store.rows[slot].start)
     for at in range(np.int64(store.rows[slot].count)):
         if store.entries[start + at].kind & COMPLEX:
@@ -40,7 +43,7 @@ def parts_of(entries, start, at):
 
 @helper
 def set_covers(wide, first_w, count_w, narrow, first_n, count_n):
-    """Does each narrow interval lie in a wide one? Both ascend. O(count_w + count_n)."""
+    """Is each narrow interval within a wide one? Both ascend. O(count_w + count_n)."""
     w = np.int64(0)
     for n in range(count_n):
         lo, hi = narrow[first_n + n].lo, narrow[first_n + n].hi
@@ -51,55 +54,59 @@ def set_covers(wide, first_w, count_w, narrow, first_n, count_n):
     return True
 
 
+@subroutine
+def is_near(lon, lat, entries, circle, distance):
+    """Is the place within the distance of the centre of the circle?"""
+    centre = entries[circle + 1]
+    return is_within(lon, lat, centre.lo, centre.hi, centre.weight, chord_squared(distance))
+
+
 @helper
-def is_near(lon, lat, centre_lon, centre_lat, distance):
-    x, y, z = unit_vector(centre_lon, centre_lat)
-    return is_within(lon, lat, x, y, z, chord_squared(distance))
+def circle_implies(narrow, n, wide, w):
+    """Does every place that satisfies the circle n of `narrow` satisfy the circle w of `wide`?"""
+    centre_n, centre_w = narrow[n], wide[w]
+    r_n, r_w = abs(centre_n.weight), abs(centre_w.weight)
+    outside_n, outside_w = centre_n.weight < 0.0, centre_w.weight < 0.0
+    if centre_n.lo == centre_w.lo and centre_n.hi == centre_w.hi and outside_n == outside_w:
+        chord_n, chord_w = narrow[n + 2].lo, wide[w + 2].lo
+        return chord_w <= chord_n if outside_w else chord_n <= chord_w
+    if r_n > LARGEST_M or r_w > LARGEST_M or (outside_n and not outside_w):
+        return False
+    if outside_w and not outside_n:  # two circles that do not touch
+        return not is_near(centre_n.lo, centre_n.hi, wide, w, r_n + r_w + SLACK_M)
+    spare = (r_n - r_w if outside_w else r_w - r_n) - SLACK_M
+    return spare >= 0.0 and is_near(centre_n.lo, centre_n.hi, wide, w, spare)
 
 
-@kernel
-def circle_implies(narrow, wide):
-    """Does every place that satisfies `narrow` satisfy `wide`? Both are first extras of CIRCLE entries."""
-    r_n, r_w = abs(narrow.weight), abs(wide.weight)
-    outside_n, outside_w = narrow.weight < 0.0, wide.weight < 0.0
-    inner, outer = (r_w, r_n) if outside_w else (r_n, r_w)
-    if narrow.lo == wide.lo and narrow.hi == wide.hi and outside_n == outside_w:
-        return chord_squared(inner) <= chord_squared(outer)
-    if max(r_n, r_w) > LARGEST_M:
-        return False
-    if outside_w and not outside_n:
-        return not is_near(narrow.lo, narrow.hi, wide.lo, wide.hi, r_n + r_w + SLACK_M)
-    if outside_w != outside_n:
-        return False
-    spare = outer - inner - SLACK_M
-    return spare >= 0.0 and is_near(narrow.lo, narrow.hi, wide.lo, wide.hi, spare)
+@helper
+def clipped(lo, hi, limit):
+    """The part of a hull where places can be; the whole range if there is none."""
+    if lo > limit or hi < -limit:
+        return -limit, limit
+    return lo if lo > -limit else -limit, hi if hi < limit else limit
 
 
-@kernel
-def box_in_circle(lon_lo, lon_hi, lat_lo, lat_hi, circle):
-    """Are the corners of the box in the circle, and with them all of it?"""
-    reach = circle.weight - SLACK_M
-    if reach < 0.0 or circle.weight > HALF_TURN_M / 2.0 - 1.0:
+@helper
+def box_in_circle(lon, lat, entries, circle):
+    """Are the corners of the box of two entries in the circle, and with them all of it?"""
+    centre = entries[circle].lo
+    reach = entries[circle].weight - SLACK_M
+    if reach < 0.0 or entries[circle].weight > HALF_TURN_M / 2.0 - 1.0:
         return False
-    west, east = max(lon_lo, -180.0), min(lon_hi, 180.0)
-    if west > east:
-        west, east = -180.0, 180.0
-    south, north = max(lat_lo, -90.0), min(lat_hi, 90.0)
-    if south > north:
-        south, north = -90.0, 90.0
-    if west < circle.lo - 180.0 or east > circle.lo + 180.0:
+    west, east = clipped(lon.lo, lon.hi, 180.0)
+    south, north = clipped(lat.lo, lat.hi, 90.0)
+    if west < centre - 180.0 or east > centre + 180.0:
         return False
-    return (
-        is_near(west, south, circle.lo, circle.hi, reach)
-        and is_near(west, north, circle.lo, circle.hi, reach)
-        and is_near(east, south, circle.lo, circle.hi, reach)
-        and is_near(east, north, circle.lo, circle.hi, reach)
-    )
+    for corner in range(4):
+        x, y = east if corner & 1 else west, north if corner & 2 else south
+        if not is_near(x, y, entries, circle, reach):
+            return False
+    return True
 
 
 @helper
 def find_main(store, slot, dim):
-    """Where the row's main entry of the dimension stands among its entries, circles left out; -1 if there is none."""
+    """The position of the row's main entry for the dimension, circles left out; -1 if there is none."""
     start = np.int64(store.rows[slot].start)
     for at in range(np.int64(store.rows[slot].count)):
         entry = store.entries[start + at]
@@ -108,71 +115,67 @@ def find_main(store, slot, dim):
     return np.int64(-1)
 
 
-@kernel
-def implies_circle(store_n, slot_n, dim, circle):
-    """Does the point predicate on longitude `dim` of the narrow row imply the circle?"""
-    if circle.weight >= HALF_TURN_M:
+@helper
+def implies_circle(narrow, slot, lon, entries, circle):
+    """Does the point predicate whose longitude is entry `lon` of the narrow row imply the circle?"""
+    radius = entries[circle].weight
+    if radius >= HALF_TURN_M:
         return True
-    lon = find_main(store_n, slot_n, dim)
-    start = np.int64(store_n.rows[slot_n].start)
-    count = np.int64(store_n.rows[slot_n].count)
-    if lon < 0 or lon + 1 == count or not store_n.entries[start + lon + 1].kind & JOINED:
+    start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
+    if lon < 0 or lon + 1 == count or not narrow.entries[start + lon + 1].kind & JOINED:
         return False
-    if circle.weight > 0.0:
-        box_lon, box_lat = store_n.entries[start + lon], store_n.entries[start + lon + 1]
-        if box_in_circle(box_lon.lo, box_lon.hi, box_lat.lo, box_lat.hi, circle):
-            return True
-    for at in range(lon + 2, count):
-        entry = store_n.entries[start + at]
+    first = start + lon
+    if radius > 0.0 and box_in_circle(narrow.entries[first], narrow.entries[first + 1], entries, circle):
+        return True
+    for at in range(first + 2, start + count):
+        entry = narrow.entries[at]
         if not entry.kind & CIRCLE:
             break
-        if circle_implies(store_n.entries[start + np.int64(entry.more)], circle):
+        if circle_implies(narrow.entries, start + np.int64(entry.more), entries, circle):
             return True
     return False
 
 
-@kernel
-def row_covers(store_w, slot_w, store_n, slot_n):
+@helper
+def row_covers(wide, slot_w, narrow, slot_n):
     """Does every event that the narrow row holds for satisfy the wide row? O(entries x entries + intervals)."""
-    start_w, start_n = np.int64(store_w.rows[slot_w].start), np.int64(store_n.rows[slot_n].start)
-    for at in range(np.int64(store_w.rows[slot_w].count)):
-        entry = store_w.entries[start_w + at]
+    start_w, start_n = np.int64(wide.rows[slot_w].start), np.int64(narrow.rows[slot_n].start)
+    for at in range(np.int64(wide.rows[slot_w].count)):
+        entry = wide.entries[start_w + at]
+        other = find_main(narrow, slot_n, entry.dim)
         if entry.kind & CIRCLE:
-            if not implies_circle(store_n, slot_n, entry.dim, store_w.entries[start_w + np.int64(entry.more)]):
+            if not implies_circle(narrow, slot_n, other, wide.entries, start_w + np.int64(entry.more)):
                 return False
             continue
-        other = find_main(store_n, slot_n, entry.dim)
         if other < 0:
             return False
-        is_absent = store_n.entries[start_n + other].kind == ABSENT
+        is_absent = narrow.entries[start_n + other].kind == ABSENT
         if entry.kind == ABSENT or is_absent:
             if entry.kind == ABSENT and is_absent:
                 continue
             return False
-        first_w, count_w = parts_of(store_w.entries, start_w, at)
-        first_n, count_n = parts_of(store_n.entries, start_n, other)
-        if not set_covers(store_w.entries, first_w, count_w, store_n.entries, first_n, count_n):
+        first_w, count_w = parts_of(wide.entries, start_w, at)
+        first_n, count_n = parts_of(narrow.entries, start_n, other)
+        if not set_covers(wide.entries, first_w, count_w, narrow.entries, first_n, count_n):
             return False
     return True
 
 
-@kernel
-def subscription_covers(store_w, head_w, store_n, head_n):
-    """Is every row of the narrow subscription covered by some row of the wide one? Heads are their first slots."""
-    narrow = np.int64(head_n)
-    while narrow != np.int64(NONE):
-        wide = np.int64(head_w)
-        while wide != np.int64(NONE) and not row_covers(store_w, wide, store_n, narrow):
-            wide = np.int64(store_w.rows[wide].next)
-        if wide == np.int64(NONE):
+@helper
+def head_of(store, slot):
+    """The first slot of the subscription that the row belongs to."""
+    return first_slot(store, store.rows[slot].id) if store.rows[slot].flags & SIBLING else np.int64(slot)
+
+
+@subroutine
+def subscription_covers(wide, slot_w, narrow, slot_n):
+    """Is every row of the narrow subscription covered by some row of the wide one? The slots are of any of their rows."""
+    head, n = head_of(wide, slot_w), head_of(narrow, slot_n)
+    while n != np.int64(NONE):
+        w = head
+        while w != np.int64(NONE) and not row_covers(wide, w, narrow, n):
+            w = np.int64(wide.rows[w].next)
+        if w == np.int64(NONE):
             return False
-        narrow = np.int64(store_n.rows[narrow].next)
+        n = np.int64(narrow.rows[n].next)
     return True
-
-
-@kernel
-def cover_matrix(store, heads, out):
-    """out[i, j] = does subscription heads[i] cover heads[j]? For tests and small sets. O(n^2)."""
-    for i in range(heads.size):
-        for j in range(heads.size):
-            out[i, j] = subscription_covers(store, np.int64(heads[i]), store, np.int64(heads[j]))

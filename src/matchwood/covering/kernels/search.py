@@ -1,52 +1,65 @@
 """Searches in the forest: which subscriptions cover a given one, and which does it cover.
 
 Upwards (`covers_of`): signatures that are subsets of the query's, by the set-trie; in each tree the points that dominate the
-query's, from the most dominating corner on: the right child first, always; the left one only if the split is not below the query.
+query's, from the most dominating corner on: first the right child, then the left one, each only if its corner dominates.
 Downwards (`covered_of`): signatures that are supersets, by a 64-bit filter over all groups; in each tree the dominated points.
 
-The order of equals: of two subscriptions that cover each other, only the one of the smaller id counts as the other's cover: a
-search with `before` ignores equals whose id is not smaller, so covers never run in a circle and nobody covers itself.
-
-Counters: [nodes visited, points compared, searches].
+Order of equals: of two subscriptions that cover each other, only the one with the smaller id counts as the other's cover. A
+search ignores equals whose id is not below the query's `before`, so covers never form a cycle and none covers itself.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from matchwood.covering.kernels.forest import (
-    CHUNK,
-    CHUNKS,
+    COMPARED,
     GROUPS,
     IS_COMPLEX,
     IS_SIBLING,
-    MAX_ITEMS,
-    NO_WHERE,
+    NOWHERE,
+    SEARCHES,
     SLOT_MASK,
-    STACK,
+    VISITED,
     rounded_down,
 )
-from matchwood.covering.kernels.lanes import (
-    LANES,
-    all_at_least_8,
-    at_least_8,
-    at_least_16,
-    at_least_32,
-    at_most_32,
-    corners_at_least_16,
-    lowest_bit,
-)
-from matchwood.covering.kernels.rows import is_complex, row_covers, subscription_covers
-from matchwood.covering.kernels.signatures import bloom_of, child_of, load_row
-from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.rows import NONE, SIBLING, first_slot
+from matchwood.covering.kernels.lanes import LANES, all_at_least_8, at_least, at_most, lanes, lowest_bit
+from matchwood.covering.kernels.rows import is_complex, subscription_covers
+from matchwood.covering.kernels.signatures import bloom_of, child_of, is_interval, load_row
+from matchwood.jit.decorators import helper, kernel, subroutine
+from matchwood.store.kernels.rows import NONE, SIBLING
 
-VISITED, COMPARED, SEARCHES = 0, 1, 2
+
+class CoverQuery(NamedTuple):
+    """The subscription whose covers, or covered ones, are searched."""
+
+    store: object  # the row store that holds it
+    row: int  # the slot of one of its rows
+    before: int  # equals count only if their id is smaller
+
+
+class CoverHits(NamedTuple):
+    """Where ids are written: out[begin:end]."""
+
+    out: np.ndarray
+    begin: int
+    end: int
+
+
+class CoverQueries(NamedTuple):
+    """A batch of queries as Python passes it: subscriptions by their first slots."""
+
+    store: object
+    heads: np.ndarray
+    before: np.ndarray
+    k: int
 
 
 @helper
 def corner_dominates(corners, corner, rounded, stride):
-    """Is no coordinate of the corner below the query's? Without a branch a coordinate, which would be mispredicted."""
+    """Is no coordinate of the corner below the query's? One branch for 8 coordinates: single ones would be mispredicted."""
     holds = True
     for d in range(0, stride, 8):
         holds = holds & all_at_least_8(corners, corner + d, rounded, d)
@@ -54,86 +67,15 @@ def corner_dominates(corners, corner, rounded, stride):
 
 
 @helper
-def lanes(count):
-    """The mask of the first `count` lanes."""
-    return (np.int64(1) << min(count, np.int64(LANES))) - 1
-
-
-@helper
-def dominating(points, column, capacity, width, query, turn, count):
-    """Which of the next `count` (32 at most) points of a bucket are >= the query everywhere? A bit mask. Stops at none."""
-    mask = lanes(count)
-    if 8 < count <= 16:
-        for i in range(width):
-            mask &= at_least_16(points, column + turn[i] * capacity, query[turn[i]])
-            if mask == 0:
-                break
-        return mask
-    if count <= 8:
-        for i in range(width):
-            mask &= at_least_8(points, column + turn[i] * capacity, query[turn[i]])
-            if mask == 0:
-                break
-        return mask
-    for i in range(width):
-        mask &= at_least_32(points, column + turn[i] * capacity, query[turn[i]])
-        if mask == 0:
-            break
-    return mask
-
-
-@helper
-def dominating_chunks(corners, at, width, rounded, turn, chunks):
-    """Which chunks of a bucket have a corner that dominates the query? A bit mask, within `chunks`."""
-    for i in range(width):
-        chunks &= corners_at_least_16(corners, at + turn[i] * CHUNKS, rounded[turn[i]])
-        if chunks == 0:
-            break
-    return chunks
-
-
-@helper
-def take_turns(forest, g, scratch, width):
-    """Round the query for the corners, and order its coordinates: the highest for their spread, which most points miss, first."""
-    query, turn, group = scratch.query, scratch.turn, forest.groups[g]
-    stride = np.int64(group.stride)
-    for d in range(stride):
-        scratch.rounded[d] = rounded_down(query[d])
-    if group.scale == NO_WHERE or forest.nodes[np.int64(group.root)].leaf:
-        for d in range(width):
-            turn[d] = d
-        return
-    for d in range(width):
-        height = (query[d] - forest.points[group.scale + stride + d]) / forest.points[group.scale + d]
-        scratch.ends[2 * MAX_ITEMS - 1 - d] = height
-        at = np.int64(d)
-        while at > 0 and scratch.ends[2 * MAX_ITEMS - 1 - turn[at - 1]] < height:
-            turn[at] = turn[at - 1]
-            at -= 1
-        turn[at] = d
-
-
-@helper
-def dominated(points, column, capacity, width, query, count):
-    """Which of the next 32 points of a bucket are <= the query everywhere?"""
-    mask = lanes(count)
-    for d in range(width):
-        mask &= at_most_32(points, column + d * capacity, query[d])
-        if mask == 0:
-            break
-    return mask
-
-
-@helper
 def aim(forest, g, scratch, n, missing):
-    """The query point in the coordinates of group g: the loaded row's ends, `missing` where it has none. O(items)."""
+    """The query point in the coordinates of group g: the ends of the loaded row, `missing` where it has none. O(items)."""
     group = forest.groups[g]
     first = np.int64(group.first)
     at = np.int64(0)
     i = np.int64(0)
     for j in range(np.int64(group.size)):
         item = forest.items[first + j]
-        if item & np.uint32(1):
+        if not is_interval(item):
             continue
         while i < n and scratch.items[i] < item:
             i += 1
@@ -146,153 +88,132 @@ def aim(forest, g, scratch, n, missing):
         scratch.query[d] = missing
 
 
-@kernel
-def accept_cover(store, member, other, row, before, out, begin, n):
-    """Judge a row whose hulls contain those of `row` of the other store; append its subscription to `out` if it is a cover."""
+@subroutine
+def accept_cover(store, member, query, hits, n):
+    """Append the subscription of a row whose hulls contain the query's to out[n] if it is a cover; return the new end."""
     slot = member & SLOT_MASK
     id_ = store.rows[slot].id
-    if id_ == before and id_ == other.rows[row].id:
+    flags = query.store.rows[query.row].flags
+    if id_ == query.before and id_ == query.store.rows[query.row].id:
         return n  # itself
-    if member & IS_SIBLING:
-        for i in range(begin, n):
-            if out[i] == id_:
-                return n
-    if other.rows[row].flags & SIBLING:
-        head = first_slot(store, id_) if member & IS_SIBLING else slot
-        if not subscription_covers(store, head, other, first_slot(other, other.rows[row].id)):
-            return n
-    elif member & IS_COMPLEX and not row_covers(store, slot, other, row):
+    if member & IS_SIBLING and has_hit(hits, n, id_):
         return n
-    if id_ >= before:
-        head = first_slot(store, id_) if member & IS_SIBLING else slot
-        narrow = first_slot(other, other.rows[row].id) if other.rows[row].flags & SIBLING else row
-        if subscription_covers(other, narrow, store, head):
+    if member & IS_COMPLEX or flags & SIBLING:
+        if not subscription_covers(store, slot, query.store, query.row):
             return n
-    out[n] = id_
+    if id_ >= query.before and subscription_covers(query.store, query.row, store, slot):
+        return n
+    hits.out[n] = id_
     return n + 1
 
 
-@kernel
-def covers_in_group(forest, store, g, other, row, before, scratch, base, out, begin, n, most, counters):
-    """Append covers of the query point in scratch from one tree; return the new count, at most `most`."""
-    group = forest.groups[g]
-    if group.root == NONE:
-        return n
-    stride, width = np.int64(group.stride), np.int64(group.width)
-    points, query, stack, corners, rounded = (
-        forest.points,
-        scratch.query,
-        scratch.stack,
-        forest.corners,
-        scratch.rounded,
-    )
-    take_turns(forest, g, scratch, width)
-    stack[base] = np.int64(group.root)
-    depth = base + 1
+@helper
+def has_hit(hits, n, id_):
+    for i in range(hits.begin, n):
+        if hits.out[i] == id_:
+            return True
+    return False
+
+
+@helper
+def covers_in_group(forest, store, g, query, hits, n, scratch):
+    """Append the covers of the query point in scratch that are in one tree; return the new end."""
+    stride = np.int64(forest.groups[g].stride)
+    point, rounded, corners, stack = scratch.query, scratch.rounded, forest.corners, scratch.stack
+    for d in range(stride):
+        rounded[d] = rounded_down(point[d])
+    stack[0] = np.int64(forest.groups[g].root)
+    depth = np.int64(1)
     visited = np.int64(0)
-    compared = np.int64(0)
-    while depth > base and n < most:
+    while depth > 0 and n < hits.end:
         depth -= 1
         node = forest.nodes[stack[depth]]
         visited += 1
-        if not node.leaf:
-            corner = 2 * node.corners
-            if query[np.int64(node.dim)] <= node.split and corner_dominates(corners, corner, rounded, stride):
-                stack[depth] = np.int64(node.left)
-                depth += 1
-            if corner_dominates(corners, corner + stride, rounded, stride):
-                stack[depth] = np.int64(node.right)
-                depth += 1
+        if node.leaf:
+            n = covers_in_leaf(forest, store, stack[depth], query, hits, n, scratch)
             continue
-        count, capacity = np.int64(node.count), np.int64(node.capacity)
-        step = np.int64(LANES)
-        chunks = np.int64(-1)
-        if node.corners != NO_WHERE:
-            step = np.int64(CHUNK)
-            chunks = dominating_chunks(
-                corners, 2 * node.corners, width, rounded, scratch.turn, lanes((count + 15) // 16)
-            )
-        i = -step
-        while n < most:
-            if step == CHUNK:
-                if chunks == 0:
-                    break
-                i = CHUNK * lowest_bit(chunks)
-                chunks &= chunks - 1
-            else:
-                i += LANES
-                if i >= count:
-                    break
-            size = min(step, count - i)
-            compared += size
-            mask = dominating(points, node.start + capacity + i, capacity, width, query, scratch.turn, size)
-            while mask != 0 and n < most:
-                member = forest.words[node.start + i + lowest_bit(mask)]
-                n = accept_cover(store, member, other, row, before, out, begin, n)
-                mask &= mask - 1
-    counters[VISITED] += visited
-    counters[COMPARED] += compared
+        corner = 2 * node.corners
+        if point[np.int64(node.dim)] <= node.split and corner_dominates(corners, corner, rounded, stride):
+            stack[depth] = np.int64(node.left)
+            depth += 1
+        if corner_dominates(corners, corner + stride, rounded, stride):
+            stack[depth] = np.int64(node.right)
+            depth += 1
+    scratch.counters[VISITED] += visited
     return n
 
 
-@kernel
-def covers_of(forest, store, other, row, before, k, scratch, out, begin, counters):
-    """Write up to k ids of subscriptions that cover that of `row` (any of its rows) to out[begin:]; return the end.
+@helper
+def covers_in_leaf(forest, store, leaf, query, hits, n, scratch):
+    """Append the covers of the query point in one leaf; return the new end."""
+    node = forest.nodes[leaf]
+    width, capacity = np.int64(forest.groups[np.int64(node.group)].width), np.int64(node.capacity)
+    count, at = np.int64(node.count), np.int64(0)
+    while at < count and n < hits.end:
+        scratch.counters[COMPARED] += min(np.int64(LANES), count - at)
+        mask = lanes(count - at)
+        for d in range(width):
+            mask &= at_least(forest.points, node.start + (d + 1) * capacity + at, scratch.query[d])
+            if mask == 0:
+                break
+        while mask != 0 and n < hits.end:
+            n = accept_cover(store, forest.words[node.start + at + lowest_bit(mask)], query, hits, n)
+            mask &= mask - 1
+        at += LANES
+    return n
 
-    `out` must have room for k. Signatures with many trees behind them cost one hash look-up a subset that exists.
+
+@helper
+def next_subset(forest, scratch, size, depth):
+    """Go on to the next signature of the trie that is a subset of the loaded one; return its depth, 0 at the end.
+
+    walk[2 * d - 2] and walk[2 * d - 1]: the trie node at depth d, and the item to follow next from it.
     """
-    counters[SEARCHES] += 1
-    size = load_row(other, row, scratch)
-    n = begin
-    stack = scratch.stack
-    stack[0] = 0  # (trie node, next item) in turn; the trees' own stack begins behind STACK
-    stack[1] = 0
-    depth = np.int64(2)
-    while depth > 0 and n < begin + k:
-        depth -= 2
-        t, i = stack[depth], stack[depth + 1]
-        g = np.int64(forest.tries[t].group)
+    walk = scratch.walk
+    while depth > 0:
+        t, j = walk[2 * depth - 2], walk[2 * depth - 1]
+        while j < size:
+            child = child_of(forest, t, scratch.items[j])
+            j += 1
+            if child != NOWHERE and forest.tries[child].live > 0:
+                walk[2 * depth - 1] = j
+                walk[2 * depth], walk[2 * depth + 1] = child, j
+                return depth + 1
+        depth -= 1
+    return depth
+
+
+@helper
+def covers_of(forest, store, query, hits, scratch):
+    """Write the ids of subscriptions that cover the query's to hits, until it is full; return the end.
+
+    One hash look-up for each pair of a signature that is a subset of the query's and an item that may follow.
+    """
+    scratch.counters[SEARCHES] += 1
+    size = load_row(query.store, query.row, scratch)
+    n = hits.begin
+    scratch.walk[0], scratch.walk[1] = 0, 0
+    depth = np.int64(1)
+    while depth > 0 and n < hits.end:
+        g = np.int64(forest.tries[scratch.walk[2 * depth - 2]].group)
         if g != np.int64(NONE) and forest.groups[g].root != NONE:
             aim(forest, g, scratch, size, -np.inf)
-            n = covers_in_group(
-                forest, store, g, other, row, before, scratch, 2 * STACK, out, begin, n, begin + k, counters
-            )
-        for j in range(size - 1, i - 1, -1):
-            child = child_of(forest, t, scratch.items[j])
-            if child != NO_WHERE and forest.tries[child].live > 0:
-                stack[depth], stack[depth + 1] = child, j + 1
-                depth += 2
+            n = covers_in_group(forest, store, g, query, hits, n, scratch)
+        depth = next_subset(forest, scratch, size, depth)
     return n
 
 
-@kernel
-def cover_many(forest, store, other, rows, before, k, first, scratch, out, ends, counters):
-    """Covers of rows[first:] of the other store, up to k each, into `out` up to ends[i]; return the first not done (no room)."""
-    n = np.int64(0)
-    for i in range(first, rows.size):
-        most = min(k, np.int64(out.size))
-        if n + most > out.size:
-            return i
-        n = covers_of(forest, store, other, np.int64(rows[i]), before[i], most, scratch, out, n, counters)
-        ends[i] = n
-    return rows.size
-
-
-@kernel
-def accept_covered(store, member, other, row, is_plain, out, begin, n):
-    """Judge a row whose hulls lie in those of `row`; append its subscription if all of its rows are covered."""
+@subroutine
+def accept_covered(store, member, query, is_plain, hits, n):
+    """Append the subscription of a row whose hulls lie in the query's if all of its rows are covered; return the new end."""
     slot = member & SLOT_MASK
     id_ = store.rows[slot].id
-    if member & IS_SIBLING or other.rows[row].flags & SIBLING:
-        for i in range(begin, n):
-            if out[i] == id_:
-                return n
-    if member & IS_SIBLING:
-        if not subscription_covers(other, first_slot(other, other.rows[row].id), store, first_slot(store, id_)):
-            return n
-    elif not is_plain and not row_covers(other, row, store, slot):
+    is_sibling = member & IS_SIBLING != 0
+    if (is_sibling or query.store.rows[query.row].flags & SIBLING) and has_hit(hits, n, id_):
         return n
-    out[n] = id_
+    if (is_sibling or not is_plain) and not subscription_covers(query.store, query.row, store, slot):
+        return n
+    hits.out[n] = id_
     return n + 1
 
 
@@ -309,57 +230,68 @@ def is_subset(scratch, n, forest, g):
     return True
 
 
-@kernel
-def covered_of(forest, store, other, row, scratch, out, begin, n, counters):
-    """Append the ids of subscriptions of which `row` covers a row and its subscription all; return the end, -1: out is full."""
-    size = load_row(other, row, scratch)
-    bloom = bloom_of(scratch.items, 0, size)
-    is_plain = not is_complex(other, row)
-    points, query, stack = forest.points, scratch.query, scratch.stack
-    counters[SEARCHES] += 1
+@helper
+def covered_of(forest, store, query, hits, n, scratch):
+    """Append the ids of subscriptions that the query's covers and of which its row covers a row; -1 if `hits` is too short."""
+    scratch.counters[SEARCHES] += 1
+    size = load_row(query.store, query.row, scratch)
+    bloom = bloom_of(scratch.items, size)
     for g in range(forest.counts[GROUPS]):
         group = forest.groups[g]
-        if group.bloom & bloom != bloom or group.root == NONE or not is_subset(scratch, size, forest, g):
-            continue
-        aim(forest, g, scratch, size, np.inf)
-        width = np.int64(group.width)
-        stack[0] = np.int64(group.root)
-        depth = np.int64(1)
-        while depth > 0:
-            depth -= 1
-            node = forest.nodes[stack[depth]]
-            counters[VISITED] += 1
-            if not node.leaf:
-                if query[np.int64(node.dim)] > node.split:
-                    stack[depth] = np.int64(node.right)
-                    depth += 1
-                stack[depth] = np.int64(node.left)
+        if group.bloom & bloom == bloom and group.root != NONE and is_subset(scratch, size, forest, g):
+            aim(forest, g, scratch, size, np.inf)
+            n = covered_in_group(forest, store, g, query, hits, n, scratch)
+            if n == NOWHERE:
+                break
+    return n
+
+
+@helper
+def covered_in_group(forest, store, g, query, hits, n, scratch):
+    """As `covered_of`, in one tree: of an inner node the right child only if the query's coordinate is above the split."""
+    width = np.int64(forest.groups[g].width)
+    stack = scratch.stack
+    is_plain = not is_complex(query.store, query.row)
+    stack[0] = np.int64(forest.groups[g].root)
+    depth = np.int64(1)
+    while depth > 0:
+        depth -= 1
+        node = forest.nodes[stack[depth]]
+        scratch.counters[VISITED] += 1
+        if not node.leaf:
+            if scratch.query[np.int64(node.dim)] > node.split:
+                stack[depth] = np.int64(node.right)
                 depth += 1
-                continue
-            count, capacity = np.int64(node.count), np.int64(node.capacity)
-            counters[COMPARED] += count
-            if n + count > out.size:
-                return NO_WHERE
-            for i in range(0, count, LANES):
-                mask = dominated(points, node.start + capacity + i, capacity, width, query, count - i)
-                while mask != 0:
-                    member = forest.words[node.start + i + lowest_bit(mask)]
-                    n = accept_covered(store, member, other, row, is_plain, out, begin, n)
-                    mask &= mask - 1
+            stack[depth] = np.int64(node.left)
+            depth += 1
+            continue
+        count, capacity = np.int64(node.count), np.int64(node.capacity)
+        scratch.counters[COMPARED] += count
+        if n + count > hits.end:
+            return NOWHERE
+        for i in range(0, count, LANES):
+            mask = lanes(count - i)
+            for d in range(width):
+                mask &= at_most(forest.points, node.start + (d + 1) * capacity + i, scratch.query[d])
+                if mask == 0:
+                    break
+            while mask != 0:
+                n = accept_covered(store, forest.words[node.start + i + lowest_bit(mask)], query, is_plain, hits, n)
+                mask &= mask - 1
     return n
 
 
 @kernel
-def covered_many(forest, store, other, heads, first, scratch, out, ends, counters):
-    """What each subscription of the other store covers, into `out` up to ends[i]; return the first not done (no room)."""
+def covered_many(forest, store, queries, first, out, ends, scratch):
+    """Write what each query from `first` on covers to `out`, up to ends[i]; return the first query without room."""
     n = np.int64(0)
-    for i in range(first, heads.size):
-        row = np.int64(heads[i])
-        begin = n
-        while row != np.int64(NONE):
-            n = covered_of(forest, store, other, row, scratch, out, begin, n, counters)
-            if n == NO_WHERE:
-                return i
-            row = np.int64(other.rows[row].next)
+    for i in range(first, queries.heads.size):
+        row = np.int64(queries.heads[i])
+        hits = CoverHits(out, n, np.int64(out.size))
+        while row != np.int64(NONE) and n != NOWHERE:
+            n = covered_of(forest, store, CoverQuery(queries.store, row, queries.before[i]), hits, n, scratch)
+            row = np.int64(queries.store.rows[row].next)
+        if n == NOWHERE:
+            return i
         ends[i] = n
-    return heads.size
+    return queries.heads.size

@@ -1,22 +1,35 @@
 """Signatures of the forest: the items of a row, the set-trie over them, and a group for each signature that occurs.
 
-Layout and words: `kernels.forest`. A group is made when its signature first appears and is never removed; trie nodes
-count the rows at or below them, so that a search passes by what has become empty.
+Terms and layout: `kernels.forest`. A group is made when its signature first appears and is never removed; trie nodes count the
+rows at or below them, so that a search skips empty subtrees.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.covering.kernels.forest import GROUPS, IS_COMPLEX, IS_SIBLING, ITEMS, LINKS, NO_KEY, NO_WHERE, TRIES
+from matchwood.covering.kernels.forest import (
+    GROUPS,
+    IS_COMPLEX,
+    IS_SIBLING,
+    ITEMS,
+    LINKS,
+    NO_KEY,
+    NOWHERE,
+    TRIES,
+    has_group_room,
+    take_node,
+)
 from matchwood.covering.kernels.rows import is_complex
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SIBLING
 
+HASH = np.uint64(0x9E3779B97F4A7C15)
 
-@helper
+
+@subroutine
 def load_row(store, slot, scratch):
-    """The row's items, ascending, and the ends of their intervals, into scratch; return how many. O(entries^2), few."""
+    """Write the items of a row, ascending, and the ends of their intervals to scratch; return the number of items."""
     items, ends = scratch.items, scratch.ends
     n = np.int64(0)
     start = np.int64(store.rows[slot].start)
@@ -24,8 +37,7 @@ def load_row(store, slot, scratch):
         entry = store.entries[start + e]
         if entry.kind & CIRCLE:
             continue
-        absent = entry.kind == ABSENT
-        item = np.uint32(2) * np.uint32(entry.dim) + np.uint32(1 if absent else 0)
+        item = np.uint32(2) * np.uint32(entry.dim) + np.uint32(1 if entry.kind == ABSENT else 0)
         at = n
         while at > 0 and items[at - 1] > item:
             items[at] = items[at - 1]
@@ -38,10 +50,8 @@ def load_row(store, slot, scratch):
 
 
 @helper
-def link_home(links, key):
-    h = key * np.uint64(0x9E3779B97F4A7C15)
-    h ^= h >> np.uint64(31)
-    return np.int64(h & np.uint64(links.size - 1))
+def is_interval(item):
+    return item & np.uint32(1) == 0
 
 
 @helper
@@ -51,8 +61,10 @@ def link_key(t, item):
 
 @helper
 def find_link(links, key):
-    """Where the edge stands, or the free place where it would go."""
-    at = link_home(links, key)
+    """The position of the edge, or the free position where it would go."""
+    h = key * HASH
+    h ^= h >> np.uint64(31)
+    at = np.int64(h & np.uint64(links.size - 1))
     while links[at].key != key and links[at].key != NO_KEY:
         at = (at + 1) & (links.size - 1)
     return at
@@ -62,30 +74,32 @@ def find_link(links, key):
 def child_of(forest, t, item):
     """The trie node behind the edge, or -1."""
     link = forest.links[find_link(forest.links, link_key(t, item))]
-    return NO_WHERE if link.key == NO_KEY else np.int64(link.child)
+    return NOWHERE if link.key == NO_KEY else np.int64(link.child)
 
 
 @helper
-def bloom_of(items, first, n):
+def bloom_of(items, n):
+    """One of 64 bits for each item: a signature can only be a subset of those that have all of its bits."""
     bloom = np.uint64(0)
     for i in range(n):
-        bloom |= np.uint64(1) << (np.uint64(items[first + i]) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(58))
+        bloom |= np.uint64(1) << (np.uint64(items[i]) * HASH >> np.uint64(58))
     return bloom
 
 
 @helper
 def group_of(forest, scratch, n):
-    """The group of the signature loaded in scratch, made if it is new; all trie nodes on the way count one row more."""
+    """The group of the signature loaded in scratch, made if it is new; all trie nodes on its path count one more row."""
     t = np.int64(0)
     forest.tries[t].live += np.uint32(1)
     for i in range(n):
-        at = find_link(forest.links, link_key(t, scratch.items[i]))
-        link = forest.links[at]
+        key = link_key(t, scratch.items[i])
+        link = forest.links[find_link(forest.links, key)]
         if link.key == NO_KEY:
-            link.key = link_key(t, scratch.items[i])
-            link.child = np.uint32(forest.counts[TRIES])
-            forest.tries[forest.counts[TRIES]].group = NONE
-            forest.tries[forest.counts[TRIES]].live = np.uint32(0)
+            child = forest.counts[TRIES]
+            link.key = key
+            link.child = np.uint32(child)
+            forest.tries[child].group = NONE
+            forest.tries[child].live = np.uint32(0)
             forest.counts[TRIES] += 1
             forest.counts[LINKS] += 1
         t = np.int64(link.child)
@@ -100,22 +114,33 @@ def new_group(forest, scratch, n):
     g = forest.counts[GROUPS]
     forest.counts[GROUPS] += 1
     group = forest.groups[g]
-    group.root, group.first, group.size, group.scale = NONE, np.uint32(forest.counts[ITEMS]), np.uint16(n), NO_WHERE
+    group.root = NONE
+    group.first = np.uint32(forest.counts[ITEMS])
+    group.size = np.uint16(n)
     width = np.int64(0)
     for i in range(n):
         forest.items[forest.counts[ITEMS] + i] = scratch.items[i]
-        if not scratch.items[i] & np.uint32(1):
+        if is_interval(scratch.items[i]):
             width += 2
     forest.counts[ITEMS] += n
     group.width = np.uint16(width)
     group.stride = np.uint32((width + 7) & ~7)
-    group.bloom = bloom_of(scratch.items, 0, n)
+    group.bloom = bloom_of(scratch.items, n)
     return g
 
 
 @helper
+def root_of(forest, g):
+    """The root of the group's tree; an empty leaf if it had none."""
+    group = forest.groups[g]
+    if group.root == NONE:
+        group.root = np.uint32(take_node(forest, g, np.int64(NONE)))
+    return np.int64(group.root)
+
+
+@helper
 def leave_trie(forest, g):
-    """Every trie node on the way to the group counts one row less."""
+    """Let every trie node on the path to the group count one row less."""
     group = forest.groups[g]
     t = np.int64(0)
     forest.tries[t].live -= np.uint32(1)
@@ -125,15 +150,12 @@ def leave_trie(forest, g):
 
 
 @helper
-def fill_point(scratch, n, target, stride):
-    """The point of the loaded row, padded with 0, at target[0:stride]."""
-    at = np.int64(0)
+def fill_point(scratch, n, target, at):
+    """Write the point of the loaded row to target[at:]."""
     for i in range(n):
-        if not scratch.items[i] & np.uint32(1):
+        if is_interval(scratch.items[i]):
             target[at], target[at + 1] = scratch.ends[2 * i], scratch.ends[2 * i + 1]
             at += 2
-    for i in range(at, stride):
-        target[i] = 0.0
 
 
 @helper
@@ -144,6 +166,21 @@ def member_of(store, slot):
     if store.rows[slot].flags & SIBLING:
         member |= IS_SIBLING
     return member
+
+
+@kernel
+def assign_groups(forest, store, slots, first, scratch, groups):
+    """Set groups[i] to the group of slots[i], for slots[first:], count the rows in the trie, and give each group a root.
+
+    Return the first slot for which there is no room, or the number of slots.
+    """
+    for i in range(first, slots.size):
+        n = load_row(store, np.int64(slots[i]), scratch)
+        if not has_group_room(forest, n):
+            return i
+        groups[i] = group_of(forest, scratch, n)
+        root_of(forest, np.int64(groups[i]))
+    return slots.size
 
 
 @kernel

@@ -1,106 +1,98 @@
-"""Rows that come and go in the forest, one at a time: down the tree to a bucket, with corners raised and counts kept on the way.
+"""Single rows that are added to the forest or removed: a walk down the tree to a leaf, or up from it.
 
-What has become too full, too empty or too lopsided is not mended here: counts[PENDING] names the subtree, and
-`kernels.build` builds it anew. Layout and invariants: `kernels.forest`.
+Nothing is split or merged here. counts[PENDING] names the subtree that has become too full, too empty or unbalanced;
+the owner rebuilds it with `kernels.build` before the next change. Layout and invariants: `kernels.forest`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.covering.kernels.build import rebuild
 from matchwood.covering.kernels.forest import (
-    CHUNK,
-    FRESH,
-    GROUPS,
-    ITEMS,
-    LINKS,
-    NEVER,
-    NO_WHERE,
+    NOWHERE,
     OVERFLOW,
     PENDING,
     ROWS,
     SLOT_MASK,
-    TRIES,
     UNDERFLOW,
-    drop_leaf,
+    free_leaf,
+    free_node,
+    has_group_room,
     has_room,
     has_words,
-    next_capacity,
-    raise_chunk,
     raise_corner,
-    set_leaf_room,
-    take_node,
+    take_region,
 )
-from matchwood.covering.kernels.signatures import fill_point, group_of, leave_trie, load_row, member_of
+from matchwood.covering.kernels.signatures import fill_point, group_of, leave_trie, load_row, member_of, root_of
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import NONE
 
 
-@kernel
+@helper
 def insert_row(forest, store, slot, scratch):
-    """Put one row of the store into its tree. False: no room, nothing was changed. O(depth x stride).
-
-    Leaves in counts[PENDING] the node that should now be built anew (a bucket that overflows, a subtree that leans), or -1.
-    """
+    """Put one row of the store into its tree. False: no room, and nothing was changed. O(depth x stride)."""
     counts = forest.counts
-    counts[PENDING] = NO_WHERE
     n = load_row(store, slot, scratch)
-    if not (
-        has_room(forest, 1, 2 * n + 4)
-        and counts[GROUPS] < forest.groups.size
-        and counts[ITEMS] + n <= forest.items.size
-        and counts[TRIES] + n <= forest.tries.size
-        and 2 * (counts[LINKS] + n) <= forest.links.size
-    ):
+    if not has_room(forest, np.int64(1), 2 * n + 8) or not has_group_room(forest, n):
         return False
     g = group_of(forest, scratch, n)
-    group = forest.groups[g]
-    stride, width = np.int64(group.stride), np.int64(group.width)
-    fill_point(scratch, n, scratch.query, stride)
-    if group.root == NONE:
-        group.root = np.uint32(take_node(forest, g, np.int64(NONE)))
-    at = np.int64(group.root)
-    while True:
-        node = forest.nodes[at]
-        if node.leaf:
-            break
-        node.count += np.uint32(1)
-        if counts[PENDING] == NO_WHERE and leans(forest, at):
-            counts[PENDING] = at
-        is_right = scratch.query[np.int64(node.dim)] > node.split
-        raise_corner(forest.corners, 2 * node.corners + (stride if is_right else 0), scratch.query, 0, width)
-        at = np.int64(node.right) if is_right else np.int64(node.left)
+    stride, width = np.int64(forest.groups[g].stride), np.int64(forest.groups[g].width)
+    fill_point(scratch, n, scratch.query, np.int64(0))
+    at = descend(forest, root_of(forest, g), scratch, width, stride)
     leaf = forest.nodes[at]
     count = np.int64(leaf.count)
     if count == np.int64(leaf.capacity):
         if not has_words(forest, 2 * count, stride):
-            undo_path(forest, np.int64(leaf.parent))
+            shrink_path(forest, np.int64(leaf.parent))
+            counts[PENDING] = NOWHERE
             leave_trie(forest, g)
             return False
-        set_leaf_room(forest, at, next_capacity(count))
+        move_leaf(forest, at, count * 3 // 2 + 1)
     forest.words[leaf.start + count] = member_of(store, slot)
     for d in range(width):
         forest.points[leaf.start + (d + 1) * np.int64(leaf.capacity) + count] = scratch.query[d]
-    raise_chunk(forest, at, count, width)
     forest.places[slot].leaf, forest.places[slot].at = np.uint32(at), np.uint32(count)
     leaf.count += np.uint32(1)
     counts[ROWS] += 1
-    # What is appended since the bucket was arranged makes chunks with loose corners.
-    loose = np.int64(leaf.count) >= np.int64(leaf.arranged) + FRESH and CHUNK < np.int64(leaf.count) <= counts[OVERFLOW]
-    grown = np.int64(leaf.count) > max(counts[OVERFLOW], 2 * np.int64(leaf.built)) or (
-        loose and counts[OVERFLOW] != NEVER
-    )
-    if counts[PENDING] == NO_WHERE and grown and stride > 0:
+    if counts[PENDING] == NOWHERE and width > 0 and count >= max(counts[OVERFLOW], 2 * np.int64(leaf.built)):
         counts[PENDING] = at
     return True
 
 
 @helper
-def undo_path(forest, at):
+def descend(forest, at, scratch, width, stride):
+    """The leaf for the point in scratch.query; the nodes above it count one more row, and their corners dominate it."""
+    while not forest.nodes[at].leaf:
+        node = forest.nodes[at]
+        node.count += np.uint32(1)
+        if forest.counts[PENDING] == NOWHERE and leans(forest, at):
+            forest.counts[PENDING] = at
+        is_right = scratch.query[np.int64(node.dim)] > node.split
+        raise_corner(forest.corners, 2 * node.corners + (stride if is_right else 0), scratch.query, np.int64(0), width)
+        at = np.int64(node.right) if is_right else np.int64(node.left)
+    return at
+
+
+@helper
+def shrink_path(forest, at):
+    """Let the node and all above it count one row less."""
     while at != np.int64(NONE):
         forest.nodes[at].count -= np.uint32(1)
         at = np.int64(forest.nodes[at].parent)
+
+
+@helper
+def move_leaf(forest, n, capacity):
+    """Move the points of a leaf to a region for `capacity` of them."""
+    node = forest.nodes[n]
+    width = np.int64(forest.groups[np.int64(node.group)].width)
+    start = take_region(forest, capacity * (width + 1))
+    old, held, count = node.start, np.int64(node.capacity), np.int64(node.count)
+    for d in range(width + 1):
+        for i in range(count):
+            forest.words[start + d * capacity + i] = forest.words[old + d * held + i]
+    free_leaf(forest, n, width)
+    node.start, node.capacity = start, np.uint32(capacity)
 
 
 @helper
@@ -114,62 +106,55 @@ def leans(forest, n):
     return 4 * heavier > 3 * count + 16
 
 
-@kernel
-def delete_row(forest, slot):
-    """Take one row out of its tree; its bucket may leave counts[PENDING], as in `insert_row`. O(depth + stride)."""
-    counts = forest.counts
-    counts[PENDING] = NO_WHERE
-    at = np.int64(forest.places[slot].leaf)
-    hole = np.int64(forest.places[slot].at)
+@helper
+def delete_row(forest, store, slot, scratch):
+    """Take one row out of its tree. O(depth + stride)."""
+    counts, place = forest.counts, forest.places[slot]
+    at, hole = np.int64(place.leaf), np.int64(place.at)
     leaf = forest.nodes[at]
     g = np.int64(leaf.group)
-    group = forest.groups[g]
-    last = np.int64(leaf.count) - 1
+    width, last = np.int64(forest.groups[g].width), np.int64(leaf.count) - 1
     if hole != last:
-        for d in range(np.int64(group.width) + 1):
+        for d in range(width + 1):
             column = leaf.start + d * np.int64(leaf.capacity)
             forest.words[column + hole] = forest.words[column + last]
         forest.places[forest.words[leaf.start + hole] & SLOT_MASK].at = np.uint32(hole)
-        raise_chunk(forest, at, hole, np.int64(group.width))
-    forest.places[slot].leaf = NONE
+    place.leaf = NONE
     leaf.count -= np.uint32(1)
     counts[ROWS] -= 1
     leave_trie(forest, g)
     above = np.int64(leaf.parent)
     if above == np.int64(NONE):
         if last == 0:
-            drop_leaf(forest, at, np.int64(group.width))
-            group.root = NONE
+            free_leaf(forest, at, width)
+            free_node(forest, at)
+            forest.groups[g].root = NONE
         return
     if last < counts[UNDERFLOW] and 4 * (np.int64(forest.nodes[above].count) - 1) <= 3 * counts[OVERFLOW]:
         counts[PENDING] = above
+    shrink_path(forest, above)
     while above != np.int64(NONE):
-        forest.nodes[above].count -= np.uint32(1)
-        if leans(forest, above):
+        if forest.nodes[above].count == 0 or leans(forest, above):
             counts[PENDING] = above
         above = np.int64(forest.nodes[above].parent)
 
 
 @kernel
 def insert_many(forest, store, slots, first, scratch):
-    """Insert slots[first:]; return the first not inserted. Stops for room, and for a rebuild that scratch is too small for."""
+    """Insert slots[first:]; return the first not inserted. Stops for lack of room, and for a pending rebuild."""
     for i in range(first, slots.size):
         if not insert_row(forest, store, np.int64(slots[i]), scratch):
             return i
-        top = forest.counts[PENDING]
-        if top != NO_WHERE and not rebuild(forest, top, scratch):
+        if forest.counts[PENDING] != NOWHERE:
             return i + 1
-        forest.counts[PENDING] = NO_WHERE
     return slots.size
 
 
 @kernel
-def delete_many(forest, slots, first, scratch):
-    """Delete slots[first:]; return the first not deleted. Stops for a rebuild that scratch is too small for."""
+def delete_many(forest, store, slots, first, scratch):
+    """Delete slots[first:]; return the first not deleted. Stops for a pending rebuild."""
     for i in range(first, slots.size):
-        delete_row(forest, np.int64(slots[i]))
-        top = forest.counts[PENDING]
-        if top != NO_WHERE and not rebuild(forest, top, scratch):
+        delete_row(forest, store, np.int64(slots[i]), scratch)
+        if forest.counts[PENDING] != NOWHERE:
             return i + 1
-        forest.counts[PENDING] = NO_WHERE
     return slots.size

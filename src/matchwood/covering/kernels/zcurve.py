@@ -18,34 +18,35 @@ Invariant (`ZCurve.check`): keys ascend along the directory, and each is the key
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.covering.kernels.forest import SLOT_MASK
-from matchwood.covering.kernels.lanes import LANES, at_least_32, lowest_bit
-from matchwood.covering.kernels.search import COMPARED, SEARCHES, VISITED, accept_cover, lanes
+from matchwood.covering.kernels.forest import COMPARED, SEARCHES, VISITED
+from matchwood.covering.kernels.lanes import LANES, at_least, lanes, lowest_bit
+from matchwood.covering.kernels.search import accept_cover
 from matchwood.covering.kernels.signatures import load_row
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
+from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import NONE
 
 BLOCK = 64
 RUN = 32
 FRAME = 6  # level, tied, begin, end, prefix high, prefix low
 
-# places in `counts`
+# Positions in `counts`
 BLOCKS, LISTED, FREE_BLOCK, POINTS, WIDTH, BITS = range(6)
 
 
-class Curve(NamedTuple):
-    high: np.ndarray  # uint64
-    low: np.ndarray  # uint64
-    members: np.ndarray  # int64
-    points: np.ndarray  # float64
-    sizes: np.ndarray  # uint32, by block; the next free block while a block is free
-    directory: np.ndarray  # uint32
-    domain: np.ndarray  # float64, 2 x width: least coordinate, digits a unit
-    counts: np.ndarray  # int64
+class CoverCurve(State):
+    """The state of a `ZCurve`."""
+
+    high: np.ndarray = array(np.uint64)
+    low: np.ndarray = array(np.uint64)
+    members: np.ndarray = array(np.int64)
+    points: np.ndarray = array(np.float64)
+    sizes: np.ndarray = array(np.uint32)  # by block; of a free block, the next free one
+    directory: np.ndarray = array(np.uint32)
+    domain: np.ndarray = array(np.float64)  # 2 x width: least coordinate, cells in a unit
+    counts: np.ndarray = array(np.int64)
 
 
 @helper
@@ -70,18 +71,11 @@ def key_of(curve, point):
 
 
 @helper
-def digit_at(high, low, place):
-    if place >= 64:
-        return (high >> np.uint64(place - 64)) & np.uint64(1)
-    return (low >> np.uint64(place)) & np.uint64(1)
-
-
-@helper
 def is_less(high_a, low_a, high_b, low_b):
     return high_a < high_b or (high_a == high_b and low_a < low_b)
 
 
-@helper
+@subroutine
 def lower_bound(curve, high, low, first, last):
     """The place (directory index x BLOCK + offset) of the first key >= (high, low) within blocks first..last of the directory."""
     while first < last:  # the last block whose first key is below the wanted one
@@ -105,7 +99,7 @@ def lower_bound(curve, high, low, first, last):
     return first * BLOCK + begin if begin < size else (first + 1) * BLOCK
 
 
-@helper
+@subroutine
 def load_point(store, slot, scratch, curve):
     """The row's point into scratch.query, its key as result."""
     n = load_row(store, slot, scratch)
@@ -114,8 +108,8 @@ def load_point(store, slot, scratch, curve):
     return key_of(curve, scratch.query)
 
 
-@helper
-def move(curve, source, i, target, j, n):
+@subroutine
+def move_entries(curve, source, i, target, j, n):
     """Copy n entries from place i of one block to place j of another (or the same)."""
     width = curve.counts[WIDTH]
     step, at = (np.int64(1), np.int64(0)) if source != target or j < i else (np.int64(-1), n - 1)
@@ -149,7 +143,7 @@ def take_block(curve, place):
     return block
 
 
-@kernel
+@helper
 def insert_point(curve, store, slot, scratch):
     """Enter a row of the store. False: no room, nothing was changed. O(log n + BLOCK x width)."""
     counts = curve.counts
@@ -157,7 +151,7 @@ def insert_point(curve, store, slot, scratch):
         return False
     high, low = load_point(store, slot, scratch, curve)
     if counts[LISTED] == 0:
-        take_block(curve, 0)
+        take_block(curve, np.int64(0))
     place = lower_bound(curve, high, low, np.int64(0), counts[LISTED] - 1)
     listed, at = place // BLOCK, place % BLOCK
     if at == 0 and listed > 0:  # between two blocks: at the end of the former
@@ -167,12 +161,12 @@ def insert_point(curve, store, slot, scratch):
     if np.int64(curve.sizes[block]) == BLOCK:
         right = take_block(curve, listed + 1)
         half = BLOCK // 2
-        move(curve, block, half, right, 0, BLOCK - half)
+        move_entries(curve, block, np.int64(half), right, np.int64(0), np.int64(BLOCK - half))
         curve.sizes[block], curve.sizes[right] = np.uint32(half), np.uint32(BLOCK - half)
         if at > half:
             block, at = right, at - half
     size = np.int64(curve.sizes[block])
-    move(curve, block, at, block, at + 1, size - at)
+    move_entries(curve, block, at, block, at + 1, size - at)
     curve.high[block * BLOCK + at], curve.low[block * BLOCK + at] = high, low
     curve.members[block * BLOCK + at] = slot
     for d in range(counts[WIDTH]):
@@ -182,7 +176,7 @@ def insert_point(curve, store, slot, scratch):
     return True
 
 
-@kernel
+@helper
 def delete_point(curve, store, slot, scratch):
     """Take out a row that was entered. O(log n + BLOCK x width + equal keys)."""
     counts = curve.counts
@@ -199,7 +193,7 @@ def delete_point(curve, store, slot, scratch):
         else:
             at += 1
     size = np.int64(curve.sizes[block])
-    move(curve, block, at + 1, block, at, size - at - 1)
+    move_entries(curve, block, at + 1, block, at, size - at - 1)
     curve.sizes[block] -= np.uint32(1)
     counts[POINTS] -= 1
     if size == 1:
@@ -212,35 +206,32 @@ def delete_point(curve, store, slot, scratch):
 
 @helper
 def run_length(curve, begin, end):
-    """How many points stand in the run, RUN + 1 if more than RUN."""
+    """The number of points of the run, RUN + 1 if there are more than RUN."""
     first, last = begin // BLOCK, end // BLOCK
-    if first == last:
-        return min(end - begin, np.int64(RUN + 1))
+    length = end - begin
     if last == first + 1:
-        here = np.int64(curve.sizes[np.int64(curve.directory[first])]) - begin % BLOCK
-        return min(here + end % BLOCK, np.int64(RUN + 1))
-    return np.int64(RUN + 1)
+        length = np.int64(curve.sizes[np.int64(curve.directory[first])]) - begin % BLOCK + end % BLOCK
+    return min(length, np.int64(RUN + 1))
 
 
-@kernel
-def compare_run(curve, store, begin, end, inside, other, row, before, query, out, first, n, most, counters):
-    """Compare every point of the run (`inside`: all are known to dominate) and append the covers; return the new count."""
+@subroutine
+def compare_run(curve, store, begin, end, is_inside, query, hits, n, scratch):
+    """Append the covers among the points of the run; `is_inside`: all of them dominate. Return the new end of the hits."""
     width = curve.counts[WIDTH]
     listed, at = begin // BLOCK, begin % BLOCK
-    while listed * BLOCK + at < end and n < most:
+    while listed * BLOCK + at < end and n < hits.end:
         block = np.int64(curve.directory[listed])
         stop = np.int64(curve.sizes[block]) if listed < end // BLOCK else end % BLOCK
-        while at < stop and n < most:
+        while at < stop and n < hits.end:
             mask = lanes(stop - at)
-            if not inside:
-                counters[COMPARED] += min(stop - at, np.int64(LANES))
+            if not is_inside:
+                scratch.counters[COMPARED] += min(stop - at, np.int64(LANES))
                 for d in range(width):
-                    mask &= at_least_32(curve.points, (block * width + d) * BLOCK + at, query[d])
+                    mask &= at_least(curve.points, (block * width + d) * BLOCK + at, scratch.query[d])
                     if mask == 0:
                         break
-            while mask != 0 and n < most:
-                member = curve.members[block * BLOCK + at + lowest_bit(mask)] & SLOT_MASK
-                n = accept_cover(store, member, other, row, before, out, first, n)
+            while mask != 0 and n < hits.end:
+                n = accept_cover(store, curve.members[block * BLOCK + at + lowest_bit(mask)], query, hits, n)
                 mask &= mask - 1
             at += LANES
         listed += 1
@@ -248,71 +239,51 @@ def compare_run(curve, store, begin, end, inside, other, row, before, query, out
     return n
 
 
-@kernel
-def covers_on_curve(curve, store, other, row, before, k, scratch, out, begin, counters):
-    """Write up to k ids of subscriptions that cover that of `row` to out[begin:]; return the end."""
-    counters[SEARCHES] += 1
-    counts = curve.counts
+@helper
+def covers_on_curve(curve, store, query, hits, scratch):
+    """Write the ids of subscriptions that cover the query's to hits, until it is full; return the end."""
+    scratch.counters[SEARCHES] += 1
+    counts, stack, n = curve.counts, scratch.stack, hits.begin
     if counts[LISTED] == 0:
-        return begin
-    high, low = load_point(other, row, scratch, curve)
+        return n
+    high, low = load_point(query.store, query.row, scratch, curve)
     width, total = counts[WIDTH], counts[BITS] * counts[WIDTH]
-    n, most = begin, begin + k
-    stack = scratch.stack
-    stack[0], stack[1], stack[2], stack[3] = 0, (np.int64(1) << width) - 1, 0, counts[LISTED] * BLOCK
-    top = total  # the place of the leading 1
-    stack[4] = np.int64(1) << (top - 64) if top >= 64 else 0
-    stack[5] = np.int64(0) if top >= 64 else np.int64(1) << top
-    depth = np.int64(1)
-    while depth > 0 and n < most:
+    one_high, one_low = bit_at(total)
+    depth, start = np.int64(0), np.int64(0)
+    put_frame(stack, depth, start, (np.int64(1) << width) - 1, start, counts[LISTED] * BLOCK, one_high, one_low)
+    depth += 1
+    while depth > 0 and n < hits.end:
         depth -= 1
-        f = FRAME * depth
-        level, tied, first, last = stack[f], stack[f + 1], stack[f + 2], stack[f + 3]
-        prefix_high, prefix_low = np.uint64(stack[f + 4]), np.uint64(stack[f + 5])
-        counters[VISITED] += 1
+        level, tied, first, last, prefix_high, prefix_low = frame_at(stack, depth)
+        scratch.counters[VISITED] += 1
         if tied == 0 or level == total or run_length(curve, first, last) <= RUN:
-            n = compare_run(
-                curve, store, first, last, tied == 0, other, row, before, scratch.query, out, begin, n, most, counters
-            )
+            n = compare_run(curve, store, first, last, tied == 0, query, hits, n, scratch)
             continue
-        d = level % width
         place = total - 1 - level
-        bit_high = np.uint64(1) << np.uint64(place - 64) if place >= 64 else np.uint64(0)
-        bit_low = np.uint64(0) if place >= 64 else np.uint64(1) << np.uint64(place)
+        bit_high, bit_low = bit_at(place)
         upper_high, upper_low = prefix_high | bit_high, prefix_low | bit_low
         end_block = min(last // BLOCK, counts[LISTED] - 1)
         middle = min(max(lower_bound(curve, upper_high, upper_low, first // BLOCK, end_block), first), last)
-        is_tied = (tied >> d) & 1
-        wanted = digit_at(high, low, place)
-        if first < middle and not (is_tied and wanted == 1):
-            if k > 1 or not tries_extremal(curve, middle, scratch.query, counters):
-                put_frame(stack, depth, level + 1, tied, first, middle, prefix_high, prefix_low)
-                depth += 1
-            else:
-                n = compare_run(
-                    curve,
-                    store,
-                    middle - 1,
-                    middle,
-                    False,
-                    other,
-                    row,
-                    before,
-                    scratch.query,
-                    out,
-                    begin,
-                    n,
-                    most,
-                    counters,
-                )
-                if n < most:  # an equal that does not count: search on
-                    put_frame(stack, depth, level + 1, tied, first, middle, prefix_high, prefix_low)
-                    depth += 1
-        if middle < last and n < most:
-            kept = tied & ~(np.int64(1) << d) if is_tied and wanted == 0 else tied
-            put_frame(stack, depth, level + 1, kept, middle, last, upper_high, upper_low)
+        own = np.int64(1) << (level % width)
+        is_one = (high & bit_high) | (low & bit_low) != 0
+        if first < middle and not (tied & own and is_one):
+            if hits.end - hits.begin == 1 and last_dominates(curve, middle, scratch):
+                n = compare_run(curve, store, middle - 1, middle, tied == 0, query, hits, n, scratch)
+            put_frame(stack, depth, level + 1, tied, first, middle, prefix_high, prefix_low)
+            depth += 1
+        if middle < last:
+            put_frame(stack, depth, level + 1, tied if is_one else tied & ~own, middle, last, upper_high, upper_low)
             depth += 1
     return n
+
+
+@helper
+def bit_at(place):
+    """(high, low) of a key with one digit 1."""
+    one, zero = np.uint64(1), np.uint64(0)
+    if place >= 64:
+        return one << np.uint64(place - 64), zero
+    return zero, one << np.uint64(place)
 
 
 @helper
@@ -323,14 +294,36 @@ def put_frame(stack, depth, level, tied, begin, end, high, low):
 
 
 @helper
-def tries_extremal(curve, end, query, counters):
-    """Does the last point before `end` dominate the query? Only where it stands in the same block as the end."""
+def frame_at(stack, depth):
+    f = FRAME * depth
+    return stack[f], stack[f + 1], stack[f + 2], stack[f + 3], np.uint64(stack[f + 4]), np.uint64(stack[f + 5])
+
+
+@helper
+def last_dominates(curve, end, scratch):
+    """Does the last point before `end` dominate the query? Only tried where it is in the same block as the end."""
     at = end % BLOCK
     if at == 0:
         return False
-    counters[COMPARED] += 1
+    scratch.counters[COMPARED] += 1
     block, width = np.int64(curve.directory[end // BLOCK]), curve.counts[WIDTH]
     for d in range(width):
-        if curve.points[(block * width + d) * BLOCK + at - 1] < query[d]:
+        if curve.points[(block * width + d) * BLOCK + at - 1] < scratch.query[d]:
             return False
     return True
+
+
+@kernel
+def insert_points(curve, store, slots, first, scratch):
+    """Enter rows of the store from slots[first] on; return the first without room."""
+    for i in range(first, slots.size):
+        if not insert_point(curve, store, np.int64(slots[i]), scratch):
+            return i
+    return slots.size
+
+
+@kernel
+def delete_points(curve, store, slots, scratch):
+    """Take out rows that were entered."""
+    for i in range(slots.size):
+        delete_point(curve, store, np.int64(slots[i]), scratch)
