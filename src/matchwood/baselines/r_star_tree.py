@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.baselines.kernels import r_star_tree as kernel
+from matchwood.baselines.kernels.r_star_tree import Stabbed, verify_many
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import EVERYTHING, Capability, Index
+from matchwood.structures.base import EVERYTHING, Capability, Index, Query
 
 MARGIN = 1e-12  # more than the error of the logarithm
 
@@ -31,7 +31,7 @@ class RStarTree(Index):
     """Rows as boxes, the whole domain where they have no predicate (as in the paper); hits of the box are verified exactly.
 
     The tree lives in libspatialindex and is not saved: loading builds it again. `dimensions` fixes its space. Insert and
-    delete cost tens of microseconds a row; an event asks once, from Python. `rtree` is imported when the first index is made.
+    delete cost tens of microseconds a row; an event is one query, from Python. `rtree` is imported when the first index is made.
     """
 
     name = "r-star-tree"
@@ -78,13 +78,13 @@ class RStarTree(Index):
         for slot, box in self._boxes(slots):
             self._tree.delete(slot, tuple(box))
 
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        return self._top_k(events, first, how, combine, 0, out, ends)
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        slots, offsets = self._stabbed(events)
-        state = self.store.state, self._values, self._seen, slots, offsets
-        return int(kernel.verify_many(*state, events, first, how, combine, k, out, ends, self._candidates))
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        slots, offsets = self._stabbed(query.events)
+        stabbed = Stabbed(
+            slots=slots, offsets=offsets, values=self._values, seen=self._seen, candidates=self._candidates
+        )
+        state = self.store.state
+        return int(verify_many(stabbed, state, query.events, first, query.combine, query.k, out, ends))
 
     def _stabbed(self, events: Events) -> tuple[Slots, Int64s]:
         """The rows whose box meets the event's, event by event: a dimension it lacks is the whole domain."""

@@ -108,18 +108,9 @@ class Index(Repairable):
     def _delete(self, slots: Slots) -> None:
         """Delete rows that are still in the store."""
 
+    @abstractmethod
     def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
         """Answer events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
-        events, mode, combine, k = query
-        if k:
-            return self._top_k(events, first, mode, combine, k, out, ends)
-        return self._match(events, first, mode, combine, out, ends)
-
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        raise NotImplementedError
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        raise NotImplementedError
 
     @abstractmethod
     def _check(self) -> None:

@@ -5,33 +5,42 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.results import best_first, emit, offer
-from matchwood.store.kernels.verify import load_event, score_row, unload_event
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.results import finish_hits, take_hit
+from matchwood.store.kernels.verify import ALL, VALUE, load_event, score_row, unload_event
+
+
+class Stabbed(State):
+    """The slots of event e are slots[offsets[e] : offsets[e + 1]]; and what verification needs."""
+
+    slots: np.ndarray = array(np.uint32)
+    offsets: np.ndarray = array(np.int64)
+    values: np.ndarray = array(VALUE)
+    seen: np.ndarray = array(np.uint32)
+    candidates: np.ndarray = array(np.int64)
 
 
 @kernel
-def verify_many(store, values, seen, slots, offsets, events, first, how, combine, k, out, ends, candidates):
-    """Every match of events[first:] among slots[offsets[e] : offsets[e + 1]], or for k > 0 the k best; as `scan.match_many`."""
+def verify_many(stabbed, store, events, first, combine, k, out, ends):
+    """Answer events[first:]: every match (k = 0), or the k best; return the first not answered (out is full) or their number."""
+    slots, offsets, values = stabbed.slots, stabbed.offsets, stabbed.values
     n = np.int64(0)
     for e in range(first, ends.size):
         if n + k > out.ids.size:
             return e
         begin = n
         load_event(values, events, e)
-        candidates[0] += offsets[e + 1] - offsets[e]
+        stabbed.candidates[0] += offsets[e + 1] - offsets[e]
         for i in range(offsets[e], offsets[e + 1]):
             slot = np.int64(slots[i])
-            score = score_row(store, slot, values, events, how, combine)
-            if np.isnan(score) or n < 0:
-                continue
-            if k > 0:
-                n = begin + offer(store, slot, score, out, begin, n - begin, k)
-            else:
-                n = emit(store, slot, score, out, begin, n, seen)
+            score = score_row(store, slot, values, events, ALL, combine)
+            if not np.isnan(score):
+                n = take_hit(store, slot, score, out, begin, n, k, stabbed.seen)
+                if n < 0:
+                    break
         unload_event(values, events, e)
         if n < 0:
             return e
-        if k > 0:
-            best_first(out, begin, n - begin)
+        finish_hits(out, begin, n, k)
         ends[e] = n
     return ends.size

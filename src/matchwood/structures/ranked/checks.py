@@ -55,7 +55,7 @@ def _check_order(state: Forest, places: list[int], kind: int, slack: float) -> N
     for i in range(len(alive)):
         meets = (lo[i + 1 :] <= hi[i]) & (lo[i] <= hi[i + 1 :]) if kind == ARRANGED else slice(None)
         later = score[i + 1 :][meets]
-        assert not (later > score[i] + slack).any(), f"entry {alive[i]} stands before a better one"
+        assert not (later > score[i] + slack).any(), f"entry {alive[i]} comes before a better one"
 
 
 def _check_node(state: Forest, node: int, kind: int, branching: int, low: float, high: float) -> int:

@@ -15,7 +15,7 @@ Uint32s = NDArray[np.uint32]
 
 
 class ConstraintGraph(NamedTuple):
-    """Which interval must stand before which. Nodes are ranks: 0 is the best.
+    """Which interval must come before which. Nodes are ranks: 0 is the best.
 
     An edge from i to j: some point is held by both and by nobody ranked between them. Any order that respects the edges lists
     the intervals that hold a point best first, whatever the point.

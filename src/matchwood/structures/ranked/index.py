@@ -7,18 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.encode.arrays import Events, Int64s
 from matchwood.errors import QueryError
+from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import Index
+from matchwood.structures.base import Index, Query
 from matchwood.structures.ranked.interval_tree import IntervalTree
 from matchwood.structures.ranked.ir_tree import IRTree
 from matchwood.structures.ranked.kernels import rows as row_kernel
 from matchwood.structures.ranked.kernels import threshold as kernel
-from matchwood.structures.ranked.kernels.bounds import STREAM, Plan
-from matchwood.structures.ranked.kernels.threshold import Scratch
+from matchwood.structures.ranked.kernels.bounds import STREAM, SUMMARY, RowBounds
+from matchwood.structures.ranked.kernels.threshold import RankedSearch
 from matchwood.structures.ranked.parts import Entries
 from matchwood.structures.ranked.scored_r_tree import ScoredRTree
 from matchwood.structures.ranked.segment_tree import SegmentTree
@@ -30,8 +31,6 @@ STRUCTURES: dict[str, type[ScoredIntervals]] = {
 }
 """The one-dimensional structures by name."""
 ORDERS = "score", "weight"
-IN_PLACE = 16
-"""Scores of up to a sixteenth of the rows are changed in place; beyond, trees are built anew faster."""
 
 
 class RankedIndex(Index):
@@ -42,18 +41,18 @@ class RankedIndex(Index):
                tree x       tree y              y:  3 .7   9 .6 | 7 .2 ...
                                                 seen 3: 1.5, 7: 1.1, 5, 9; an unseen row has at most .3 + .2: stop
 
-    `order` decides what a stream is sorted by: "score" (a row's total: relaxed matching in four dimensions takes a
-    twentieth of the time) or "weight" (the paper's: each predicate's own).
-    `structure` is one of "sopt" (fastest to ask), "ir" (fastest to change; ranges in order), "segment", "interval", "r".
-    Keys, bounds and the order of pulling: `kernels.threshold`. A row with an absence, or without any interval, is in no
-    tree: it is verified for every event. A set of intervals, a circle: the tree holds its hull, the row store decides.
+    `order` decides what a stream is sorted by: "score" (a row's total: far faster for relaxed matching in several
+    dimensions) or "weight" (the paper's: each predicate's own).
+    `structure` is one of "sopt" (fastest queries), "ir" (fastest changes; ranges in order), "segment", "interval", "r".
+    Keys and bounds: `kernels.bounds`; the order of pulling: `kernels.threshold`. A row with an absence, or without any
+    interval, is in no tree: it is verified for every event. For a set of intervals or a circle the tree has its hull.
 
-    Invariants (`check`): each interval predicate of each row stands once in its dimension's trees, with its hull, its slot and
-    its key; every other row is in `always`; the plan's extremes contain every row's.
+    Invariants (`check`): each interval predicate of each row is once in its dimension's trees, with its hull, its slot and
+    its key; every other row is in `always`; the bounds contain those of every row.
     Cost: build O(n log n) and 33 to 45 bytes a predicate beside the store ("segment": 160); top-k as the structure,
-    times the depth that the Threshold Algorithm has to go: few pulls for few dimensions and small k, all stabbed predicates at
+    times the depth to which the Threshold Algorithm goes: few pulls for few dimensions and small k, all stabbed predicates at
     worst. `match` pulls all of them: this index is for top-k.
-    One writer, no reader meanwhile.
+    One writer, no reader at the same time.
 
     >>> from matchwood.encode.arrays import make_events, make_rows
     >>> rows = make_rows([7, 8], [0.0, 0.0], [0, 1, 2], [0, 0], [0, 0], [18.0, 20.0], [36.0, 60.0], [0.5, 0.9])
@@ -74,98 +73,86 @@ class RankedIndex(Index):
         self.branching = branching
         self._trees = STRUCTURES[structure](branching=branching, dimensions=0)
         self.order = order
-        self._plan = _new_plan(ORDERS.index(order))
-        self._cursors = new_cursors(1, 256, self._trees.visits)
-        self._stamps, self._epoch = np.zeros(0, np.uint32), np.zeros(1, np.int64)
-        self._waiting = np.zeros(kernel.BATCH, np.uint32)
+        self._bounds = _new_bounds(ORDERS.index(order))
+        self._search = RankedSearch(
+            forest=self._trees.state,
+            bounds=self._bounds,
+            cursors=new_cursors(1, 256, self._trees.visits),
+            streams=np.zeros(1, STREAM),
+            values=self._values,
+            seen=self._seen,
+            stamps=np.zeros(0, np.uint32),
+            epoch=np.zeros(1, np.int64),
+            pending=np.zeros(kernel.MAX_BATCH, np.uint32),
+            candidates=self._candidates,
+        )
 
     def _insert(self, slots: Slots) -> None:
-        dims, entries, outcasts = self._split(slots)
-        plan = self._plan
+        dims, entries, always = self._split(slots)
         self._trees.widen(self.store.dimensions)
         for dim, part in _by_dimension(dims, entries):
             self._trees.add(part, dim)
-            plan.counts[dim] += part.size
-        plan.rows[0] += len(slots) - len(outcasts)
-        self._plan = plan._replace(always=np.concatenate([plan.always, outcasts]))
+            self._bounds.counts[dim] += part.size
+        self._bounds.summary["rows"] += len(slots) - len(always)
+        if len(always):
+            self._bounds = self._bounds._replace(always=np.concatenate([self._bounds.always, always]))
 
     def _delete(self, slots: Slots) -> None:
-        dims, entries, outcasts = self._split(slots)
-        plan = self._plan
+        dims, entries, always = self._split(slots)
+        bounds = self._bounds
         for dim, part in _by_dimension(dims, entries):
             self._trees.delete(*part, dim=dim)
-            plan.counts[dim] -= part.size
-        plan.rows[0] -= len(slots) - len(outcasts)
-        if len(outcasts):
-            self._plan = plan._replace(always=plan.always[~np.isin(plan.always, outcasts)])
-        if plan.rows[0] == 0:  # extremes only ever widen: an empty index begins anew
-            fresh = _new_plan(int(plan.order[0]))
-            self._plan = self._plan._replace(
-                lowest=fresh.lowest, highest=fresh.highest, ascending=fresh.ascending, weight=np.zeros_like(plan.weight)
-            )
+            bounds.counts[dim] -= part.size
+        bounds.summary["rows"] -= len(slots) - len(always)
+        if len(always):
+            self._bounds = bounds._replace(always=bounds.always[~np.isin(bounds.always, always)])
+        if bounds.summary["rows"][0] == 0:  # bounds only ever widen: those of an empty index begin anew
+            bounds.summary[:] = _new_bounds(ORDERS.index(self.order)).summary
+            bounds.max_weight[:] = 0.0
 
-    def update(self, rows: Rows) -> None:
-        """As every index; where only priorities and weights change, of few rows, the intervals stay in their trees."""
-        self.repair()
-        ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
-        few = 0 < rows.size <= max(len(self) // IN_PLACE, 1) and len(np.unique(ids)) == len(ids)
-        slots = self.store.slots_of(ids) if few else np.zeros(0, np.uint32)
-        if len(slots) != rows.size or not few or not row_kernel.same_intervals(self.store.state, slots, rows):
-            super().update(rows)
-            return
-        with self._changing():
-            dims, before, _ = self._split(slots)
-            row_kernel.write_scores(self.store.state, slots, rows)
-            _, after, _ = self._split(slots)
-            for dim in np.unique(dims).tolist():
-                mine = np.flatnonzero((dims == dim) & (before.score != after.score))
-                if len(mine):
-                    self._trees.rescore(*before.take(mine), after.score[mine], dim=dim)
-
-    def _match(self, events: Events, first: int, how: int, combine: object, out: Out, ends: Int64s) -> int:
-        scratch = self._scratch(events)
-        state = self._trees.state, self._cursors, self.store.state, self._plan, scratch
-        done, full = kernel.match_many(*state, events, first, how, combine, out, ends, self._candidates)
-        return self._after(int(done), bool(full))
-
-    def _top_k(self, events: Events, first: int, how: int, combine: object, k: int, out: Out, ends: Int64s) -> int:
-        scratch = self._scratch(events)
-        state = self._trees.state, self._cursors, self.store.state, self._plan, scratch
-        done, full = kernel.top_many(*state, events, first, how, combine, k, out, ends, self._candidates)
-        return self._after(int(done), bool(full))
+    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        events, mode, combine, k = query
+        search, store = self._prepared(events), self.store.state
+        done, full = kernel.answer_many(search, store, events, first, mode, combine, k, out, ends)
+        if full:  # cursors get more room; the caller tries again from where the kernel stopped
+            count = len(search.cursors.sizes)
+            cursors = new_cursors(count, 4 * len(search.cursors.heap) // count, self._trees.visits)
+            self._search = search._replace(cursors=cursors)
+        return int(done)
 
     def _check(self) -> None:
         self._trees.check()
-        plan, state = self._plan, self.store.state
+        bounds, state = self._bounds, self.store.state
+        summary = bounds.summary[0]
         held = {dim: _held(self._trees, dim) for dim in range(self._trees.dimensions)}
-        outcasts, rows = [], 0
+        always, rows = [], 0
         for slot in self.store.live_slots().tolist():
             row = state.rows[slot]
             entries = state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
             heads = [e for e in entries if not e["kind"] & (JOINED | CIRCLE) and e["kind"] != ABSENT]
             if not heads or any(e["kind"] == ABSENT for e in entries):
-                outcasts.append(slot)
+                always.append(slot)
                 continue
             rows += 1
-            assert plan.lowest[0] <= row["priority"] <= plan.highest[0], f"slot {slot}: priority out of bounds"
+            assert summary["lowest"] <= row["priority"] <= summary["highest"], f"slot {slot}: priority out of bounds"
             total = float(sum((float(e["weight"]) for e in heads), float(row["priority"])))
-            assert plan.most[slot] >= total, f"slot {slot}: bound too low"
+            assert bounds.max_score[slot] >= total, f"slot {slot}: bound too low"
             for e in heads:
                 dim = int(e["dim"])
-                assert plan.weight[dim] >= e["weight"], f"slot {slot}: weight out of bounds"
+                assert bounds.max_weight[dim] >= e["weight"], f"slot {slot}: weight out of bounds"
                 key = total if self.order == "score" else float(row["priority"] + e["weight"])
                 expected = (float(e["lo"]), float(e["hi"]), key)
                 assert held[dim].pop(slot, None) == expected, f"slot {slot} is not in dimension {dim} as it should be"
         assert not any(held.values()), "a tree holds what no row has"
-        assert sorted(plan.always.tolist()) == outcasts, "the rows that no tree leads to are not listed"
-        assert plan.rows[0] == rows, "rows are miscounted"
+        assert sorted(bounds.always.tolist()) == always, "the rows that are in no tree are not listed"
+        assert summary["rows"] == rows, "rows are miscounted"
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        plan = {f"plan_{name}": array for name, array in self._plan._asdict().items()}
-        return {**plan, **{f"tree_{name}": array for name, array in self._trees.arrays().items()}}
+        bounds = {f"bounds_{name}": array for name, array in self._bounds._asdict().items()}
+        return {**bounds, **{f"tree_{name}": array for name, array in self._trees.arrays().items()}}
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self._plan = Plan(*(saved[f"plan_{name}"] for name in Plan._fields))
+        self._bounds = RowBounds(**{name: saved[f"bounds_{name}"] for name in RowBounds._fields})
         self._trees.restore({n.removeprefix("tree_"): a for n, a in saved.items() if n.startswith("tree_")})
 
     def _parameters(self) -> dict[str, Any]:
@@ -175,38 +162,39 @@ class RankedIndex(Index):
         return self._trees.nodes
 
     def _details(self) -> dict[str, float]:
-        return {"tree_bytes": float(self._trees.nbytes), "always": float(len(self._plan.always))}
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        if len(self._stamps) < self.store.slots:
-            self._stamps, self._epoch = np.zeros(len(self.store.state.rows), np.uint32), np.zeros(1, np.int64)
+        return {"tree_bytes": float(self._trees.nbytes), "always": float(len(self._bounds.always))}
 
     def _split(self, slots: Slots) -> tuple[np.ndarray, Entries, Slots]:
-        """(dimensions and entries for the trees, rows that no tree can lead to) of these rows."""
-        rows = self.store.state.rows
-        self._plan = _grown(self._plan, self.store.dimensions, len(rows))
+        """(dimensions and entries for the trees, slots of rows that are in no tree) of these rows."""
+        rows, bounds = self.store.state.rows, self._bounds
+        if len(bounds.max_weight) < self.store.dimensions or len(bounds.max_score) < len(rows):
+            self._bounds = bounds = bounds._replace(
+                max_weight=grown(bounds.max_weight, self.store.dimensions),
+                counts=grown(bounds.counts, self.store.dimensions),
+                max_score=grown(bounds.max_score, len(rows)),
+            )
         room = int(rows["count"][slots].sum())
-        dims, owners = np.empty(room, np.uint16), np.empty(room, np.int64)
-        lo, hi, keys = np.empty(room), np.empty(room), np.empty(room)
-        outcasts = np.empty(len(slots), np.uint32)
-        n, out = row_kernel.split_rows(self.store.state, slots, self._plan, dims, lo, hi, keys, owners, outcasts)
-        return dims[:n], Entries(lo[:n], hi[:n], keys[:n], owners[:n]), outcasts[:out]
+        dims, always = np.empty(room, np.uint16), np.empty(len(slots), np.uint32)
+        entries = Entries(np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int64))
+        n, out = row_kernel.split_rows(self.store.state, slots, bounds, dims, entries, always)
+        return dims[:n], entries.take(np.arange(n)), always[:out]
 
-    def _scratch(self, events: Events) -> Scratch:
+    def _prepared(self, events: Events) -> RankedSearch:
+        """The search over the present trees and rows, with a cursor for each dimension that an event has."""
+        search = self._search
         widest = int(np.diff(events.offsets).max(initial=1))
-        if len(self._cursors.sizes) < widest:
-            room = len(self._cursors.heap) // len(self._cursors.sizes)
-            self._cursors = new_cursors(widest, room, self._trees.visits)
-        streams = np.zeros(max(widest, 1), STREAM)
-        return Scratch(self._values, self._seen, self._stamps, self._epoch, streams, self._waiting)
-
-    def _after(self, done: int, full: bool) -> int:
-        """A cursor that was too small gets four times the room; the protocol calls again from where the kernel stopped."""
-        if full:
-            count = len(self._cursors.sizes)
-            self._cursors = new_cursors(count, 4 * len(self._cursors.heap) // count, self._trees.visits)
-        return done
+        if len(search.streams) < widest:
+            room = len(search.cursors.heap) // len(search.cursors.sizes)
+            cursors = new_cursors(widest, room, self._trees.visits)
+            search = search._replace(streams=np.zeros(widest, STREAM), cursors=cursors)
+        if len(search.stamps) < self.store.slots:
+            search = search._replace(
+                stamps=np.zeros(len(self.store.state.rows), np.uint32), epoch=np.zeros(1, np.int64)
+            )
+        present = {"forest": self._trees.state, "bounds": self._bounds, "values": self._values, "seen": self._seen}
+        changed = {name: state for name, state in present.items() if getattr(search, name) is not state}
+        self._search = search._replace(**changed) if changed else search
+        return self._search
 
 
 def _by_dimension(dims: np.ndarray, entries: Entries) -> list[tuple[int, Entries]]:
@@ -228,23 +216,11 @@ def _held(trees: ScoredIntervals, dim: int) -> dict[int, tuple[float, float, flo
     return dict(zip(entries.link.tolist(), zip(*columns, strict=True), strict=True))
 
 
-def _new_plan(order: int) -> Plan:
-    extremes = np.full(1, np.inf), np.full(1, -np.inf), np.ones(1, np.bool_), np.zeros(1, np.int64)
-    return Plan(
-        *extremes,
-        np.full(1, order),
-        np.zeros(0),
-        np.zeros(0, np.int64),
-        np.zeros(0, np.float32),
-        np.zeros(0, np.uint32),
-    )
-
-
-def _grown(plan: Plan, dimensions: int, slots: int) -> Plan:
-    missing = max(dimensions - len(plan.weight), 0)
-    more = max(slots - len(plan.most), 0)
-    return plan._replace(
-        weight=np.pad(plan.weight, (0, missing)),
-        counts=np.pad(plan.counts, (0, missing)),
-        most=np.pad(plan.most, (0, more)),
+def _new_bounds(order: int) -> RowBounds:
+    return RowBounds(
+        summary=np.array([(np.inf, -np.inf, 0, order, 1)], SUMMARY),
+        max_weight=np.zeros(0),
+        counts=np.zeros(0, np.int64),
+        max_score=np.zeros(0, np.float32),
+        always=np.zeros(0, np.uint32),
     )

@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 
 from matchwood.encode.arrays import Matches
-from matchwood.store.kernels.results import Out
+from matchwood.store.collecting import new_out
 from matchwood.structures.ranked.kernels import endpoints as kernel
 from matchwood.structures.ranked.kernels.endpoints import Endpoints
 from matchwood.structures.ranked.kernels.layout import LISTS
@@ -61,20 +61,21 @@ class EndpointIntervalTree:
         entries = entries_of(lo, hi, score, np.arange(np.size(np.asarray(lo))) if ids is None else ids)
         if not entries.size:
             empty = build_part(LISTS, entries_of([0.0], [0.0], [0.0], [0]), branching).nodes[:0]
-            return cls(Endpoints(*entries, np.zeros(0, np.uint32), empty))
+            return cls(Endpoints(**entries._asdict(), by_right=np.zeros(0, np.uint32), nodes=empty))
         part = build_part(LISTS, entries, branching)
         node = np.zeros(entries.size, np.int64)
         node[part.nodes["list"][part.nodes["size"] > 0]] = 1
         node = np.cumsum(node)
         held = part.entries.take(np.lexsort((part.entries.lo, node)))
-        return cls(Endpoints(*held, np.lexsort((-held.hi, node)).astype(np.uint32), part.nodes))
+        by_right = np.lexsort((-held.hi, node)).astype(np.uint32)
+        return cls(Endpoints(**held._asdict(), by_right=by_right, nodes=part.nodes))
 
     def __len__(self) -> int:
         return len(self.state.lo)
 
     @property
     def nbytes(self) -> int:
-        return sum(array.nbytes for array in self.state)
+        return self.state.nbytes
 
     @property
     def nodes(self) -> int:
@@ -90,10 +91,10 @@ class EndpointIntervalTree:
         begins = np.atleast_1d(np.asarray(first, np.float64))
         stops = begins if last is None else np.atleast_1d(np.asarray(last, np.float64))
         k = min(int(k), max(len(self), 1))
-        out = Out(np.empty(k * len(begins), np.int64), np.empty(k * len(begins)))
+        out = new_out(k * len(begins))
         ends = np.zeros(len(begins), np.int64)
         stack = np.empty(len(self.state.nodes) + 2, np.int64)
-        kernel.top_many(self.state, begins, stops, k, stack, out, ends)
+        kernel.stab_many(self.state, begins, stops, k, stack, out, ends)
         n = int(ends[-1]) if len(ends) else 0
         return Matches(np.concatenate([np.zeros(1, np.int64), ends]), out.ids[:n], out.scores[:n])
 

@@ -1,4 +1,4 @@
-"""One static tree as arrays of its own, before it is given a place in a forest: how each structure is built.
+"""One static tree as arrays of its own, before it is copied into a forest: how each structure is built.
 
 Every builder takes intervals in rank order (score descending, then id) and returns a `Part`, whose references count from 0.
 """
@@ -39,7 +39,7 @@ class Entries(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A tree that stands alone. The first `size` entries are its intervals."""
+    """A tree with arrays of its own. The first `size` entries are its intervals."""
 
     kind: int
     root: int
@@ -98,13 +98,13 @@ def pack(entries: Entries, starts: Int64s, sizes: Int64s, branching: int) -> tup
         all_blocks.append(blocks)
         single = numbers == 1
         roots[unfinished[single]] = known + (ends - numbers)[single]
-        kept = ~single[owner]
+        grows = ~single[owner]
         first = blocks["start"].astype(np.int64) - base
         children = Entries(
-            np.minimum.reduceat(here.lo, first)[kept],
-            np.maximum.reduceat(here.hi, first)[kept],
-            np.maximum.reduceat(here.score, first)[kept],
-            (known + np.arange(len(owner)))[kept],
+            np.minimum.reduceat(here.lo, first)[grows],
+            np.maximum.reduceat(here.hi, first)[grows],
+            np.maximum.reduceat(here.score, first)[grows],
+            (known + np.arange(len(owner)))[grows],
         )
         known += len(blocks)
         base += here.size

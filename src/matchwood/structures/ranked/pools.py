@@ -1,6 +1,6 @@
 """The shared arrays of a forest: trees are planted in free regions and felled again.
 
-Regions of each array are handed out first-fit and joined with their neighbours when they come back; an array that is full grows
+Regions of each array are allocated first-fit and joined with their neighbours when they are freed; an array that is full grows
 by half, or to exactly what a first tree needs.
 """
 
@@ -10,14 +10,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from matchwood.store.growth import grown
 from matchwood.store.pool_check import check_regions
 from matchwood.structures.ranked.kernels.bits import PAD
-from matchwood.structures.ranked.kernels.layout import BLOCK, BLOCKS, LISTS, NODE, NONE, TREE, Forest
+from matchwood.structures.ranked.kernels.layout import BLOCK, BLOCKS, COLUMNS, LISTS, NODE, NONE, TREE, Forest
 from matchwood.structures.ranked.parts import Entries, Part
 
 
 class Regions:
-    """Which parts of an array are free. Number of free regions stays small: as many as there have been trees."""
+    """The free regions of an array: at most as many as there have been trees."""
 
     def __init__(self, used: int = 0, free: list[tuple[int, int]] | None = None) -> None:
         self.used = used
@@ -35,7 +36,7 @@ class Regions:
         return self.used - size
 
     def give(self, start: int, size: int) -> None:
-        """Take a region back."""
+        """Free a region."""
         if size == 0:
             return
         joined: list[tuple[int, int]] = []
@@ -57,10 +58,7 @@ class Pools:
     """The arrays of a forest and what is free in them."""
 
     def __init__(self, dimensions: int) -> None:
-        empty = np.zeros(PAD)
-        columns = empty, empty.copy(), empty.copy(), np.zeros(PAD, np.int64)
-        others = np.zeros(0, BLOCK), np.zeros(0, NODE), np.zeros(0), np.zeros(0, np.uint32), np.zeros(0, TREE)
-        self.state = Forest(*columns, *others, np.full(dimensions, NONE))
+        self.state = empty_forest(dimensions)
         self.regions = {name: Regions() for name in REGIONS}
 
     def chain(self, dim: int) -> list[int]:
@@ -89,8 +87,8 @@ class Pools:
         self._reserve()
         state = self.state
         here = slice(at["entries"], at["entries"] + part.entries.size)
-        for column, values in zip(state[:4], part.entries, strict=True):
-            column[here] = values
+        for name, values in zip(COLUMNS, part.entries, strict=True):
+            getattr(state, name)[here] = values
         state.link[at["entries"] + part.size : at["entries"] + part.entries.size] += at["blocks"]
         blocks = state.blocks[at["blocks"] : at["blocks"] + sizes[1]]
         blocks[:] = part.blocks
@@ -109,8 +107,8 @@ class Pools:
         unused = np.flatnonzero(self.state.trees["size"] == 0)
         if not len(unused):
             unused = np.array([len(self.state.trees)])
-            grown = np.concatenate([self.state.trees, np.zeros(max(4, len(self.state.trees)), TREE)])
-            self.state = self.state._replace(trees=grown)
+            more = grown(self.state.trees, len(self.state.trees) + max(4, len(self.state.trees)))
+            self.state = self.state._replace(trees=more)
         tree = int(unused[0])
         record = self.state.trees[tree : tree + 1]
         record["kind"], record["size"], record["leaves"] = part.kind, part.size, part.leaves
@@ -140,11 +138,11 @@ class Pools:
         """Copies of the intervals of a tree that are not dead. O(its size)."""
         record = self.state.trees[tree]
         here = slice(int(record["start"]), int(record["start"]) + int(record["size"]))
-        entries = Entries(*(column[here] for column in self.state[:4]))
+        entries = Entries(*(getattr(self.state, name)[here] for name in COLUMNS))
         return entries.take(np.flatnonzero(~np.isnan(entries.lo)))
 
     def raise_ancestors(self, tree: int, at: int, score: float) -> None:
-        """Let the inner entries above a packed tree's entry know of its score. O(levels log n)."""
+        """Raise the best scores of the inner entries above an entry of a packed tree. O(levels log n)."""
         state, record = self.state, self.state.trees[tree]
         first = int(record["first_block"])
         blocks = state.blocks[first : first + int(record["blocks"])]
@@ -160,8 +158,7 @@ class Pools:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, cut to what is used."""
-        used = [self.regions["entries"].used + PAD] * 4 + [self.regions[name].used for name in REGIONS[1:]]
-        cut = {name: array[:n] for name, array, n in zip(Forest._fields, self.state, used, strict=False)}
+        cut = {name: getattr(self.state, name)[:size] for name, size in self._sizes().items()}
         free = [(REGIONS.index(name), *span) for name in REGIONS for span in self.regions[name].free]
         return {
             **cut,
@@ -173,7 +170,7 @@ class Pools:
     @classmethod
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> Pools:
         pools = cls(0)
-        pools.state = Forest(*(saved[name] for name in Forest._fields))
+        pools.state = Forest(**{name: saved[name] for name in Forest._fields})
         used = len(saved["lo"]) - PAD, *(len(saved[name]) for name in REGIONS[1:])
         for number, (name, size) in enumerate(zip(REGIONS, used, strict=True)):
             free = [(int(a), int(b)) for kind, a, b in saved["free"].tolist() if kind == number]
@@ -181,23 +178,38 @@ class Pools:
         return pools
 
     def check(self) -> None:
-        """Every place of every array belongs to one tree or is free."""
+        """Every element of every array belongs to one tree or is free."""
         trees = self.state.trees[self.live()]
         for name, first in zip(REGIONS, FIRST, strict=True):
             spans = [(int(t[first]), int(t[name])) for t in trees if t[name]] + self.regions[name].free
             check_regions(name, spans, self.regions[name].used)
 
     def _reserve(self) -> None:
-        """Give every array the length that its regions ask for."""
-        wanted = [self.regions["entries"].used + PAD] * 4 + [self.regions[name].used for name in REGIONS[1:]]
-        grown = [_grown(array, size) for array, size in zip(self.state, wanted, strict=False)]
-        self.state = Forest._make([*grown, self.state.trees, self.state.firsts])
+        """Give every array the length that its regions need: by half more, or exactly that for a first tree."""
+        state = self.state
+        short = {name: size for name, size in self._sizes().items() if len(getattr(state, name)) < size}
+        for name, size in short.items():
+            length = len(getattr(state, name))
+            short[name] = size if length <= PAD else max(size, length * 3 // 2)
+        self.state = state._replace(**{name: grown(getattr(state, name), size) for name, size in short.items()})
+
+    def _sizes(self) -> dict[str, int]:
+        """How many elements of each array are in use."""
+        used = {name: regions.used for name, regions in self.regions.items()}
+        entries = used.pop("entries") + PAD
+        return {**dict.fromkeys(COLUMNS, entries), **used}
 
 
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    if len(array) >= size:
-        return array
-    room = size if len(array) <= PAD else max(size, len(array) * 3 // 2)
-    bigger = np.zeros(room, array.dtype)
-    bigger[: len(array)] = array
-    return bigger
+def empty_forest(dimensions: int) -> Forest:
+    return Forest(
+        lo=np.zeros(PAD),
+        hi=np.zeros(PAD),
+        score=np.zeros(PAD),
+        link=np.zeros(PAD, np.int64),
+        blocks=np.zeros(0, BLOCK),
+        nodes=np.zeros(0, NODE),
+        keys=np.zeros(0),
+        spans=np.zeros(0, np.uint32),
+        trees=np.zeros(0, TREE),
+        firsts=np.full(dimensions, NONE),
+    )

@@ -13,7 +13,7 @@ class SegmentTree(StaticForest):
         a node keeps the ranks, ascending, of the intervals that cover it but not its parent: at most two nodes a level
 
     All intervals on the way from a point's cell up to the root hold the point: a stab merges those lists.
-    Invariant (`check`): on every way up, each interval that covers the cell stands exactly once.
+    Invariant (`check`): on every way up, each interval that covers the cell is listed exactly once.
     Cost: build and space O(n log n) (about 160 bytes an interval at 1M); top-k O(log n + k log log n).
     A range is answered by a scan in rank order: copies would come up several times. Updates: logarithmic merge (`static_forest`).
     Departure from the paper: lists hold four-byte ranks, not scores and ids, which is a third of the space.

@@ -9,11 +9,11 @@ from matchwood.structures.ranked.static_forest import StaticForest
 class SOPTRTree(StaticForest):
     """Scored intervals in an R-tree over the arrangement of `constraint_graph`: leftmost first, as far as scores allow.
 
-    Two intervals that share no point may stand in either order, so neighbours on the line become neighbours in the tree; those
+    Two intervals that share no point may be in either order, so neighbours on the line become neighbours in the tree; those
     that share a point stay in rank order, so the first k hits, depth first, are still the k best. Of two stabbed nodes in a
     row on a level at least one has a stabbed interval below it: a top-k opens at most 2k nodes a level.
 
-    Invariants (`check`): of two intervals that share a point the better stands first (up to the tree's slack, see
+    Invariants (`check`): of two intervals that share a point the better comes first (up to the tree's slack, see
     `static_forest`); extents contain what lies under them.
     Cost: build O(n log n), 33 bytes an interval; top-k O(k b log_b n). A range is searched best first by the best scores of
     blocks, since the order promises nothing for two intervals that do not share a point: up to O(n).

@@ -8,9 +8,8 @@ its parts), so a dimension holds several trees and a cursor merges their streams
              O(log n) each: O(log^2 n), amortised
     delete   the entry becomes a tombstone (NaN); a tree that is half dead is built anew without them: O(log^2 n), amortised
     rescore  a small change is made in place: the tree then promises that no interval is more than `slack` better than one
-             before it, and the cursor holds hits back until nothing to come can be better. A change
-             beyond `REACH` of the tree's spread of scores, which would make every query hold back too much, moves to a
-             tree of the latest
+             before it, and the cursor delays hits until nothing later can be better. A change of more
+             than `REACH` of the tree's range of scores, which would delay too many hits, moves to the newest tree
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ REACH = 1 / 64
 
 
 class Found(NamedTuple):
-    """Intervals that are there: the tree, the entry and the id of each."""
+    """Stored intervals: the tree, the entry and the id of each."""
 
     tree: Int64s
     at: Int64s
@@ -58,7 +57,7 @@ class StaticForest(ScoredIntervals):
     def __init__(self, *, branching: int = 32, dimensions: int = 1) -> None:
         super().__init__(branching=branching, dimensions=dimensions)
         self._pools = Pools(dimensions)
-        # By tree, made when first asked for: entries by id, and the scores the tree was arranged by, with their extremes.
+        # By tree, made when first needed: entries by id, and the scores the tree was arranged by, with their extremes.
         self._by_id: dict[int, Uint32s] = {}
         self._arranged: dict[int, tuple[Float64s, float, float]] = {}
 
@@ -92,7 +91,7 @@ class StaticForest(ScoredIntervals):
         twice = ascending[1:][ascending[1:] == ascending[:-1]]
         known = self._located(dim, entries.link)
         if len(twice) or known.size:
-            raise DuplicateSubscriptionError(f"interval {twice[0] if len(twice) else known.id[0]} is there already")
+            raise DuplicateSubscriptionError(f"interval {twice[0] if len(twice) else known.id[0]} is stored already")
         self.add(entries, dim)
 
     def add(self, entries: Entries, dim: int) -> None:
@@ -147,7 +146,7 @@ class StaticForest(ScoredIntervals):
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._pools = Pools.of_arrays(saved)
         self.dimensions = len(self.state.firsts)
-        # What the scores were when the trees were arranged is not saved: the slack that they have is kept and not added to.
+        # What the scores were when the trees were arranged is not saved: their slack stays and is not added to.
         self._by_id, self._arranged = {}, {}
 
     def check(self) -> None:
@@ -177,10 +176,10 @@ class StaticForest(ScoredIntervals):
     def _demand_all(self, links: Int64s, found: Found) -> None:
         missing = np.setdiff1d(links, found.id)
         if len(missing):
-            raise UnknownSubscriptionError(f"interval {missing[0]} is not there")
+            raise UnknownSubscriptionError(f"interval {missing[0]} is not stored")
 
     def _located(self, dim: int, links: Int64s) -> Found:
-        """Those of the ids that are there. O(log n) for each id and tree."""
+        """Those of the ids that are stored. O(log n) for each id and tree."""
         parts = [Found.nothing()]
         for tree in self.trees(dim):
             record = self.state.trees[tree]

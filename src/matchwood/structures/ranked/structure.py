@@ -1,8 +1,8 @@
-"""What a scored interval index is: intervals with scores that answer "which of you meet this, best first?"
+"""The protocol of scored interval indexes: intervals with scores, stabbed by points or ranges, best first.
 
 One protocol for the five structures of Ranked 2 and 3. A structure may hold several dimensions at once, each with
 trees of its own in shared arrays: that is what the multi-dimensional index walks. Used alone it has one.
-One writer, no reader meanwhile; an iterator is spoiled by a change.
+One writer, no reader at the same time; a change invalidates iterators.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s, Matches
 from matchwood.errors import QueryError, SubscriptionError
+from matchwood.store.collecting import new_out
 from matchwood.structures.ranked.kernels import stab as kernel
 from matchwood.structures.ranked.kernels.layout import FRAME, ITEM, LEVELS, RANK, STREAMS, Cursors, Forest
 from matchwood.structures.ranked.parts import Entries
@@ -26,8 +27,8 @@ class ScoredIntervals(ABC):
     name: ClassVar[str]
 
     def __init__(self, *, branching: int = 32, dimensions: int = 1) -> None:
-        if not 2 <= branching <= kernel.CHUNK:
-            raise QueryError(f"expected a branching factor between 2 and {kernel.CHUNK}, got {branching}")
+        if not 2 <= branching <= kernel.MAX_BRANCHING:
+            raise QueryError(f"expected a branching factor between 2 and {kernel.MAX_BRANCHING}, got {branching}")
         self.branching = branching
         self.dimensions = dimensions
         self.visits = np.zeros(LEVELS + 1, np.int64)
@@ -55,11 +56,11 @@ class ScoredIntervals(ABC):
 
     @abstractmethod
     def delete(self, lo: object, hi: object, score: object, ids: object, *, dim: int = 0) -> None:
-        """Remove intervals, told as they were given."""
+        """Remove intervals, given as they are stored."""
 
     @abstractmethod
     def rescore(self, lo: object, hi: object, score: object, ids: object, new: object, *, dim: int = 0) -> None:
-        """Give intervals, told as they are, new scores."""
+        """Change the scores of intervals, given as they are stored."""
 
     @abstractmethod
     def check(self) -> None:
@@ -107,35 +108,34 @@ class ScoredIntervals(ABC):
         room, given = 256, 0
         while True:
             cursor = new_cursors(1, room, self.visits)
-            status = 0 if kernel.begin(self.state, cursor, dim, float(first), float(last)) else int(kernel.FULL)
+            status = (
+                0 if kernel.begin_stab(self.state, cursor, dim, float(first), float(last)) else int(kernel.CURSOR_FULL)
+            )
             seen, chunk = 0, 16
             while status == 0:
                 ids, scores = np.empty(chunk, np.int64), np.empty(chunk)
-                n, status = kernel.proceed(self.state, cursor, ids, scores)
+                n, status = kernel.continue_stab(self.state, cursor, ids, scores)
                 fresh = max(given - seen, 0)
                 yield from zip(ids[fresh:n].tolist(), scores[fresh:n].tolist(), strict=True)
                 seen += n
                 given = max(given, seen)
                 chunk = min(2 * chunk, 4096)
-            if status == int(kernel.DONE):
+            if status == int(kernel.NO_HIT):
                 return
-            room *= 4  # begin again with a larger cursor, and skip what has been given already
+            room *= 4  # begin again with a larger cursor, and skip the hits that have been yielded
 
     def top_k(self, first: object, k: int, last: object = None, *, dim: int = 0) -> Matches:
         """The k best of each query (points, or ranges if `last` is given): score descending, then id ascending."""
-        begins = np.atleast_1d(np.asarray(first, np.float64))
-        ends_ = begins if last is None else np.atleast_1d(np.asarray(last, np.float64))
+        first = np.atleast_1d(np.asarray(first, np.float64))
+        last = first if last is None else np.atleast_1d(np.asarray(last, np.float64))
+        queries = np.ascontiguousarray(np.stack([first, last], axis=1))
         k = min(int(k), max(self.size(dim), 1))
-        ids, scores = np.empty(k * len(begins), np.int64), np.empty(k * len(begins))
-        ends = np.zeros(len(begins), np.int64)
+        out, ends = new_out(k * len(queries)), np.zeros(len(queries), np.int64)
         done = 0
-        while True:
-            done = kernel.top_many(self.state, self._cursor, dim, begins, ends_, done, k, ids, scores, ends)
-            if done == len(begins):
-                break
+        while (done := kernel.stab_many(self.state, self._cursor, dim, queries, done, k, out, ends)) < len(queries):
             self._cursor = new_cursors(1, 4 * len(self._cursor.heap), self.visits)
         n = int(ends[-1]) if len(ends) else 0
-        return Matches(np.concatenate([np.zeros(1, np.int64), ends]), ids[:n], scores[:n])
+        return Matches(np.concatenate([np.zeros(1, np.int64), ends]), out.ids[:n], out.scores[:n])
 
 
 def new_cursors(count: int, room: int, visits: Int64s) -> Cursors:
@@ -143,7 +143,14 @@ def new_cursors(count: int, room: int, visits: Int64s) -> Cursors:
     heap = np.zeros(count * room, RANK)
     heap["item"] = np.arange(len(heap))
     frames = np.zeros(count * STREAMS * LEVELS, FRAME)
-    return Cursors(np.zeros(len(heap), ITEM), heap, np.zeros(count, np.int64), np.zeros((count, 2)), frames, visits)
+    return Cursors(
+        items=np.zeros(len(heap), ITEM),
+        heap=heap,
+        sizes=np.zeros(count, np.int64),
+        query=np.zeros((count, 2)),
+        frames=frames,
+        visits=visits,
+    )
 
 
 def entries_of(lo: object, hi: object, score: object, ids: object) -> Entries:

@@ -1,7 +1,7 @@
-"""What a VCR index is laid out for: which two dimensions, which edges their cells have, and how long VCRs may be.
+"""The layout plan of a VCR index: its two dimensions, the edges of their cells, and the maximal sides of VCRs.
 
-Everything is estimated from rows alone, as if events fell where the ends of rows fall. All three choices only decide speed:
-any of them gives the same answers.
+All are estimated from rows alone, as if events were distributed as the ends of rows are. They decide speed only: any
+choice gives the same answers.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from matchwood.store.row_store import RowStore, Slots
 
 NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
 SAMPLE = 4096
-MOST_POWER = 6  # sides up to 64: 49 VCRs a corner, one bit each in a word of 64
+MAX_POWER = 6  # sides up to 64: 49 VCRs a corner, one bit each in a word of 64
 
-# The cost of a search, in nanoseconds, fitted to the times of `bench vcr`, figure 6. The last is no time: it prices the
-# memory and the work of an update that an entry stands for. At 300 the choice for the paper's 256,000 rectangles would be
-# (8, 4) instead of (4, 4): 15 % less memory for a search a tenth longer.
-CORNER, LIST, ENTRY = 8.0, 20.0, 100.0
+# The cost of a search, in nanoseconds, fitted to the times of `bench vcr`, Figure 6. The cost of an entry is not a time of
+# a search: it stands for its memory and its share of the work of an update.
+CORNER_COST, LIST_COST, ENTRY_COST = 8.0, 20.0, 100.0
 
 
 class Hulls(NamedTuple):
@@ -35,10 +34,10 @@ class Hulls(NamedTuple):
     points: set[tuple[int, int]]  # (longitude, latitude) of the point attributes among them
 
 
-def hulls_of(store: RowStore, slots: Slots, most: int) -> Hulls:
-    """Hulls of at most `most` of these rows, evenly picked. O(entries)."""
-    if len(slots) > most:
-        slots = slots[np.linspace(0, len(slots) - 1, most).astype(np.int64)]
+def hulls_of(store: RowStore, slots: Slots, max_rows: int) -> Hulls:
+    """Hulls of at most `max_rows` of these rows, evenly picked. O(entries)."""
+    if len(slots) > max_rows:
+        slots = slots[np.linspace(0, len(slots) - 1, max_rows).astype(np.int64)]
     rows = store.state.rows[slots]
     counts = rows["count"].astype(np.int64)
     ends = np.cumsum(counts)
@@ -75,8 +74,8 @@ def choose_dimensions(hulls: Hulls) -> tuple[int, int]:
     return min(pairs, key=lambda pair: pairs[pair])
 
 
-def choose_edges(hulls: Hulls, dim: int, most: int) -> Float64s:
-    """The first keys of the cells of one axis, at most `most`.
+def choose_edges(hulls: Hulls, dim: int, max_cells: int) -> Float64s:
+    """The first keys of the cells of one axis, at most `max_cells`.
 
     Every end of the rows if they are that few: a grid of whole numbers stays itself, and its rows are aligned with it.
     Otherwise quantiles of the ends, so many that a row is about sixteen cells long: outliers and skew cost nothing.
@@ -87,16 +86,16 @@ def choose_edges(hulls: Hulls, dim: int, most: int) -> Float64s:
     if not len(ends):
         return np.zeros(1)
     distinct = np.unique(ends)
-    if len(distinct) <= most:
+    if len(distinct) <= max_cells:
         return distinct
     some = slice(None, None, max(1, len(lo) // SAMPLE))
     share = float(_shares(lo[some], hi[some]).mean())
-    cells = int(np.clip(16 / max(share, 1e-9), min(16, most), most))
+    cells = int(np.clip(16 / max(share, 1e-9), min(16, max_cells), max_cells))
     return np.unique(ends[np.linspace(0, len(ends) - 1, cells).astype(np.int64)])
 
 
 def default_cells(rows: int) -> int:
-    """The most cells an axis is given: about as many in all as four times the rows, and not so many that masks outgrow caches."""
+    """The maximum of cells of an axis: the grid has about four cells a row, and its active bits fit into the caches."""
     return int(np.clip(2 * np.sqrt(rows), 16, 1024))
 
 
@@ -125,16 +124,16 @@ def choose_sides(widths: Int64s, heights: Int64s, hits: float) -> tuple[int, int
     """
     if not len(widths):
         return 1, 1
-    along_x = [_pieces(widths, power) for power in range(MOST_POWER + 1)]
-    along_y = [_pieces(heights, power) for power in range(MOST_POWER + 1)]
+    along_x = [_pieces(widths, power) for power in range(MAX_POWER + 1)]
+    along_y = [_pieces(heights, power) for power in range(MAX_POWER + 1)]
 
     def cost(powers: tuple[int, int]) -> float:
         x, y = powers
         covering = (2 * 2**x - 1) * (2 * 2**y - 1)
         lists = covering * -np.expm1(-hits / covering)
-        return float(CORNER * 2 ** (x + y) + LIST * lists + ENTRY * (along_x[x] * along_y[y]).mean())
+        return float(CORNER_COST * 2 ** (x + y) + LIST_COST * lists + ENTRY_COST * (along_x[x] * along_y[y]).mean())
 
-    every = [(x, y) for x in range(MOST_POWER + 1) for y in range(MOST_POWER + 1)]
+    every = [(x, y) for x in range(MAX_POWER + 1) for y in range(MAX_POWER + 1)]
     power_x, power_y = min(every, key=cost)
     return 1 << power_x, 1 << power_y
 

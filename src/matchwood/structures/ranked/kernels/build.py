@@ -64,14 +64,14 @@ def interval_tree(lo, hi, members, ends, spare, side, bucket, nodes, stack):
                 members[here + i] = spare[i]
             for i in range(rights):
                 members[end + i] = spare[b - a + i]
-            kept = 2 * a
+            earlier = 2 * a
             later = np.int64(0)
             for i in range(2 * a, 2 * b):
                 e = np.int64(ends[i])
                 way = side[e if e < n else e - n]
                 if way == 1:
-                    ends[kept] = np.uint32(e)
-                    kept += 1
+                    ends[earlier] = np.uint32(e)
+                    earlier += 1
                 elif way == 2:
                     spare[later] = np.uint32(e)
                     later += 1

@@ -1,57 +1,82 @@
 """Changing an IR-tree in place (Ranked 3.1): an interval goes to the node that it would have been built into, and there into
 the node's scored R-tree, which is a B+-tree in rank order whose inner entries carry extents.
 
-Blocks own regions of 1 to b entries. A full region of less than b is exchanged for one of twice the size, a full block of b
+Blocks own regions of 1 to b entries. A full region of less than b is replaced by one of twice the size, a full block of b
 is split in two, an empty one is freed. Blocks are not merged: a tree that has lost half its intervals is built anew.
 
-`counts`  used entries, blocks and nodes; heads of the free lists: blocks (chained by `next`), nodes (by `left`), and
-regions by size (by the link of their first entry).
-Kernels check for room before any change and stop; the owner grows the pools. One writer, no reader meanwhile.
+Kernels check for room before any change and stop; the owner grows the pools. One writer, no reader at the same time.
 """
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
-from matchwood.structures.ranked.kernels.layout import NONE
+from matchwood.jit.decorators import helper, kernel, subroutine
+from matchwood.jit.state import State, array, nested
+from matchwood.structures.ranked.kernels.bits import PAD
+from matchwood.structures.ranked.kernels.layout import NONE, Forest
 
-ENTRIES, BLOCKS, NODES, FREE_BLOCK, FREE_NODE = 0, 1, 2, 3, 4
-ROOMS = 8
-COUNTS = ROOMS + 65
 
-DEPTH = 192  # nodes on a path; the owner rebuilds what gets out of balance long before
-STEPS = 32  # blocks on a path
+class Count(IntEnum):
+    """The elements of `counts`."""
 
-# why a kernel stopped
-OK, NO_ROOM, FULL_BUCKET = 0, 1, 2
+    ENTRIES = 0  # in use, as the next two
+    BLOCKS = 1
+    NODES = 2
+    FREE_BLOCK = 3  # the first of the free blocks, chained by `next`
+    FREE_NODE = 4  # the first of the free nodes, chained by `left`
+    FREE_REGIONS = 8  # by size, from 1 to 64: the first of the free regions, chained by the link of their first entry
+
+
+class Stop(IntEnum):
+    """Why `insert_many` stopped."""
+
+    DONE = 0
+    NO_ROOM = 1
+    FULL_BUCKET = 2
+
+
+COUNTS = Count.FREE_REGIONS + 65
+MAX_DEPTH = 192  # nodes on a path; the owner rebuilds what gets out of balance long before
+MAX_LEVELS = 32  # blocks on a path
+
+
+class Change(State):
+    """What the kernels of one IR-tree share."""
+
+    forest: Forest = nested(Forest)
+    counts: np.ndarray = array(np.int64)  # see `Count`
+    path: np.ndarray = array(np.int64)  # nodes from the root down to the last one found
+    steps: np.ndarray = array(np.int64, ndim=2)  # by level: block of the last list entered, and index in it
 
 
 @helper
 def take_region(forest, counts, room):
-    start = counts[ROOMS + room]
+    start = counts[Count.FREE_REGIONS + room]
     if start != np.int64(NONE):
-        counts[ROOMS + room] = forest.link[start]
+        counts[Count.FREE_REGIONS + room] = forest.link[start]
         return start
-    counts[ENTRIES] += room
-    return counts[ENTRIES] - room
+    counts[Count.ENTRIES] += room
+    return counts[Count.ENTRIES] - room
 
 
 @helper
 def give_region(forest, counts, start, room):
-    forest.link[start] = counts[ROOMS + room]
-    counts[ROOMS + room] = start
+    forest.link[start] = counts[Count.FREE_REGIONS + room]
+    counts[Count.FREE_REGIONS + room] = start
 
 
 @helper
 def take_block(forest, counts, level, room):
     """A new, empty block."""
-    block = counts[FREE_BLOCK]
+    block = counts[Count.FREE_BLOCK]
     if block != np.int64(NONE):
-        counts[FREE_BLOCK] = np.int64(forest.blocks[block].next)
+        counts[Count.FREE_BLOCK] = np.int64(forest.blocks[block].next)
     else:
-        block = counts[BLOCKS]
-        counts[BLOCKS] += 1
+        block = counts[Count.BLOCKS]
+        counts[Count.BLOCKS] += 1
     record = forest.blocks[block]
     record.start, record.count = np.uint32(take_region(forest, counts, room)), np.uint16(0)
     record.room, record.level, record.next = np.uint16(room), np.uint32(level), NONE
@@ -62,9 +87,9 @@ def take_block(forest, counts, level, room):
 def give_block(forest, counts, block):
     record = forest.blocks[block]
     give_region(forest, counts, np.int64(record.start), np.int64(record.room))
-    record.next = np.uint32(counts[FREE_BLOCK])
+    record.next = np.uint32(counts[Count.FREE_BLOCK])
     record.count = np.uint16(0)
-    counts[FREE_BLOCK] = block
+    counts[Count.FREE_BLOCK] = block
 
 
 @helper
@@ -102,7 +127,7 @@ def entries_before(forest, block, score, id_):
     return at
 
 
-@helper
+@subroutine
 def put_child(forest, place, block):
     """Make the entry at `place` say what its child block holds: extent and best score. O(b)."""
     record = forest.blocks[block]
@@ -115,12 +140,12 @@ def put_child(forest, place, block):
 
 
 @helper
-def open_gap(forest, counts, block, at, most):
-    """Make an entry's room at place `at` of a block that has less than `most`; return where it is."""
+def open_gap(forest, counts, block, at, branching):
+    """Make room for an entry at index `at` of a block that is not full; return where it is."""
     record = forest.blocks[block]
     start, count, room = np.int64(record.start), np.int64(record.count), np.int64(record.room)
     if count == room:
-        more = min(most, max(4, 2 * room))
+        more = min(branching, max(4, 2 * room))
         fresh = take_region(forest, counts, more)
         for e in range(count):
             copy_entry(forest, start + e, fresh + e)
@@ -133,7 +158,7 @@ def open_gap(forest, counts, block, at, most):
     return start + at
 
 
-@helper
+@subroutine
 def descend(forest, root, score, id_, steps):
     """The blocks on the way to the rank (score, id): steps[level] = (block, place); returns the root's level."""
     block = root
@@ -150,13 +175,13 @@ def descend(forest, root, score, id_, steps):
         level -= 1
 
 
-@helper
-def list_insert(forest, counts, node, most, lo, hi, score, id_, steps):
+@subroutine
+def list_insert(forest, counts, node, branching, lo, hi, score, id_, steps):
     """Put an interval into the node's list. O(b log_b n)."""
     record = forest.nodes[node]
     record.size += np.uint32(1)
     if record.size == 1:
-        record.list = np.uint32(take_block(forest, counts, 0, min(most, 4)))
+        record.list = np.uint32(take_block(forest, counts, 0, min(branching, 4)))
     root = np.int64(record.list)
     top = descend(forest, root, score, id_, steps)
     level = np.int64(0)
@@ -170,19 +195,19 @@ def list_insert(forest, counts, node, most, lo, hi, score, id_, steps):
             carried = sibling
             sibling = np.int64(-1)
             target = block
-            if np.int64(forest.blocks[block].count) == most:
-                sibling = take_block(forest, counts, level, most)
+            if np.int64(forest.blocks[block].count) == branching:
+                sibling = take_block(forest, counts, level, branching)
                 half = split(forest, block, sibling)
                 if at > half:
                     target, at = sibling, at - half
-            place = open_gap(forest, counts, target, at, most)
+            place = open_gap(forest, counts, target, at, branching)
             if level == 0:
                 forest.lo[place], forest.hi[place], forest.score[place], forest.link[place] = lo, hi, score, id_
             else:
                 put_child(forest, place, carried)
         level += 1
     if sibling >= 0:
-        above = take_block(forest, counts, top + 1, min(most, 4))
+        above = take_block(forest, counts, top + 1, min(branching, 4))
         start = np.int64(forest.blocks[above].start)
         forest.blocks[above].count = np.uint16(2)
         put_child(forest, start, root)
@@ -202,7 +227,7 @@ def split(forest, block, sibling):
     return half
 
 
-@helper
+@subroutine
 def list_find(forest, node, score, id_, steps):
     """The level of the root if the node's list has the interval (its leaf and place are in steps[0]), or -1."""
     record = forest.nodes[node]
@@ -216,7 +241,7 @@ def list_find(forest, node, score, id_, steps):
     return np.int64(-1)
 
 
-@helper
+@subroutine
 def list_remove(forest, counts, node, top, steps):
     """Take the interval that `list_find` has found out of the node's list. O(b log_b n)."""
     record = forest.nodes[node]
@@ -246,7 +271,7 @@ def list_remove(forest, counts, node, top, steps):
     record.list = np.uint32(root)
 
 
-@helper
+@subroutine
 def refresh(forest, path, depth, change):
     """After a change of the list of the path's last node: its extent and best score, and those of all nodes above."""
     node = forest.nodes[path[depth - 1]]
@@ -270,7 +295,7 @@ def refresh(forest, path, depth, change):
             node.best = max(node.best, forest.nodes[np.int64(node.right)].best)
 
 
-@helper
+@subroutine
 def find_node(forest, root, lo, hi, path):
     """The nodes on the way to the interval's own: (how many, which child of the last is missing: 0 none, 1 left, 2 right)."""
     node = root
@@ -294,12 +319,12 @@ def find_node(forest, root, lo, hi, path):
 @helper
 def take_node(forest, counts):
     """A new, empty bucket."""
-    node = counts[FREE_NODE]
+    node = counts[Count.FREE_NODE]
     if node != np.int64(NONE):
-        counts[FREE_NODE] = np.int64(forest.nodes[node].left)
+        counts[Count.FREE_NODE] = np.int64(forest.nodes[node].left)
     else:
-        node = counts[NODES]
-        counts[NODES] += 1
+        node = counts[Count.NODES]
+        counts[Count.NODES] += 1
     record = forest.nodes[node]
     record.centre, record.best, record.own, record.lo, record.hi = np.nan, -np.inf, -np.inf, np.inf, -np.inf
     record.left = record.right = record.list = record.head = NONE
@@ -308,27 +333,29 @@ def take_node(forest, counts):
 
 
 @helper
-def has_room(forest, counts, most):
-    """Is there room for any one insert? Entries behind the last region are kept for reading past the end."""
+def has_room(forest, counts, branching):
+    """Is there room for any one insert? Entries behind the last region are there to be read past the end."""
     return (
-        counts[ENTRIES] + STEPS * most + 64 <= forest.lo.size
-        and counts[BLOCKS] + STEPS <= forest.blocks.size
-        and counts[NODES] + 1 <= forest.nodes.size
+        counts[Count.ENTRIES] + MAX_LEVELS * branching + PAD <= forest.lo.size
+        and counts[Count.BLOCKS] + MAX_LEVELS <= forest.blocks.size
+        and counts[Count.NODES] + 1 <= forest.nodes.size
     )
 
 
 @kernel
-def insert_many(forest, counts, tree, most, lo, hi, score, ids, first, path, steps):
-    """Insert intervals from `first` on; return (the first not inserted, why, depth of its path)."""
+def insert_many(change, tree, branching, entries, first):
+    """Insert entries[first:]; return (the first not inserted, why, depth of its path)."""
+    forest, counts, path, steps = change.forest, change.counts, change.path, change.steps
     root = np.int64(forest.trees[tree].root)
-    for i in range(first, ids.size):
-        depth, missing = find_node(forest, root, lo[i], hi[i], path)
+    for i in range(first, entries.link.size):
+        lo, hi = entries.lo[i], entries.hi[i]
+        depth, missing = find_node(forest, root, lo, hi, path)
         node = path[depth - 1]
         record = forest.nodes[node]
-        if missing == 0 and np.isnan(record.centre) and np.int64(record.size) >= most:
-            return i, FULL_BUCKET, depth
-        if not has_room(forest, counts, most):
-            return i, NO_ROOM, depth
+        if missing == 0 and np.isnan(record.centre) and np.int64(record.size) >= branching:
+            return i, Stop.FULL_BUCKET, depth
+        if not has_room(forest, counts, branching):
+            return i, Stop.NO_ROOM, depth
         if missing != 0:
             node = take_node(forest, counts)
             if missing == 1:
@@ -337,68 +364,68 @@ def insert_many(forest, counts, tree, most, lo, hi, score, ids, first, path, ste
                 record.right = np.uint32(node)
             path[depth] = node
             depth += 1
-        list_insert(forest, counts, node, most, lo[i], hi[i], score[i], ids[i], steps)
+        list_insert(forest, counts, node, branching, lo, hi, entries.score[i], entries.link[i], steps)
         refresh(forest, path, depth, 1)
         forest.trees[tree].size += np.uint32(1)
-    return ids.size, OK, 0
+    return entries.link.size, Stop.DONE, 0
 
 
 @kernel
-def first_known(forest, tree, lo, hi, score, ids, path, steps):
-    """The first of the intervals that is there, or their number."""
+def first_found(change, tree, entries, found):
+    """The first of the entries that the tree has (found = True) or has not (False), or their number."""
+    forest, path, steps = change.forest, change.path, change.steps
     root = np.int64(forest.trees[tree].root)
-    for i in range(ids.size):
-        depth, missing = find_node(forest, root, lo[i], hi[i], path)
-        if missing == 0 and list_find(forest, path[depth - 1], score[i], ids[i], steps) >= 0:
+    for i in range(entries.link.size):
+        depth, missing = find_node(forest, root, entries.lo[i], entries.hi[i], path)
+        level = np.int64(-1)
+        if missing == 0:
+            level = list_find(forest, path[depth - 1], entries.score[i], entries.link[i], steps)
+        if (level >= 0) == found:
             return i
-    return ids.size
+    return entries.link.size
 
 
 @kernel
-def find_many(forest, tree, lo, hi, score, ids, path, steps):
-    """The first of the intervals that is not there, or their number."""
+def delete_many(change, tree, entries):
+    """Delete entries that the tree has."""
+    forest, path, steps = change.forest, change.path, change.steps
     root = np.int64(forest.trees[tree].root)
-    for i in range(ids.size):
-        depth, missing = find_node(forest, root, lo[i], hi[i], path)
-        if missing != 0 or list_find(forest, path[depth - 1], score[i], ids[i], steps) < 0:
-            return i
-    return ids.size
-
-
-@kernel
-def delete_many(forest, counts, tree, lo, hi, score, ids, path, steps):
-    """Delete intervals that are there."""
-    root = np.int64(forest.trees[tree].root)
-    for i in range(ids.size):
-        depth, _ = find_node(forest, root, lo[i], hi[i], path)
-        top = list_find(forest, path[depth - 1], score[i], ids[i], steps)
-        list_remove(forest, counts, path[depth - 1], top, steps)
+    for i in range(entries.link.size):
+        depth, _ = find_node(forest, root, entries.lo[i], entries.hi[i], path)
+        top = list_find(forest, path[depth - 1], entries.score[i], entries.link[i], steps)
+        list_remove(forest, change.counts, path[depth - 1], top, steps)
         refresh(forest, path, depth, -1)
         forest.trees[tree].size -= np.uint32(1)
 
 
 @kernel
-def rescore_many(forest, counts, tree, most, lo, hi, score, ids, new, first, path, steps):
-    """Give intervals that are there new scores: each moves within its node's list; return the first not done (no room).
+def rescore_many(change, tree, branching, entries, scores, first):
+    """Give entries that the tree has new scores: each moves within its node's list; return the first not done (no room).
 
-    The interval tree is not touched but for its best scores.
+    The interval tree does not change but for its best scores.
     """
+    forest, counts, path, steps = change.forest, change.counts, change.path, change.steps
     root = np.int64(forest.trees[tree].root)
-    for i in range(first, ids.size):
-        if not has_room(forest, counts, most):
+    for i in range(first, entries.link.size):
+        if not has_room(forest, counts, branching):
             return i
-        depth, _ = find_node(forest, root, lo[i], hi[i], path)
+        lo, hi, id_ = entries.lo[i], entries.hi[i], entries.link[i]
+        depth, _ = find_node(forest, root, lo, hi, path)
         node = path[depth - 1]
-        top = list_find(forest, node, score[i], ids[i], steps)
+        top = list_find(forest, node, entries.score[i], id_, steps)
         list_remove(forest, counts, node, top, steps)
-        list_insert(forest, counts, node, most, lo[i], hi[i], new[i], ids[i], steps)
+        list_insert(forest, counts, node, branching, lo, hi, scores[i], id_, steps)
         refresh(forest, path, depth, 0)
-    return ids.size
+    return entries.link.size
 
 
 @kernel
-def dissolve(forest, counts, node, lo, hi, score, ids, stack):
-    """Copy all intervals of a subtree out and free its blocks and nodes, but the node itself. `stack` is long enough. O(size)."""
+def dissolve(change, node, entries, stack):
+    """Copy all intervals of a subtree to `entries` and free its blocks and nodes, but the node itself. O(size).
+
+    `stack` is long enough for all blocks and nodes.
+    """
+    forest, counts = change.forest, change.counts
     n = np.int64(0)
     depth = np.int64(1)
     stack[0] = node
@@ -413,7 +440,8 @@ def dissolve(forest, counts, node, lo, hi, score, ids, stack):
                     stack[depth] = -1 - forest.link[e]
                     depth += 1
                 else:
-                    lo[n], hi[n], score[n], ids[n] = forest.lo[e], forest.hi[e], forest.score[e], forest.link[e]
+                    entries.lo[n], entries.hi[n] = forest.lo[e], forest.hi[e]
+                    entries.score[n], entries.link[n] = forest.score[e], forest.link[e]
                     n += 1
             give_block(forest, counts, block)
             continue
@@ -428,6 +456,5 @@ def dissolve(forest, counts, node, lo, hi, score, ids, stack):
             stack[depth] = np.int64(record.right)
             depth += 1
         if at != node:
-            record.left = np.uint32(counts[FREE_NODE])
-            counts[FREE_NODE] = at
-    return n
+            record.left = np.uint32(counts[Count.FREE_NODE])
+            counts[Count.FREE_NODE] = at

@@ -1,38 +1,27 @@
-"""The interval tree whose lists are sorted by end points (Ranked 2.2.2): every hit is looked at, the k best are kept.
+"""The interval tree whose lists are sorted by end points (Ranked 2.2.2): every hit is read, the k best are returned.
 
 Layout   as `layout.LISTS`, but a node's list is sorted by left end; `by_right` sorts the same run by right end, descending.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.results import best_first, sift_down, sift_up, worse
-from matchwood.structures.ranked.kernels.layout import NONE
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.results import best_first, keep_best
+from matchwood.structures.ranked.kernels.layout import NODE, NONE
 
 
-class Endpoints(NamedTuple):
-    lo: np.ndarray
-    hi: np.ndarray
-    score: np.ndarray
-    link: np.ndarray
-    by_right: np.ndarray  # uint32
-    nodes: np.ndarray  # NODE
+class Endpoints(State):
+    """The arrays of an interval tree by end points."""
 
-
-@helper
-def keep(tree, entry, out, begin, size, k):
-    """Offer an entry to the k best; return how many there are."""
-    score, id_ = tree.score[entry], tree.link[entry]
-    if size < k:
-        sift_up(out, begin, size, score, id_)
-        return size + 1
-    if worse(out.scores[begin], out.ids[begin], score, id_):
-        sift_down(out, begin, size, np.int64(0), score, id_)
-    return size
+    lo: np.ndarray = array(np.float64)
+    hi: np.ndarray = array(np.float64)
+    score: np.ndarray = array(np.float64)
+    link: np.ndarray = array(np.int64)
+    by_right: np.ndarray = array(np.uint32)
+    nodes: np.ndarray = array(NODE)
 
 
 @helper
@@ -43,14 +32,14 @@ def take_list(tree, node, first, last, out, begin, size, k):
     for e in range(start, end):
         entry = np.int64(tree.by_right[e]) if rightmost else e
         if tree.lo[entry] <= last and first <= tree.hi[entry]:
-            size = keep(tree, entry, out, begin, size, k)
+            size = keep_best(out, begin, size, k, tree.link[entry], tree.score[entry], False)
         elif not np.isnan(node.centre):
             break  # sorted by the end that failed
     return size
 
 
 @kernel
-def top_many(tree, first, last, k, stack, out, ends):
+def stab_many(tree, first, last, k, stack, out, ends):
     """The k best of each query, best first; ends[q] is where its hits end. `out` has room for k a query."""
     n = np.int64(0)
     for q in range(ends.size):

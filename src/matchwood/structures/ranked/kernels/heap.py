@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper
+from matchwood.jit.decorators import helper, subroutine
 
 
 @helper
@@ -20,7 +20,7 @@ def put(heap, at, score, id_, item):
 
 @helper
 def rerank(cursors, c, base, score, id_):
-    """The root's item is now worth (score, id), less than before: let it sink to its place."""
+    """The root's item is now worth (score, id), less than before: let it sink."""
     sink(cursors.heap, base, cursors.sizes[c], score, id_, cursors.heap[base].item)
 
 
@@ -45,7 +45,7 @@ def sink(heap, base, size, score, id_, item):
     put(heap, base + at, score, id_, item)
 
 
-@helper
+@subroutine
 def drop(cursors, c, base):
     """Take the root away; its item is free again."""
     heap = cursors.heap
@@ -57,9 +57,9 @@ def drop(cursors, c, base):
     last.item = gone
 
 
-@helper
+@subroutine
 def push(cursors, c, base, kind, score, id_, at, end, tree, mask):
-    """Add an item; the caller has seen to it that there is room."""
+    """Add an item; the caller has checked for room."""
     heap = cursors.heap
     place = cursors.sizes[c]
     cursors.sizes[c] = place + 1
@@ -67,7 +67,7 @@ def push(cursors, c, base, kind, score, id_, at, end, tree, mask):
     item = cursors.items[number]
     item.mask = mask
     item.at, item.end = np.uint32(at), np.uint32(end)
-    item.kind, item.tree = np.uint32(kind), np.uint32(tree)
+    item.kind, item.tree = kind, np.uint32(tree)
     while place > 0:
         parent = (place - 1) >> 1
         above = heap[base + parent]

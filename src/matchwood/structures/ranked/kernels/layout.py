@@ -1,4 +1,4 @@
-"""How scored intervals lie in memory: one layout for all five structures, so one cursor walks them all.
+"""The layout of scored intervals in memory: one for all five structures, so that one cursor walks them all.
 
     firsts[dim] -> trees (chained by `next`) -> root
 
@@ -7,21 +7,21 @@
     blocks             root = a node         IR-tree; a node's list is a scored R-tree of blocks
     segments           root unused           segment tree: `keys` are the end points, `spans` the copies of each of its nodes
 
-An entry is lo, hi, score, link, at the same place of four arrays. In a leaf, link is the interval's id; in an inner
+An entry is lo, hi, score, link, at the same index of four arrays. In a leaf, link is the interval's id; in an inner
 block an entry is a child: lo and hi its extent, score its best score, link its block.
 A dead entry has NaN for lo and hi: no point and no range meets it.
 
 Node (one cache line): centre, extent and best score of its own list, best score of its subtree, children. A node without a
 centre (NaN) is a bucket: a leaf with at most b intervals that need not share a point.
 
-Arrays of entries end with `bits.PAD` places that belong to nobody, so that eight can be read from any place on.
+Arrays of entries end with `bits.PAD` unused elements, so that eight can be read from any entry on.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+
+from matchwood.jit.state import State, array
 
 NONE = np.uint32(0xFFFFFFFF)
 
@@ -66,19 +66,23 @@ TREE = np.dtype(
 )
 
 
-class Forest(NamedTuple):
-    """All trees of all dimensions, as kernels see them."""
+class Forest(State):
+    """All trees of all dimensions."""
 
-    lo: np.ndarray  # float64
-    hi: np.ndarray  # float64
-    score: np.ndarray  # float64
-    link: np.ndarray  # int64
-    blocks: np.ndarray  # BLOCK
-    nodes: np.ndarray  # NODE
-    keys: np.ndarray  # float64
-    spans: np.ndarray  # uint32
-    trees: np.ndarray  # TREE
-    firsts: np.ndarray  # uint32, one a dimension
+    lo: np.ndarray = array(np.float64)
+    hi: np.ndarray = array(np.float64)
+    score: np.ndarray = array(np.float64)
+    link: np.ndarray = array(np.int64)
+    blocks: np.ndarray = array(BLOCK)
+    nodes: np.ndarray = array(NODE)
+    keys: np.ndarray = array(np.float64)
+    spans: np.ndarray = array(np.uint32)
+    trees: np.ndarray = array(TREE)
+    firsts: np.ndarray = array(np.uint32)  # by dimension
+
+
+COLUMNS = ("lo", "hi", "score", "link")
+"""The arrays of entries."""
 
 
 RANK = np.dtype([("score", "f8"), ("id", "i8"), ("item", "i8")])
@@ -97,16 +101,16 @@ LEVELS = 32  # of a packed tree: enough for 2**32 intervals at b = 2
 STREAMS = 32  # trees of one dimension: sizes differ by a factor of two
 
 
-class Cursors(NamedTuple):
-    """Stabs under way. Cursor c has the items and the heap places [c * room, (c + 1) * room).
+class Cursors(State):
+    """The state of several stabs. Cursor c has the items and the heap elements [c * room, (c + 1) * room).
 
-    `heap` ranks the items: the first sizes[c] are a heap with the best at its root, the rest are free. Their `item` fields are
-    a permutation. Ranks lie in the heap and not in the items: comparing them touches nothing else.
+    `heap` ranks the items: the first sizes[c] elements are a heap with the best at its root, the rest are free. Their `item`
+    fields are a permutation. Ranks are in the heap and not in the items, so that comparing them touches nothing else.
     """
 
-    items: np.ndarray  # ITEM
-    heap: np.ndarray  # RANK
-    sizes: np.ndarray  # int64, one a cursor
-    query: np.ndarray  # float64 [cursors, 2]
-    frames: np.ndarray  # FRAME: LEVELS for each of the STREAMS of each cursor
-    visits: np.ndarray  # int64: blocks opened, by level; the last counts entries tested
+    items: np.ndarray = array(ITEM)
+    heap: np.ndarray = array(RANK)
+    sizes: np.ndarray = array(np.int64)  # by cursor
+    query: np.ndarray = array(np.float64, ndim=2)  # by cursor: first and last key
+    frames: np.ndarray = array(FRAME)  # LEVELS for each of the STREAMS of each cursor
+    visits: np.ndarray = array(np.int64)  # blocks opened, by level; the last counts entries tested

@@ -1,21 +1,21 @@
-"""Rows of a store and the trees of their dimensions: what goes into the trees, and new scores for what is there."""
+"""The rows of a store as entries for the trees of their dimensions."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import INTERVAL
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, PLAIN, rank_row
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
 from matchwood.structures.ranked.kernels.bounds import BY_SCORE, SLACK
 
 
 @kernel
-def split_rows(store, slots, plan, dims, lo, hi, keys, owners, outcasts):
-    """The entries of these rows for the trees; return (entries, rows that no tree can lead to). Widens the plan. O(entries).
+def split_rows(store, slots, bounds, dims, entries, always):
+    """The predicates of these rows as entries of the trees; return how many, and how many rows are in no tree. O(entries).
 
-    A row with an absence, or without any interval, is an outcast: it is verified for every event.
+    A row with an absence, or without any interval, is in no tree and goes to `always`. Bounds are widened.
     """
+    summary = bounds.summary[0]
     n = np.int64(0)
     out = np.int64(0)
     for i in range(slots.size):
@@ -33,54 +33,27 @@ def split_rows(store, slots, plan, dims, lo, hi, keys, owners, outcasts):
             if not entry.kind & (JOINED | CIRCLE):
                 heads += 1
         if heads == 0:
-            outcasts[out] = np.uint32(slot)
+            always[out] = np.uint32(slot)
             out += 1
             continue
-        plan.lowest[0] = min(plan.lowest[0], row.priority)
-        plan.highest[0] = max(plan.highest[0], row.priority)
+        summary.lowest = min(summary.lowest, row.priority)
+        summary.highest = max(summary.highest, row.priority)
         first = n
         for at in range(start, end):
             entry = store.entries[at]
             if entry.kind & (JOINED | CIRCLE):
                 continue
             dim = np.int64(entry.dim)
-            dims[n], lo[n], hi[n] = entry.dim, entry.lo, entry.hi
-            keys[n], owners[n] = row.priority + entry.weight, slot
+            dims[n], entries.lo[n], entries.hi[n] = entry.dim, entry.lo, entry.hi
+            entries.score[n], entries.link[n] = row.priority + entry.weight, slot
             total += entry.weight
-            plan.weight[dim] = max(plan.weight[dim], entry.weight)
+            bounds.max_weight[dim] = max(bounds.max_weight[dim], entry.weight)
             if dim <= before:
-                plan.ascending[0] = False
+                summary.ascending = False
             before = dim
             n += 1
-        if plan.order[0] == BY_SCORE:
-            keys[first:n] = total
+        if summary.order == BY_SCORE:
+            entries.score[first:n] = total
         rounded = np.float32(total + abs(total) * SLACK)
-        plan.most[slot] = np.nextafter(rounded, np.float32(np.inf))
+        bounds.max_score[slot] = np.nextafter(rounded, np.float32(np.inf))
     return n, out
-
-
-@kernel
-def same_intervals(store, slots, rows):
-    """Are these rows, plain intervals all of them, those of the slots but for priorities and weights? O(entries)."""
-    for r in range(slots.size):
-        row = store.rows[np.int64(slots[r])]
-        start, begin, end = np.int64(row.start), rows.offsets[r], rows.offsets[r + 1]
-        if row.id != rows.ids[r] or np.int64(row.count) != end - begin:
-            return False
-        for at in range(end - begin):
-            entry, e = store.entries[start + at], begin + at
-            if entry.kind != PLAIN or rows.kinds[e] != INTERVAL or entry.dim != rows.dims[e]:
-                return False
-            if entry.lo != rows.lo[e] or entry.hi != rows.hi[e]:
-                return False
-    return True
-
-
-@kernel
-def write_scores(store, slots, rows):
-    """Give rows for which `same_intervals` holds the priorities and weights of `rows`. O(entries)."""
-    for r in range(slots.size):
-        row = store.rows[np.int64(slots[r])]
-        rank_row(row, rows, r)
-        for at in range(rows.offsets[r + 1] - rows.offsets[r]):
-            store.entries[np.int64(row.start) + at].weight = rows.weight[rows.offsets[r] + at]

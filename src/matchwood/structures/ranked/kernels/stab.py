@@ -2,8 +2,8 @@
 
 A cursor is a heap of items; an item stands for a part of a tree and is worth the best it can still give:
 
-    SUBTREE  a node of an interval tree, not looked at yet (ranges)   -> SCAN or HEAD of its list, SUBTREE of its children
-    HEAD     the list of an IR-tree's node, not looked at yet         -> LEAD or REST
+    SUBTREE  a node of an interval tree, not opened yet (ranges)   -> SCAN or HEAD of its list, SUBTREE of its children
+    HEAD     the list of an IR-tree's node, not opened yet         -> LEAD or REST
     LEAD     its first leaf: `mask` are the entries that meet         -> a hit, or REST
     REST     its scored R-tree without the first leaf                 -> INNER for each level
     INNER    an opened inner block: `mask` are the children that meet -> RUN or INNER of the first of them
@@ -14,9 +14,9 @@ A cursor is a heap of items; an item stands for a part of a tree and is worth th
     LOOSE    a block whose entries are in no order                    -> LOOSE or READY for each that meets
     READY    one entry that meets                                     -> a hit
 
-Looking into parts only when they come to the top is the departure from Ranked 3.1, which finds the best hit of every node
-of the path before the first answer. Items that are no hits go before hits of the same
-score, so that ties come out by id. Cost: Ranked's, O((k + log n) b log_b n) and less; b / 8 steps to test b entries.
+Parts are opened only when they come to the top: a departure from Ranked 3.1, which finds the best hit of every node of the path
+before the first answer. Items that are no hits go before hits of the same score, so that ties come out by id.
+Cost: Ranked's, O((k + log n) b log_b n) and less; b / 8 steps to test b entries.
 
 Readers only; a cursor belongs to one thread.
 """
@@ -25,18 +25,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
 from matchwood.structures.ranked.kernels.bits import lowest_bit, mask_of
 from matchwood.structures.ranked.kernels.heap import drop, push, rerank, room_of
 from matchwood.structures.ranked.kernels.layout import ARRANGED, LEVELS, LISTS, NONE, PACKED, SEGMENTS, STREAMS
 
-SUBTREE, HEAD, LEAD, REST, INNER, SCAN, RUN, COPIES, STREAM, LOOSE, READY = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+# Typed, since Numba compiles a helper once for every literal number that it is called with.
+SUBTREE, HEAD, LEAD, REST, INNER, SCAN = (
+    np.uint32(0),
+    np.uint32(1),
+    np.uint32(2),
+    np.uint32(3),
+    np.uint32(4),
+    np.uint32(5),
+)
+RUN, COPIES, STREAM, LOOSE, READY = np.uint32(6), np.uint32(7), np.uint32(8), np.uint32(9), np.uint32(10)
+NOT_USED = np.int64(0)
 
-DONE = np.int64(-1)
-FULL = np.int64(-2)
-CHUNK = 64
-TESTED = LEVELS  # the place of `visits` that counts entries
+NO_HIT = np.int64(-1)  # the stab has no further hits
+CURSOR_FULL = np.int64(-2)
+BEFORE_HITS = np.int64(-1)  # the id of an item that is no hit: it goes before hits of the same score
+MAX_BRANCHING = 64  # entries that are tested at once
+TESTED = LEVELS  # the element of `visits` that counts entries
 
 
 @helper
@@ -59,10 +70,10 @@ def advance(forest, cursors, frames, depth, first, last):
         visits[np.int64(block.level)] += 1
         visits[TESTED] += np.int64(block.count)
         depth += 1
-    return DONE, depth
+    return NO_HIT, depth
 
 
-@helper
+@subroutine
 def open_stream(forest, cursors, c, base, number, tree, first, last):
     """Begin to walk the packed tree `tree` as stream `number` of the cursor."""
     frames = (c * STREAMS + number) * LEVELS
@@ -74,11 +85,11 @@ def open_stream(forest, cursors, c, base, number, tree, first, last):
     place, depth = advance(forest, cursors, frames, np.int64(1), first, last)
     if place >= 0:
         slack = forest.trees[tree].slack
-        id_ = forest.link[place] if slack == 0.0 else DONE
+        id_ = forest.link[place] if slack == 0.0 else BEFORE_HITS
         push(cursors, c, base, STREAM, forest.score[place] + slack, id_, place, frames, tree, np.uint64(depth))
 
 
-@helper
+@subroutine
 def open_segments(forest, cursors, c, base, tree, point):
     """All lists on the way from the point's leaf up to the root of a segment tree. O(log n)."""
     record = forest.trees[tree]
@@ -105,12 +116,12 @@ def open_segments(forest, cursors, c, base, tree, point):
         node >>= 1
 
 
-@helper
+@subroutine
 def open_path(forest, cursors, c, base, tree, point):
     """The lists on a point's way down an interval tree, the deepest first; False if there is too little room.
 
-    The best intervals tend to be short, thus deep: going down at once and adding lists from the bottom up, where each goes below
-    the last, takes two thirds of the time of opening one node after the other. Ranges cannot: they would open everything.
+    The best intervals tend to be short, thus deep: lists are added from the bottom up, so that each sinks below the last.
+    Ranges cannot do this: they would open everything.
     """
     path = cursors.frames[c * STREAMS * LEVELS : (c + 1) * STREAMS * LEVELS]
     depth = np.int64(0)
@@ -127,7 +138,7 @@ def open_path(forest, cursors, c, base, tree, point):
             node = record.right
         else:
             node = NONE
-    if cursors.sizes[c] + depth + CHUNK > room_of(cursors):
+    if cursors.sizes[c] + depth + MAX_BRANCHING > room_of(cursors):
         return False
     flat = forest.trees[tree].kind == LISTS
     for i in range(depth - 1, -1, -1):
@@ -136,17 +147,17 @@ def open_path(forest, cursors, c, base, tree, point):
             at = np.int64(record.list)
             if flat:
                 end = at + np.int64(record.size)
-                push(cursors, c, base, SCAN, record.own, DONE, at, end, tree, np.uint64(0))
+                push(cursors, c, base, SCAN, record.own, BEFORE_HITS, at, end, tree, np.uint64(0))
             else:
                 head = np.int64(record.head)
                 prefetch(forest.blocks, head)
-                push(cursors, c, base, HEAD, record.own, DONE, head, 0, at, np.uint64(0))
+                push(cursors, c, base, HEAD, record.own, BEFORE_HITS, head, NOT_USED, at, np.uint64(0))
     return True
 
 
-@helper
+@subroutine
 def open_cursor(forest, cursors, c, dim, first, last):
-    """Begin a stab of dimension `dim`; False if the cursor has too little room."""
+    """Begin a stab of dimension `dim` with cursor c; False if it has too little room."""
     room = room_of(cursors)
     base = c * room
     cursors.sizes[c] = 0
@@ -165,22 +176,22 @@ def open_cursor(forest, cursors, c, dim, first, last):
             open_stream(forest, cursors, c, base, streams, t, first, last)
             streams += 1
         elif record.kind == ARRANGED:
-            push(cursors, c, base, LOOSE, np.inf, DONE, root, 0, t, np.uint64(0))
+            push(cursors, c, base, LOOSE, np.inf, BEFORE_HITS, root, NOT_USED, t, np.uint64(0))
         elif record.kind == SEGMENTS and first == last:
             open_segments(forest, cursors, c, base, t, first)
         elif record.kind == SEGMENTS:
             start, size = np.int64(record.start), np.int64(record.size)
-            push(cursors, c, base, SCAN, forest.score[start], DONE, start, start + size, t, np.uint64(0))
+            push(cursors, c, base, SCAN, forest.score[start], BEFORE_HITS, start, start + size, t, np.uint64(0))
         elif first == last:
             if not open_path(forest, cursors, c, base, t, first):
                 return False
         else:
-            push(cursors, c, base, SUBTREE, forest.nodes[root].best, DONE, root, 0, t, np.uint64(0))
+            push(cursors, c, base, SUBTREE, forest.nodes[root].best, BEFORE_HITS, root, NOT_USED, t, np.uint64(0))
         tree = record.next
     return True
 
 
-@helper
+@subroutine
 def open_node(forest, cursors, c, base, item, node, first, last):
     """What a node of an interval tree consists of: its list, and its children on the query's side, one in the node's place."""
     record = forest.nodes[node]
@@ -190,21 +201,21 @@ def open_node(forest, cursors, c, base, item, node, first, last):
     if go_left or go_right:
         child = np.int64(record.left if go_left else record.right)
         item.at = np.uint32(child)
-        rerank(cursors, c, base, forest.nodes[child].best, DONE)
+        rerank(cursors, c, base, forest.nodes[child].best, BEFORE_HITS)
     else:
         drop(cursors, c, base)
     if go_left and go_right:
         right = np.int64(record.right)
-        push(cursors, c, base, SUBTREE, forest.nodes[right].best, DONE, right, 0, tree, np.uint64(0))
+        push(cursors, c, base, SUBTREE, forest.nodes[right].best, BEFORE_HITS, right, NOT_USED, tree, np.uint64(0))
     if record.size > 0 and record.lo <= last and first <= record.hi:
         at = np.int64(record.list)
         if forest.trees[tree].kind == LISTS:
-            push(cursors, c, base, SCAN, record.own, DONE, at, at + np.int64(record.size), tree, np.uint64(0))
+            push(cursors, c, base, SCAN, record.own, BEFORE_HITS, at, at + np.int64(record.size), tree, np.uint64(0))
         else:
-            push(cursors, c, base, HEAD, record.own, DONE, np.int64(record.head), 0, at, np.uint64(0))
+            push(cursors, c, base, HEAD, record.own, BEFORE_HITS, np.int64(record.head), NOT_USED, at, np.uint64(0))
 
 
-@helper
+@subroutine
 def open_loose(forest, cursors, c, base, block, tree, first, last):
     """Each entry of a block that meets becomes an item of its own. The block has at most 64."""
     record = forest.blocks[block]
@@ -214,24 +225,35 @@ def open_loose(forest, cursors, c, base, block, tree, first, last):
         place = start + lowest_bit(mask)
         mask &= mask - np.uint64(1)
         if record.level == 0:
-            push(cursors, c, base, READY, forest.score[place], forest.link[place], place, 0, tree, np.uint64(0))
+            push(cursors, c, base, READY, forest.score[place], forest.link[place], place, NOT_USED, tree, np.uint64(0))
         else:
-            push(cursors, c, base, LOOSE, forest.score[place], DONE, forest.link[place], 0, tree, np.uint64(0))
+            push(
+                cursors,
+                c,
+                base,
+                LOOSE,
+                forest.score[place],
+                BEFORE_HITS,
+                forest.link[place],
+                NOT_USED,
+                tree,
+                np.uint64(0),
+            )
 
 
 @helper
 def next_hit(forest, cursors, c):
-    """The next entry of the stab, best first; DONE at the end, FULL if the cursor has too little room to go on."""
+    """The next entry of the stab, best first; NO_HIT at the end, CURSOR_FULL if the cursor has too little room to go on."""
     room = room_of(cursors)
     base = c * room
     first, last = cursors.query[c, 0], cursors.query[c, 1]
     while cursors.sizes[c] > 0:
-        if cursors.sizes[c] + CHUNK > room:
-            return FULL
+        if cursors.sizes[c] + MAX_BRANCHING > room:
+            return CURSOR_FULL
         item = cursors.items[cursors.heap[base].item]
         kind = item.kind
         at = np.int64(item.at)
-        hit = DONE
+        hit = NO_HIT
         if kind == STREAM:
             place, depth = advance(forest, cursors, np.int64(item.end), np.int64(item.mask), first, last)
             slack = forest.trees[np.int64(item.tree)].slack
@@ -239,10 +261,12 @@ def next_hit(forest, cursors, c):
                 drop(cursors, c, base)
             else:
                 item.at, item.mask = np.uint32(place), np.uint64(depth)
-                rerank(cursors, c, base, forest.score[place] + slack, forest.link[place] if slack == 0.0 else DONE)
+                rerank(
+                    cursors, c, base, forest.score[place] + slack, forest.link[place] if slack == 0.0 else BEFORE_HITS
+                )
             if slack == 0.0:
                 return at
-            push(cursors, c, base, READY, forest.score[at], forest.link[at], at, 0, 0, np.uint64(0))
+            push(cursors, c, base, READY, forest.score[at], forest.link[at], at, NOT_USED, NOT_USED, np.uint64(0))
         elif kind == RUN or kind == LEAD:
             hit = at + lowest_bit(item.mask)
             item.mask &= item.mask - np.uint64(1)
@@ -251,9 +275,9 @@ def next_hit(forest, cursors, c):
                 rerank(cursors, c, base, forest.score[place], forest.link[place])
             elif kind == LEAD:
                 leave_head(forest, cursors, c, base, item, np.int64(item.end))
-            elif at + CHUNK < np.int64(item.end):
-                item.at, item.kind = np.uint32(at + CHUNK), np.uint32(SCAN)
-                rerank(cursors, c, base, forest.score[at + CHUNK], DONE)
+            elif at + MAX_BRANCHING < np.int64(item.end):
+                item.at, item.kind = np.uint32(at + MAX_BRANCHING), SCAN
+                rerank(cursors, c, base, forest.score[at + MAX_BRANCHING], BEFORE_HITS)
             else:
                 drop(cursors, c, base)
             return hit
@@ -276,7 +300,7 @@ def next_hit(forest, cursors, c):
             place = at + lowest_bit(item.mask)
             item.mask &= item.mask - np.uint64(1)
             if item.mask != 0:
-                rerank(cursors, c, base, forest.score[at + lowest_bit(item.mask)], DONE)
+                rerank(cursors, c, base, forest.score[at + lowest_bit(item.mask)], BEFORE_HITS)
             else:
                 drop(cursors, c, base)
             open_down(forest, cursors, c, base, np.int64(forest.link[place]), first, last)
@@ -293,16 +317,14 @@ def next_hit(forest, cursors, c):
             open_loose(forest, cursors, c, base, at, tree, first, last)
         else:
             open_entries(forest, cursors, c, base, item, at, first, last)
-    return DONE
+    return NO_HIT
 
 
-@helper
+@subroutine
 def open_head(forest, cursors, c, base, item, at, first, last):
-    """Test the first leaf of a list, block `at`, before the R-tree above it: the best of most lists are there or come too late.
-    The item has the root of the list in place of its tree, and from then on the leaf in place of its end.
+    """Test the first leaf of a list, block `at`, before the R-tree above it: most lists are left before their second leaf.
 
-    Ranked's Table 1, 1M intervals, top 20: of the seven lists of a path that are opened, nine in ten have at most 36 intervals
-    above the 20th hit. From the root down, ten blocks were opened in place of seven, and a query took 15 % longer.
+    The item has the root of the list in place of its tree, and from then on the leaf in place of its end.
     """
     block = forest.blocks[at]
     start, count = np.int64(block.start), np.int64(block.count)
@@ -313,23 +335,23 @@ def open_head(forest, cursors, c, base, item, at, first, last):
         leave_head(forest, cursors, c, base, item, at)
         return
     place = start + lowest_bit(mask)
-    item.mask, item.kind = mask, np.uint32(LEAD)
+    item.mask, item.kind = mask, LEAD
     item.at, item.end = np.uint32(start), np.uint32(at)
     rerank(cursors, c, base, forest.score[place], forest.link[place])
 
 
-@helper
+@subroutine
 def leave_head(forest, cursors, c, base, item, leaf):
     """What follows the first leaf of a list: nothing there is better than the last of the leaf."""
     if np.int64(item.tree) == leaf:
         drop(cursors, c, base)
         return
     block = forest.blocks[leaf]
-    item.at, item.kind = item.tree, np.uint32(REST)
-    rerank(cursors, c, base, forest.score[np.int64(block.start) + np.int64(block.count) - 1], DONE)
+    item.at, item.kind = item.tree, REST
+    rerank(cursors, c, base, forest.score[np.int64(block.start) + np.int64(block.count) - 1], BEFORE_HITS)
 
 
-@helper
+@subroutine
 def open_rest(forest, cursors, c, base, block, first, last):
     """The blocks from the root of a list down to the one above its first leaf, each without its first child."""
     while True:
@@ -341,18 +363,17 @@ def open_rest(forest, cursors, c, base, block, first, last):
         others = mask & ~np.uint64(1)
         if others != 0:
             score = forest.score[start + lowest_bit(others)]
-            push(cursors, c, base, INNER, score, DONE, start, start + count, 0, others)
+            push(cursors, c, base, INNER, score, BEFORE_HITS, start, start + count, NOT_USED, others)
         if level == 1 or mask & np.uint64(1) == 0:
             return
         block = np.int64(forest.link[start])
 
 
-@helper
+@subroutine
 def open_down(forest, cursors, c, base, block, first, last):
     """Open a block, the first of its children that meets, and so on down to a leaf: a RUN, and INNER items for the siblings left.
 
-    A child of the best item is the best itself, so it need not wait in the heap; only once something else in there is better, the
-    rest of the way is left for later.
+    A child of the best item is the best itself and need not enter the heap, unless something else in the heap is better.
     """
     heap = cursors.heap
     while True:
@@ -366,45 +387,45 @@ def open_down(forest, cursors, c, base, block, first, last):
         place = start + lowest_bit(mask)
         score = forest.score[place]
         if level == 0:
-            push(cursors, c, base, RUN, score, forest.link[place], start, start + count, 0, mask)
+            push(cursors, c, base, RUN, score, forest.link[place], start, start + count, NOT_USED, mask)
             return
         if cursors.sizes[c] > 0 and heap[base].score > score:
-            push(cursors, c, base, INNER, score, DONE, start, start + count, 0, mask)
+            push(cursors, c, base, INNER, score, BEFORE_HITS, start, start + count, NOT_USED, mask)
             return
         rest = mask & (mask - np.uint64(1))
         if rest != 0:
             after = forest.score[start + lowest_bit(rest)]
-            push(cursors, c, base, INNER, after, DONE, start, start + count, 0, rest)
+            push(cursors, c, base, INNER, after, BEFORE_HITS, start, start + count, NOT_USED, rest)
         block = np.int64(forest.link[place])
 
 
-@helper
+@subroutine
 def open_entries(forest, cursors, c, base, item, at, first, last):
     """Test the first entries of a SCAN, and keep those that meet as a RUN."""
-    count = min(np.int64(item.end) - at, CHUNK)
+    count = min(np.int64(item.end) - at, MAX_BRANCHING)
     mask = mask_of(forest.lo, forest.hi, at, count, first, last)
     cursors.visits[0] += 1
     cursors.visits[TESTED] += count
     if mask != 0:
         place = at + lowest_bit(mask)
-        item.mask, item.kind = mask, np.uint32(RUN)
+        item.mask, item.kind = mask, RUN
         rerank(cursors, c, base, forest.score[place], forest.link[place])
-    elif at + CHUNK < np.int64(item.end):
-        item.at = np.uint32(at + CHUNK)
-        rerank(cursors, c, base, forest.score[at + CHUNK], DONE)
+    elif at + MAX_BRANCHING < np.int64(item.end):
+        item.at = np.uint32(at + MAX_BRANCHING)
+        rerank(cursors, c, base, forest.score[at + MAX_BRANCHING], BEFORE_HITS)
     else:
         drop(cursors, c, base)
 
 
 @kernel
-def begin(forest, cursors, dim, first, last):
+def begin_stab(forest, cursors, dim, first, last):
     """Open cursor 0; False if it has too little room."""
     return open_cursor(forest, cursors, np.int64(0), dim, first, last)
 
 
 @kernel
-def proceed(forest, cursors, ids, scores):
-    """Fill `ids` and `scores` with the next hits of cursor 0; return (how many, DONE, FULL or 0 if there may be more)."""
+def continue_stab(forest, cursors, ids, scores):
+    """Fill `ids` and `scores` with the next hits of cursor 0; return how many, and NO_HIT, CURSOR_FULL or 0 for more."""
     n = np.int64(0)
     while n < ids.size:
         hit = next_hit(forest, cursors, np.int64(0))
@@ -416,25 +437,25 @@ def proceed(forest, cursors, ids, scores):
 
 
 @kernel
-def top_many(forest, cursors, dim, first, last, begin_at, k, ids, scores, ends):
-    """The k best hits of each query from begin_at on; return the first query not done (the cursor is too small) or their number.
+def stab_many(forest, cursors, dim, queries, first, k, out, ends):
+    """The k best hits of queries[first:]; return the first not answered (the cursor is too small) or their number.
 
-    ends[q] is where the hits of query q end in `ids` and `scores`, which have room for k a query.
+    A query is its first and last key. ends[q] is where its hits end in `out`, which has room for k a query.
     """
     n = np.int64(0)
-    if begin_at > 0:
-        n = ends[begin_at - 1]
-    for q in range(begin_at, ends.size):
+    if first > 0:
+        n = ends[first - 1]
+    for q in range(first, ends.size):
         size = n
-        if not open_cursor(forest, cursors, np.int64(0), dim, first[q], last[q]):
+        if not open_cursor(forest, cursors, np.int64(0), dim, queries[q, 0], queries[q, 1]):
             return q
         while size < n + k:
             hit = next_hit(forest, cursors, np.int64(0))
-            if hit == FULL:
+            if hit == CURSOR_FULL:
                 return q
             if hit < 0:
                 break
-            ids[size], scores[size] = forest.link[hit], forest.score[hit]
+            out.ids[size], out.scores[size] = forest.link[hit], forest.score[hit]
             size += 1
         n = size
         ends[q] = n

@@ -1,48 +1,61 @@
 """The Threshold Algorithm over ranked stabs, one stream a dimension (Ranked 1 and 4). In: a forest over the rows of a store.
 
-Rows come up in descending keys; each that can still matter is verified in the store and offered to the k best; pulling stops
-when `bounds` says that no unseen row can be among them.
+Rows come up in descending keys. Those that can be among the k best are verified in the store, in batches; the algorithm stops
+when no unseen row can be among the k best (`bounds`), or when all streams have ended.
 
-Matching `all`, a dimension that every row constrains bounds the unseen rows alone. Pulling stops when the bound is below
-the k-th score; bounds are rounded up, since sums in another order may differ in the last bits. A row whose total cannot
-reach the k-th score is not verified.
+In mode `all`, a dimension that every row constrains bounds the unseen rows alone. Bounds are rounded up, since sums in another
+order may differ in the last bits.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import ask_for_row
-from matchwood.store.kernels.results import best_first, emit, offer
-from matchwood.store.kernels.verify import ANY, load_event, score_row, unload_event
-from matchwood.structures.ranked.kernels.bounds import BY_SCORE, largest_gain, mark_optional, raised, unseen_bound
-from matchwood.structures.ranked.kernels.stab import FULL, next_hit, open_cursor
+from matchwood.store.kernels.results import finish_hits, take_hit
+from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
+from matchwood.structures.ranked.kernels.bounds import (
+    BY_SCORE,
+    STREAM,
+    RowBounds,
+    largest_gain,
+    mark_optional,
+    raised,
+    unseen_bound,
+)
+from matchwood.structures.ranked.kernels.layout import Cursors, Forest
+from matchwood.structures.ranked.kernels.stab import CURSOR_FULL, next_hit, open_cursor
 
-EXPLORE = 16  # rounds over all complete streams before the lowest alone goes on
-BATCH = 64
+EXPLORE = 16  # rounds over all streams before the lowest alone goes on
+MAX_BATCH = 64  # rows that are verified together
 
 
-class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    seen: np.ndarray  # uint32, one a slot: for siblings
-    stamps: np.ndarray  # uint32, one a slot: the last event the row came up for
-    epoch: np.ndarray  # int64 [1]
-    streams: np.ndarray  # STREAM, one a dimension of an event
-    waiting: np.ndarray  # uint32 [BATCH]: rows to be verified
+class RankedSearch(State):
+    """What the Threshold Algorithm reads, and its scratch."""
+
+    forest: Forest = nested(Forest)
+    bounds: RowBounds = nested(RowBounds)
+    cursors: Cursors = nested(Cursors)  # one a stream
+    streams: np.ndarray = array(STREAM)
+    values: np.ndarray = array(VALUE)  # by dimension
+    seen: np.ndarray = array(np.uint32)  # by slot: for rows with siblings
+    stamps: np.ndarray = array(np.uint32)  # by slot: the last event that the row came up for
+    epoch: np.ndarray = array(np.int64)  # [1]: the number of the event
+    pending: np.ndarray = array(np.uint32)  # [MAX_BATCH]: rows to be verified
+    candidates: np.ndarray = array(np.int64)  # [1]: how many there were
 
 
-@helper
-def open_streams(forest, cursors, plan, scratch, events, e):
-    """One stream for each dimension that the event and the trees share, dimensions ascending: their number, or FULL."""
-    streams = scratch.streams
+@subroutine
+def open_streams(search, events, e):
+    """Open a stream for each dimension that the event and the trees share, ascending; return how many, or CURSOR_FULL."""
+    forest, bounds, streams = search.forest, search.bounds, search.streams
     m = np.int64(0)
     for i in range(events.offsets[e], events.offsets[e + 1]):
         dim = np.int64(events.dims[i])
-        if dim >= forest.firsts.size or plan.counts[dim] == 0:
+        if dim >= forest.firsts.size or bounds.counts[dim] == 0:
             continue
         if i > events.offsets[e] and events.dims[i - 1] == events.dims[i]:
             continue
@@ -54,35 +67,33 @@ def open_streams(forest, cursors, plan, scratch, events, e):
         m += 1
     for c in range(m):
         stream = streams[c]
-        value = scratch.values[stream.dim]
-        stream.gain, stream.most = value.weight, plan.weight[stream.dim]
-        stream.complete = np.int32(plan.counts[stream.dim] == plan.rows[0])
+        value = search.values[stream.dim]
+        stream.gain, stream.max_weight = value.weight, bounds.max_weight[stream.dim]
+        stream.complete = np.int32(bounds.counts[stream.dim] == bounds.summary[0].rows)
         stream.optional = np.int32(0)
-        if not open_cursor(forest, cursors, c, stream.dim, value.lo, value.hi):
-            return FULL
-        if not pull(forest, cursors, streams, c):
-            return FULL
+        if not open_cursor(forest, search.cursors, c, stream.dim, value.lo, value.hi) or not pull(search, c):
+            return CURSOR_FULL
     return m
 
 
 @helper
-def pull(forest, cursors, streams, c):
+def pull(search, c):
     """Move stream c to its next entry; False if its cursor is full."""
-    stream = streams[c]
-    hit = next_hit(forest, cursors, c)
-    if hit == FULL:
+    stream = search.streams[c]
+    hit = next_hit(search.forest, search.cursors, c)
+    if hit == CURSOR_FULL:
         return False
     stream.hit = hit
-    stream.next = forest.score[hit] if hit >= 0 else -np.inf
+    stream.next = search.forest.score[hit] if hit >= 0 else -np.inf
     return True
 
 
 @helper
-def choose(plan, streams, m, step, how, least):
-    """The stream to pull next, or -1 when no unseen row can match, or beat the score `least`."""
-    if not how & ANY:
+def choose_stream(summary, streams, m, step, mode, least):
+    """The stream to pull next, or -1 if no unseen row can match, or have the score `least`."""
+    if not mode & ANY:
         return choose_complete(streams, m, step)
-    by_score = plan.order[0] == BY_SCORE
+    by_score = summary.order == BY_SCORE
     best = np.int64(-1)
     gain = largest_gain(streams, m) - 1.0 if by_score else 0.0
     for i in range(m):
@@ -91,8 +102,8 @@ def choose(plan, streams, m, step, how, least):
             continue
         if by_score:
             # One stream after the other, to its end: those that have fallen deepest have the fewest rows left, and the
-            # k-th score that they give may spare all others. Pulling the highest instead took ten times as many rows.
-            if raised(streams[d].next, gain, plan.lowest[0]) < least:
+            # k-th score that they give may make all others optional.
+            if raised(streams[d].next, gain, summary.lowest) < least:
                 continue
             if step < EXPLORE * m:
                 return d
@@ -105,7 +116,7 @@ def choose(plan, streams, m, step, how, least):
 
 @helper
 def choose_complete(streams, m, step):
-    """Matching `all`: complete streams are explored in turn, then the one whose keys have fallen deepest goes on alone."""
+    """Mode `all`: complete streams are explored in turn, then the one whose keys have fallen deepest goes on alone."""
     lowest = np.int64(-1)
     for d in range(m):
         if streams[d].complete:
@@ -123,134 +134,95 @@ def choose_complete(streams, m, step):
 
 
 @helper
-def nobody(plan, scratch, how):
-    """Matching `all`: does the event lack a dimension that every row of the trees constrains?"""
-    if how & ANY:
+def lacks_common_dimension(search, mode):
+    """Mode `all`: does the event lack a dimension that every row of the trees constrains?"""
+    rows, counts = search.bounds.summary[0].rows, search.bounds.counts
+    if mode & ANY or rows == 0:
         return False
-    for d in range(plan.counts.size):
-        if plan.rows[0] > 0 and plan.counts[d] == plan.rows[0] and np.isnan(scratch.values[d].lo):
+    for d in range(counts.size):
+        if counts[d] == rows and np.isnan(search.values[d].lo):
             return True
     return False
 
 
 @helper
-def next_epoch(scratch):
-    scratch.epoch[0] += 1
-    if scratch.epoch[0] == 0xFFFFFFFF:
-        scratch.stamps[:] = np.uint32(0)
-        scratch.epoch[0] = 1
-    return np.uint32(scratch.epoch[0])
+def next_epoch(search):
+    search.epoch[0] += 1
+    if search.epoch[0] == 0xFFFFFFFF:
+        search.stamps[:] = np.uint32(0)
+        search.epoch[0] = 1
+    return np.uint32(search.epoch[0])
 
 
 @helper
-def fetch_rows(store, waiting, size):
-    """Have the entries of these rows on their way before the first is needed: rows are scattered, and a miss costs more than a
-    verification. 3 times faster than one row after the other, relaxed, four dimensions, 1M rows."""
-    for i in range(size):
-        ask_for_row(store, np.int64(waiting[i]))
+def add_pending(search, store, size, slot):
+    """Let a row be verified; return how many are pending."""
+    search.pending[size] = np.uint32(slot)
+    prefetch(store.rows, np.int64(slot))
+    return size + 1
 
 
 @kernel
-def top_many(forest, cursors, store, plan, scratch, events, first, how, combine, k, out, ends, candidates):
-    """The k best of events[first:]; return (the first event not done, or their number; was a cursor too small?)."""
+def answer_many(search, store, events, first, mode, combine, k, out, ends):
+    """Answer events[first:]: every match (k = 0), or the k best.
+
+    Return the first event not answered, or their number, and whether it stopped because a cursor is full, not `out`.
+    ends[e] is where the hits of event e end.
+    """
+    bounds, streams, pending = search.bounds, search.streams, search.pending
+    summary = bounds.summary[0]
+    by_score = summary.order == BY_SCORE
     n = np.int64(0)
-    streams, waiting = scratch.streams, scratch.waiting
     for e in range(first, ends.size):
         if n + k > out.ids.size:
             return e, False
-        held = np.int64(0)
-        load_event(scratch.values, events, e)
+        begin = n
+        load_event(search.values, events, e)
+        epoch = next_epoch(search)
         m = np.int64(0)
-        if not nobody(plan, scratch, how):
-            m = open_streams(forest, cursors, plan, scratch, events, e)
+        if not lacks_common_dimension(search, mode):
+            m = open_streams(search, events, e)
         gain = largest_gain(streams, m) - 1.0
-        epoch = next_epoch(scratch)
-        step = np.int64(0)
-        listed = np.int64(0)
-        batch = min(max(k, 8), BATCH)
-        full = m == FULL
+        batch = min(max(k, 8), MAX_BATCH)
+        full = m == CURSOR_FULL
         more = not full
-        while more or listed < plan.always.size:
+        step, listed = np.int64(0), np.int64(0)
+        while n >= 0 and (more or listed < bounds.always.size):
+            kth = out.scores[begin] if k > 0 and n - begin == k else -np.inf
+            least = kth if combine is None else -np.inf  # totals do not bound a user's scoring function
             size = np.int64(0)
-            while listed < plan.always.size and size < BATCH:
-                waiting[size] = plan.always[listed]
-                prefetch(store.rows, np.int64(plan.always[listed]))
+            while listed < bounds.always.size and size < MAX_BATCH:
+                size = add_pending(search, store, size, bounds.always[listed])
                 listed += 1
-                size += 1
             while more and size < batch:
-                c = choose(plan, streams, m, step, how, out.scores[n] if held == k and combine is None else -np.inf)
+                c = choose_stream(summary, streams, m, step, mode, least)
                 if c < 0:
                     more = False
                     break
-                slot = forest.link[streams[c].hit]
-                most = streams[c].next if plan.order[0] == BY_SCORE else np.float64(plan.most[slot])
-                full = not pull(forest, cursors, streams, c)
+                slot = search.forest.link[streams[c].hit]
+                total = streams[c].next if by_score else np.float64(bounds.max_score[slot])
+                full = not pull(search, c)
                 step += 1
-                most = raised(most, gain, plan.lowest[0])
-                worth = held < k or combine is not None or most >= out.scores[n]
-                if worth and scratch.stamps[slot] != epoch:
-                    scratch.stamps[slot] = epoch
-                    waiting[size] = np.uint32(slot)
-                    prefetch(store.rows, slot)
-                    size += 1
-                more = not full
-                if held == k and unseen_bound(plan, streams, m, c, how, combine) < out.scores[n]:
-                    more = False
-            fetch_rows(store, waiting, size)
-            candidates[0] += size
+                if search.stamps[slot] != epoch and raised(total, gain, summary.lowest) >= least:
+                    search.stamps[slot] = epoch
+                    size = add_pending(search, store, size, slot)
+                more = not full and not (kth > -np.inf and unseen_bound(bounds, streams, m, c, mode, combine) < kth)
+            search.candidates[0] += size
             for i in range(size):
-                slot = np.int64(waiting[i])
-                score = score_row(store, slot, scratch.values, events, how, combine)
+                ask_for_row(store, np.int64(pending[i]))
+            for i in range(size):
+                slot = np.int64(pending[i])
+                score = score_row(store, slot, search.values, events, mode, combine)
                 if not np.isnan(score):
-                    held = offer(store, slot, score, out, n, held, k)
-            batch = min(2 * batch, BATCH)
-            if combine is None:
-                if held == k and how & ANY and plan.order[0] == BY_SCORE:
-                    mark_optional(plan, streams, m, out.scores[n])
-        unload_event(scratch.values, events, e)
-        if full:
-            return e, True
-        best_first(out, n, held)
-        n += held
-        ends[e] = n
-    return ends.size, False
-
-
-@kernel
-def match_many(forest, cursors, store, plan, scratch, events, first, how, combine, out, ends, candidates):
-    """All matches of events[first:]; return (the first event not done, or their number; was a cursor too small?)."""
-    n = np.int64(0)
-    streams = scratch.streams
-    for e in range(first, ends.size):
-        begin = n
-        load_event(scratch.values, events, e)
-        for i in range(plan.always.size):
-            slot = np.int64(plan.always[i])
-            score = score_row(store, slot, scratch.values, events, how, combine)
-            candidates[0] += 1
-            if not np.isnan(score) and n >= 0:
-                n = emit(store, slot, score, out, begin, n, scratch.seen)
-        m = np.int64(0)
-        if not nobody(plan, scratch, how):
-            m = open_streams(forest, cursors, plan, scratch, events, e)
-        epoch = next_epoch(scratch)
-        step = np.int64(0)
-        full = m == FULL
-        while not full and n >= 0:
-            c = choose(plan, streams, m, step, how, -np.inf)
-            if c < 0:
-                break
-            slot = forest.link[streams[c].hit]
-            full = not pull(forest, cursors, streams, c)
-            step += 1
-            if scratch.stamps[slot] != epoch:
-                scratch.stamps[slot] = epoch
-                score = score_row(store, slot, scratch.values, events, how, combine)
-                candidates[0] += 1
-                if not np.isnan(score):
-                    n = emit(store, slot, score, out, begin, n, scratch.seen)
-        unload_event(scratch.values, events, e)
+                    n = take_hit(store, slot, score, out, begin, n, k, search.seen)
+                    if n < 0:
+                        break
+            batch = min(2 * batch, MAX_BATCH)
+            if combine is None and mode & ANY and by_score and k > 0 and n - begin == k:
+                mark_optional(bounds, streams, m, out.scores[begin])
+        unload_event(search.values, events, e)
         if full or n < 0:
             return e, full
+        finish_hits(out, begin, n, k)
         ends[e] = n
     return ends.size, False

@@ -1,123 +1,143 @@
 """The search of VCR: an event's cells -> the active VCRs that hold them -> their lists -> hits.
 
 An event is looked up at most four times: at its cell (rows with both intervals), in the strips (rows with one) and where they
-cross (rows with neither). A look-up walks the distance table from the pivot corner; a corner's active bits and the
-table's mask of covering shapes leave the lists to read (`FOUND`), and only then are entries read: the headers of one
-event are independent loads that the processor overlaps.
+cross (rows with neither). A look-up walks the distance table from the pivot; the active bits of a corner and the table's mask of
+covering shapes give the lists to read. All lists of an event are found before the first is read: their headers are
+independent loads, which the processor overlaps.
 
     entry & mask == 0    a sure hit: id and score are copied from hits[position]
-    VERIFY               the row store decides
-    otherwise            the event is on the border of a rectangle that is all the row asks: boxes[position] decides
+    entry & VERIFY       the row store decides
+    otherwise            the event is in a border cell of a row that is a rectangle and nothing else: boxes[position] decides
 
-`mask` has the sides on whose border cells the event lies. A row without LEFT holds the first key of its first cell, and any row
-that of its other cells: so RIGHT and TOP count only for events above the first key of their cell, and rectangles and points of
-whole numbers are never verified. An event below the first edge lies in no cell: all that it meets is verified.
+`mask` has the sides of the VCR whose border cells hold the event. A row without LEFT holds the first key of its first cell, and
+every row holds the first keys of its other cells: so RIGHT and TOP count only for events above the first key of their cell, and
+whole numbers on a grid of whole numbers are never tested. An event below the first edge is in no cell: all that it finds is
+verified.
 
-Each row is reported once without a mark being kept: of all VCRs of a row that meet the event, the one reports that holds the
-lowest, leftmost cell of their intersection, and of those that overlap there the one that was not shifted over its neighbour.
+Each row is reported once, without marks: of all VCRs of a row that meet the event, the one reports that holds the
+lowest, leftmost cell of their intersection, and of those that overlap there the one that was not shifted.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.store.kernels.results import best_first, emit, offer
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.candidates import ask_for_row
+from matchwood.store.kernels.results import finish_hits, keep_best, take_hit
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.kernels.verify import load_event, score_row, unload_event
+from matchwood.store.kernels.verify import ALL, VALUE, load_event, score_row, unload_event
 from matchwood.structures.vcr.kernels.layout import (
     BOTTOM,
-    GROUPS,
     LEFT,
-    OVERLAPPED,
-    PITCH,
     POSITION,
-    POSITIONS,
     RIGHT,
     SIZE,
     TOP,
     VERIFY,
-    X_CELLS,
-    X_DIM,
-    X_POWER,
-    Y_CELLS,
-    Y_DIM,
-    Y_POWER,
-    cell_of,
+    Count,
     find_list,
-    id_of,
+    grid_cell,
 )
 
 FOUND = np.dtype(
     [("start", "u4"), ("size", "u4"), ("x", "i4"), ("y", "i4"), ("width", "u2"), ("height", "u2"), ("mask", "u4")]
 )
+"""A list to read, and its VCR."""
+SIDE = np.dtype(
+    [
+        ("key", "f8"),  # NaN if the event lacks the dimension
+        ("weight", "f8"),
+        ("first", "i8"),  # cell
+        ("last", "i8"),  # cell
+        ("inside", "u4"),  # RIGHT or TOP if the key is not the first of its cell
+        ("force", "u4"),  # VERIFY if the value is not a single key of the grid
+        ("is_range", "i8"),
+    ]
+)
+"""An event on one axis."""
+SEARCH = np.dtype(
+    [
+        ("k", "i8"),
+        ("begin", "i8"),  # the hits so far are out[begin:end]
+        ("end", "i8"),
+        ("pending", "i8"),  # rows to be verified
+        ("force", "u4"),  # VERIFY if every candidate is to be verified
+        ("is_known", "i4"),  # do `hits` have the scores for this event, also of rows that are verified?
+        ("is_weighted", "i4"),  # do `hits` have other scores, since the event has weights on the two axes?
+        ("is_shared", "i4"),  # may a row be in several of the lists?
+    ]
+)
+"""What holds for all lists of an event."""
+EVERY_ROW = np.int64(-1)
+"""Returned for an event that meets so many VCRs that verifying every row is cheaper."""
+CHUNK = 512
+"""Entries read between two checks for room for pending rows."""
 
-# places in `Scratch.box`
-X_FIRST, X_LAST, Y_FIRST, Y_LAST = 0, 1, 2, 3  # the event's cells
-X_MASK, Y_MASK = 4, 5  # RIGHT, TOP if the event lies inside its cell
-FORCE, RANGED, WHOLE, UNIT, WEIGHTED = 6, 7, 8, 9, 10
-BOX_SIZE = 11
 
+class VCRScratch(State):
+    """What a search needs beside the index."""
 
-class Scratch(NamedTuple):
-    values: np.ndarray  # VALUE, one a dimension
-    seen: np.ndarray  # uint32, one a slot
-    found: np.ndarray  # FOUND, as many as a covering set and its strips can have
-    box: np.ndarray  # int64 [BOX_SIZE]
-    keys: np.ndarray  # float64 [4]: the event's keys on the two axes, NaN where it has none, and their weights
+    values: np.ndarray = array(VALUE)  # by dimension
+    seen: np.ndarray = array(np.uint32)  # by slot
+    search: np.ndarray = array(SEARCH)  # [1]
+    sides: np.ndarray = array(SIDE)  # x, y
+    found: np.ndarray = array(FOUND)  # as many as a covering set and its strips can have
+    pending: np.ndarray = array(np.uint32)  # [2 * CHUNK]: positions of rows to be verified
+    candidates: np.ndarray = array(np.int64)  # [1]: how many there were
 
 
 @helper
-def load_axis(values, dim, edges, box, first, mask, flag):
-    """Put the event's cells on one axis into the box; return whether it has a value there."""
+def load_side(side, values, dim, edges, flag):
+    """Locate the event's value on one axis."""
+    side.key, side.weight, side.first, side.last = np.nan, 1.0, np.int64(0), np.int64(0)
+    side.inside = side.force = np.uint32(0)
+    side.is_range = np.int64(0)
     if dim >= values.size or np.isnan(values[dim].lo):
-        return False
+        return
     value = values[dim]
-    box[first] = cell_of(edges, value.lo)
-    box[first + 1] = cell_of(edges, value.hi)
-    box[mask] = 0 if value.lo == edges[box[first]] else np.int64(flag)
+    side.key, side.weight = value.lo, value.weight
+    side.first, side.last = grid_cell(edges, value.lo), grid_cell(edges, value.hi)
+    if value.lo != edges[side.first]:
+        side.inside = flag
     if value.lo != value.hi or value.parts > 1:
-        box[RANGED] = 1
-    if value.lo < edges[0]:
-        box[FORCE] = np.int64(VERIFY)  # below the grid
-    if value.weight != 1.0:
-        box[WEIGHTED] = 1
-    return True
+        side.is_range = np.int64(1)
+    if side.is_range or value.lo < edges[0]:
+        side.force = VERIFY
 
 
 @helper
-def add_found(state, found, n, corner, bit, x, y, mask):
-    """Note the list of an active VCR."""
-    header = state.directory[find_list(state, id_of(state, corner, bit))]
-    target = found[n]
-    shape = state.shapes[np.int64(bit)]
+def add_found(index, found, n, corner, bit, x, y, mask):
+    """Add the list of an active VCR to those to read; return how many there are."""
+    bit = np.int64(bit)
+    header = index.directory[find_list(index, corner * index.shapes.size + bit)]
+    target, shape = found[n], index.shapes[bit]
     target.start, target.size = header.start, header.load & SIZE
     target.x, target.y, target.width, target.height = np.int32(x), np.int32(y), shape.width, shape.height
     target.mask = mask
-    prefetch(state.entries, np.int64(header.start))
+    prefetch(index.entries, np.int64(header.start))
     return n + 1
 
 
 @helper
-def find_point(state, scratch, x, y, group, n):
-    """The lists of the active VCRs that hold cell (x, y): pivot + distance table. In a strip only its own line is walked."""
-    counts, box = state.counts, scratch.box
-    side_x = np.int64(1) << counts[X_POWER]
+def find_point(index, scratch, x, y, group, n):
+    """Find the active VCRs that hold cell (x, y): pivot + distance table (section 2.3). In a strip, only its own line."""
+    counts, sides = index.counts, scratch.sides
+    side_x = np.int64(1) << counts[Count.X_POWER]
     first, step, allowed = np.int64(0), np.int64(1), ~np.uint64(0)
-    if group & 1:  # the strip of rows without y: height 1
-        first = np.int64(state.distances.size) - side_x
-        allowed = (np.uint64(1) << np.uint64(counts[X_POWER] + 1)) - np.uint64(1)
-    if group & 2:  # the strip of rows without x: width 1
+    if group & 1:  # rows without y: height 1
+        first = np.int64(index.distances.size) - side_x
+        allowed = (np.uint64(1) << np.uint64(counts[Count.X_POWER] + 1)) - np.uint64(1)
+    if group & 2:  # rows without x: width 1
         first += side_x - 1
         step = side_x
-    pivot = x + y * counts[PITCH]
-    for t in range(first, state.distances.size, step):
-        distance = state.distances[t]
+    pivot = x + y * counts[Count.PITCH]
+    for t in range(first, index.distances.size, step):
+        distance = index.distances[t]
         corner = pivot + np.int64(distance.delta)
-        bits = state.active[corner] & distance.mask & allowed
+        bits = index.active[corner] & distance.mask & allowed
         dx, dy = np.int64(distance.dx), np.int64(distance.dy)
         border = VERIFY
         if dx == 0:
@@ -127,125 +147,120 @@ def find_point(state, scratch, x, y, group, n):
         while bits != 0:
             bit = trailing_zeros(bits)
             bits &= bits - np.uint64(1)
-            shape = state.shapes[np.int64(bit)]
+            shape = index.shapes[np.int64(bit)]
             mask = border
             if dx + 1 == np.int64(shape.width):
-                mask |= np.uint32(box[X_MASK])
+                mask |= sides[0].inside
             if dy + 1 == np.int64(shape.height):
-                mask |= np.uint32(box[Y_MASK])
-            n = add_found(state, scratch.found, n, corner, bit, x - dx, y - dy, mask)
+                mask |= sides[1].inside
+            n = add_found(index, scratch.found, n, corner, bit, x - dx, y - dy, mask)
     return n
 
 
 @helper
-def find_range(state, scratch, x_first, x_last, y_first, y_last, n):
-    """The lists of the active VCRs that meet these cells, all to be verified; -1 if there are more than `found` holds."""
-    counts = state.counts
-    x_margin = (np.int64(1) << counts[X_POWER]) - 1
-    y_margin = (np.int64(1) << counts[Y_POWER]) - 1
-    if (x_last - x_first + 1 + x_margin) * (y_last - y_first + 1 + y_margin) > 8 * scratch.found.size:
-        return np.int64(-1)
+def find_range(index, found, x_first, x_last, y_first, y_last, n):
+    """Find the active VCRs that meet these cells; EVERY_ROW if there are more than `found` holds."""
+    counts = index.counts
+    x_margin = (np.int64(1) << counts[Count.X_POWER]) - 1
+    y_margin = (np.int64(1) << counts[Count.Y_POWER]) - 1
+    if (x_last - x_first + 1 + x_margin) * (y_last - y_first + 1 + y_margin) > 8 * found.size:
+        return EVERY_ROW
     for y in range(y_first - y_margin, y_last + 1):
         for x in range(x_first - x_margin, x_last + 1):
-            corner = x + x_margin + (y + y_margin) * counts[PITCH]
-            bits = state.active[corner]
+            corner = x + x_margin + (y + y_margin) * counts[Count.PITCH]
+            bits = index.active[corner]
             while bits != 0:
                 bit = trailing_zeros(bits)
                 bits &= bits - np.uint64(1)
-                shape = state.shapes[np.int64(bit)]
+                shape = index.shapes[np.int64(bit)]
                 if x + np.int64(shape.width) > x_first and y + np.int64(shape.height) > y_first:
-                    if n == scratch.found.size:
-                        return np.int64(-1)
-                    n = add_found(state, scratch.found, n, corner, bit, x, y, VERIFY)
+                    if n == found.size:
+                        return EVERY_ROW
+                    n = add_found(index, found, n, corner, bit, x, y, VERIFY)
+    return n
+
+
+@subroutine
+def find_lists(index, scratch):
+    """Find the lists that may hold a hit of the loaded event; return how many, or EVERY_ROW."""
+    counts = index.counts
+    x_side, y_side = scratch.sides[0], scratch.sides[1]
+    load_side(x_side, scratch.values, counts[Count.X_DIM], index.x_edges, RIGHT)
+    load_side(y_side, scratch.values, counts[Count.Y_DIM], index.y_edges, TOP)
+    has_x, has_y = not np.isnan(x_side.key), not np.isnan(y_side.key)
+    n = np.int64(0)
+    for group in range(4):
+        if counts[Count.GROUPS + group] == 0 or (not has_x and group < 2) or (not has_y and not group & 1):
+            continue
+        x, x_last, y, y_last = x_side.first, x_side.last, y_side.first, y_side.last
+        if group & 2:
+            x = x_last = counts[Count.X_CELLS]
+        if group & 1:
+            y = y_last = counts[Count.Y_CELLS]
+        if x_side.is_range or y_side.is_range:
+            n = find_range(index, scratch.found, x, x_last, y, y_last, n)
+            if n == EVERY_ROW:
+                return EVERY_ROW
+        else:
+            n = find_point(index, scratch, x, y, group, n)
     return n
 
 
 @helper
-def find_lists(state, scratch, events, e, sums):
-    """Load event e and note every list that may hold a hit; return (lists, entries in them)."""
-    counts, box, values = state.counts, scratch.box, scratch.values
-    load_event(values, events, e)
-    box[FORCE] = 0 if sums else np.int64(VERIFY)
-    box[RANGED] = box[WHOLE] = box[WEIGHTED] = 0
-    box[UNIT] = 1 if sums else 0
+def candidate_count(index, scratch, lists):
+    """How many entries the lists have."""
+    if lists == EVERY_ROW:
+        return index.counts[Count.POSITIONS]
+    total = np.int64(0)
+    for f in range(lists):
+        total += np.int64(scratch.found[f].size)
+    return total
+
+
+@helper
+def begin_search(index, scratch, events, e, is_sum):
+    """What holds for all lists of event e, whose sides are loaded; `is_sum` unless the user has a scoring function."""
+    search, x_side, y_side = scratch.search[0], scratch.sides[0], scratch.sides[1]
+    search.force = x_side.force | y_side.force if is_sum else VERIFY
+    search.is_shared = index.counts[Count.OVERLAPPED] | x_side.is_range | y_side.is_range
+    search.is_weighted = x_side.weight != 1.0 or y_side.weight != 1.0
+    search.is_known = is_sum
     for i in range(events.offsets[e], events.offsets[e + 1]):
         if events.weight[i] != 1.0:
-            box[UNIT] = 0
-    scratch.keys[0] = scratch.keys[1] = np.nan
-    scratch.keys[2] = scratch.keys[3] = 1.0
-    has_x = load_axis(values, counts[X_DIM], state.x_edges, box, X_FIRST, X_MASK, RIGHT)
-    has_y = load_axis(values, counts[Y_DIM], state.y_edges, box, Y_FIRST, Y_MASK, TOP)
-    if has_x:
-        scratch.keys[0], scratch.keys[2] = values[counts[X_DIM]].lo, values[counts[X_DIM]].weight
-    if has_y:
-        scratch.keys[1], scratch.keys[3] = values[counts[Y_DIM]].lo, values[counts[Y_DIM]].weight
-    if box[RANGED]:
-        box[FORCE] = np.int64(VERIFY)
-    n = np.int64(0)
-    for group in range(4):
-        if counts[GROUPS + group] == 0 or (not has_x and group < 2) or (not has_y and not group & 1):
-            continue
-        x, y = box[X_FIRST], box[Y_FIRST]
-        x_last, y_last = box[X_LAST], box[Y_LAST]
-        if group & 2:
-            x = x_last = counts[X_CELLS]
-        if group & 1:
-            y = y_last = counts[Y_CELLS]
-        if box[RANGED]:
-            n = find_range(state, scratch, x, x_last, y, y_last, n)
-            if n < 0:
-                break
-        else:
-            n = find_point(state, scratch, x, y, group, n)
-    if n < 0:  # the event meets so many VCRs that looking at every row is cheaper
-        box[WHOLE], box[RANGED] = 1, 0
-        scratch.found[0].start, scratch.found[0].size = np.uint32(0), np.uint32(counts[POSITIONS])
-        scratch.found[0].mask = VERIFY
-        n = np.int64(1)
-    total = np.int64(0)
-    for f in range(n):
-        total += np.int64(scratch.found[f].size)
-    return n, total
+            search.is_known = False
 
 
 @helper
-def meets_first(state, box, found, p):
-    """Does this VCR hold the lowest, leftmost cell that row and event share? For a point all VCRs that are found do."""
-    place = state.places[p]
-    left, bottom = np.int64(place.x), np.int64(place.y)
-    # In a strip the event has no cell of its own on that axis: the row's is where they meet.
-    x = left if left == state.counts[X_CELLS] else max(left, box[X_FIRST])
-    y = bottom if bottom == state.counts[Y_CELLS] else max(bottom, box[Y_FIRST])
-    return found.x <= x < np.int64(found.x) + np.int64(found.width) and found.y <= y < np.int64(found.y) + np.int64(
-        found.height
-    )
+def reports(place, found, sides, overlapped):
+    """Of the VCRs of a row that meet the event, is this the one to report it?
 
-
-@helper
-def is_first(place, found, x, y):
-    """Of the overlapping VCRs of a row that hold cell (x, y), is this the one to report it? Without a branch.
-
-    On each axis the row is cut from its first cell on into parts of one length (a power of two), and only the last may be
-    shifted back: it reports what lies beyond the whole parts, all others all they hold.
+    It is the one that holds the first cell that row and event share. On each axis overlapped decomposition cuts a row from its
+    first cell on into parts of one length (a power of two), and only the last may be shifted back: that one reports the
+    cells beyond the other parts.
     """
     left, bottom = np.int64(place.x), np.int64(place.y)
-    x_within, y_within = np.int64(found.width) - 1, np.int64(found.height) - 1
-    by_x = (((np.int64(found.x) - left) & x_within) == 0) | (x - left >= (np.int64(place.width) & ~x_within))
-    by_y = (((np.int64(found.y) - bottom) & y_within) == 0) | (y - bottom >= (np.int64(place.height) & ~y_within))
-    return by_x & by_y
+    x, y = max(left, sides[0].first), max(bottom, sides[1].first)  # in a strip, the row's cell is the larger number
+    width, height = np.int64(found.width), np.int64(found.height)
+    from_x, from_y = x - np.int64(found.x), y - np.int64(found.y)
+    reported = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
+    if overlapped:
+        by_x = (((np.int64(found.x) - left) & (width - 1)) == 0) | (x - left >= (np.int64(place.width) & -width))
+        by_y = (((np.int64(found.y) - bottom) & (height - 1)) == 0) | (y - bottom >= (np.int64(place.height) & -height))
+        reported &= by_x & by_y
+    return reported
 
 
 @helper
-def holds(box, x_key, y_key):
-    """Is the point in the rectangle? An axis that the event lacks (NaN) is one that a row found here does not ask for."""
-    return (not x_key < box.x_lo) & (not x_key > box.x_hi) & (not y_key < box.y_lo) & (not y_key > box.y_hi)
+def box_holds_point(box, x, y):
+    """Is the point in the rectangle? A row is not found by an axis that the event lacks (NaN), so that axis holds."""
+    return (not x < box.x_lo) & (not x > box.x_hi) & (not y < box.y_lo) & (not y > box.y_hi)
 
 
 @helper
-def weighed(rate, keys):
-    """The score of a row that asks for its rectangle only, for an event with weights: summed in the row's order."""
+def weighted_score(rate, sides):
+    """The score of a row that is a rectangle and nothing else, for an event with weights; summed in the order of the row."""
     score = rate.priority
-    first, second = keys[2], keys[3]
+    first, second = sides[0].weight, sides[1].weight
     if rate.y_first != 0:
         first, second = second, first
     if rate.heads > 0:
@@ -256,115 +271,122 @@ def weighed(rate, keys):
 
 
 @helper
-def entry_at(state, start, t, force, whole):
-    """Entry t of a list, with what the event asks to be verified; without a list the position itself, NONE if it is free."""
-    if whole:
-        if state.places[t].slot == NONE:
-            return NONE
-        return np.uint32(t) | VERIFY
-    return state.entries[start + t] | force
+def copy_hits(index, scratch, found, first, last, out):
+    """Take all hits among entries[first:last] of a list, for an event whose hits have known scores and one list each.
+
+    This is most of the work where answers are long: hits are copied without a branch.
+    """
+    search = scratch.search[0]
+    n, pending, force, mask = search.end, search.pending, search.force, found.mask
+    x, y = scratch.sides[0].key, scratch.sides[1].key
+    for at in range(np.uint64(first), np.uint64(last)):
+        entry = index.entries[at] | force
+        p = np.uint64(entry & POSITION)
+        is_hit = np.int64(1)
+        if entry & mask:
+            if entry & VERIFY:
+                scratch.pending[pending] = np.uint32(p)
+                pending += 1
+                continue
+            is_hit = np.int64(box_holds_point(index.boxes[p], x, y))
+        out.ids[np.uint64(n)] = index.hits[p].id
+        out.scores[np.uint64(n)] = index.hits[p].score
+        n += is_hit
+    search.end, search.pending = n, pending
 
 
 @helper
-def judged(state, store, scratch, events, found, p, combine):
-    """The score of a row that is to be verified, NaN if it does not match or another VCR reports it."""
-    box = scratch.box
-    if box[RANGED] and not meets_first(state, box, found, p):
-        return np.nan
-    if state.counts[OVERLAPPED] and not box[WHOLE]:
-        place = state.places[p]
-        if not is_first(place, found, max(box[X_FIRST], np.int64(place.x)), max(box[Y_FIRST], np.int64(place.y))):
-            return np.nan
-    return score_row(store, np.int64(state.places[p].slot), scratch.values, events, 0, combine)
+def choose_hits(index, scratch, found, first, last, out):
+    """Take the hits among entries[first:last] of a list, for any event and any k."""
+    search, sides, overlapped = scratch.search[0], scratch.sides, index.counts[Count.OVERLAPPED] != 0
+    k, begin, n = search.k, search.begin, search.end
+    for at in range(np.uint64(first), np.uint64(last)):
+        entry = index.entries[at] | search.force
+        p = np.uint64(entry & POSITION)
+        score = index.hits[p].score
+        if search.is_weighted and not entry & VERIFY:
+            score = weighted_score(index.rates[p], sides)
+        if k > 0 and n - begin == k and score < out.scores[begin] and (search.is_known or not entry & VERIFY):
+            continue
+        if search.is_shared and not reports(index.places[p], found, sides, overlapped):
+            continue
+        if entry & VERIFY:
+            scratch.pending[search.pending] = np.uint32(p)
+            search.pending += 1
+        elif not entry & found.mask or box_holds_point(index.boxes[p], sides[0].key, sides[1].key):
+            if k > 0:
+                n = begin + keep_best(out, begin, n - begin, k, index.hits[p].id, score, False)
+            else:
+                out.ids[n], out.scores[n] = index.hits[p].id, score
+                n += 1
+    search.end = n
+
+
+@helper
+def add_live_rows(index, scratch, first, last):
+    """Let all rows at positions [first, last) be verified."""
+    search = scratch.search[0]
+    for p in range(first, last):
+        if index.places[p].slot != NONE:
+            scratch.pending[search.pending] = np.uint32(p)
+            search.pending += 1
+
+
+@subroutine
+def verify_pending(index, store, scratch, events, combine, out):
+    """Verify the pending rows, whose cache lines are prefetched, and take their hits."""
+    search, pending = scratch.search[0], scratch.pending
+    k, begin, n = search.k, search.begin, search.end
+    for i in range(search.pending):
+        pending[i] = index.places[np.int64(pending[i])].slot
+        prefetch(store.rows, np.int64(pending[i]))
+    for i in range(search.pending):
+        ask_for_row(store, np.int64(pending[i]))
+    for i in range(search.pending):
+        slot = np.int64(pending[i])
+        score = score_row(store, slot, scratch.values, events, ALL, combine)
+        if not np.isnan(score):
+            n = take_hit(store, slot, score, out, begin, n, k, scratch.seen)
+    search.end, search.pending = n, np.int64(0)
 
 
 @kernel
-def match_many(state, store, scratch, events, first, combine, out, ends, candidates):
-    """Match events[first:]; return the first not done (out may be too small) or their number. ends[e] is where e's hits end."""
-    overlapped = state.counts[OVERLAPPED] != 0
+def answer_many(index, store, scratch, events, first, combine, k, out, ends):
+    """Answer events[first:]: every match (k = 0), or the k best; return the first not answered (out is full) or their number.
+
+    ends[e] is where the hits of event e end.
+    """
+    search = scratch.search[0]
+    search.k, search.pending = k, np.int64(0)
     n = np.int64(0)
     for e in range(first, ends.size):
-        begin = n
-        lists, total = find_lists(state, scratch, events, e, combine is None)
-        if begin + total > out.ids.size:
+        load_event(scratch.values, events, e)
+        lists = find_lists(index, scratch)
+        total = candidate_count(index, scratch, lists)
+        if n + (k if k > 0 else total) > out.ids.size:
             unload_event(scratch.values, events, e)
             return e
-        candidates[0] += total
-        force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
-        x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
-        x_key, y_key, weighted = scratch.keys[0], scratch.keys[1], scratch.box[WEIGHTED] != 0
+        scratch.candidates[0] += total
+        search.begin = search.end = n
+        begin_search(index, scratch, events, e, combine is None)
+        if lists == EVERY_ROW:
+            for at in range(0, total, CHUNK):
+                add_live_rows(index, scratch, at, min(at + CHUNK, total))
+                verify_pending(index, store, scratch, events, combine, out)
+        copies = k == 0 and not search.is_weighted and not search.is_shared
         for f in range(lists):
             found = scratch.found[f]
-            mask, start = np.uint64(found.mask), np.uint64(found.start)
-            for t in range(np.uint64(found.size)):
-                entry = entry_at(state, start, t, force, whole)
-                p = np.uint64(entry & POSITION)
-                kept = np.int64(1)
-                if entry & mask:
-                    if entry & VERIFY:
-                        if entry == NONE:
-                            continue
-                        score = judged(state, store, scratch, events, found, p, combine)
-                        if not np.isnan(score):
-                            n = emit(store, np.int64(state.places[p].slot), score, out, begin, n, scratch.seen)
-                        continue
-                    kept = np.int64(holds(state.boxes[p], x_key, y_key))
-                if overlapped:
-                    kept &= np.int64(is_first(state.places[p], found, x, y))
-                out.ids[np.uint64(n)] = state.hits[p].id
-                out.scores[np.uint64(n)] = weighed(state.rates[p], scratch.keys) if weighted else state.hits[p].score
-                n += kept
-        unload_event(scratch.values, events, e)
-        ends[e] = n
-    return ends.size
-
-
-@kernel
-def top_many(state, store, scratch, events, first, combine, k, out, ends, candidates):
-    """The k best of events[first:], each best first; return the first event not done (out is full) or their number.
-
-    A row whose score, known beforehand for events of unit weights, is below the k-th so far is not even verified.
-    """
-    overlapped = state.counts[OVERLAPPED] != 0
-    n = np.int64(0)
-    for e in range(first, ends.size):
-        if n + k > out.ids.size:
-            return e
-        begin = n
-        held = np.int64(0)
-        lists, total = find_lists(state, scratch, events, e, combine is None)
-        known = scratch.box[UNIT] != 0
-        worst = -np.inf
-        candidates[0] += total
-        force, whole = np.uint32(scratch.box[FORCE]), scratch.box[WHOLE] != 0
-        x, y = scratch.box[X_FIRST], scratch.box[Y_FIRST]
-        x_key, y_key, weighted = scratch.keys[0], scratch.keys[1], scratch.box[WEIGHTED] != 0
-        for f in range(lists):
-            found = scratch.found[f]
-            mask, start = np.uint64(found.mask), np.uint64(found.start)
-            for t in range(np.uint64(found.size)):
-                entry = entry_at(state, start, t, force, whole)
-                if entry == NONE:
-                    continue
-                p = np.uint64(entry & POSITION)
-                plain = (entry & VERIFY) == 0
-                score = weighed(state.rates[p], scratch.keys) if weighted and plain else state.hits[p].score
-                if score < worst and (known or plain):
-                    continue
-                if not plain:
-                    score = judged(state, store, scratch, events, found, p, combine)
-                    if np.isnan(score):
-                        continue
+            start, end = np.int64(found.start), np.int64(found.start) + np.int64(found.size)
+            for at in range(start, end, CHUNK):
+                if copies:
+                    copy_hits(index, scratch, found, at, min(at + CHUNK, end), out)
                 else:
-                    if entry & mask and not holds(state.boxes[p], x_key, y_key):
-                        continue
-                    if overlapped and not is_first(state.places[p], found, x, y):
-                        continue
-                held = offer(store, np.int64(state.places[p].slot), score, out, begin, held, k)
-                if held == k:
-                    worst = out.scores[begin]
+                    choose_hits(index, scratch, found, at, min(at + CHUNK, end), out)
+                if search.pending > CHUNK:
+                    verify_pending(index, store, scratch, events, combine, out)
+        verify_pending(index, store, scratch, events, combine, out)
+        n = search.end
+        finish_hits(out, search.begin, n, k)
         unload_event(scratch.values, events, e)
-        best_first(out, begin, held)
-        n = begin + held
         ends[e] = n
     return ends.size

@@ -1,163 +1,155 @@
-"""How the lists of VCRs change: rows enter, leave, are replaced, or are laid out all at once. Layout: `kernels.layout`.
+"""Changes of the lists of VCRs. Layout: `kernels.layout`.
 
-    a few rows   append_rows, remove_positions, replace_rows: list by list
-    all rows     activate_rows, count_entries, lay_out_lists, then append_rows: regions fit and lie in the order of ids
-    many leave   sweep_positions: one walk over all lists
+    some rows    append_rows, remove_rows: list by list
+    all rows     count_entries, lay_out_lists, append_rows: regions fit their lists and are in the order of ids
+    many leave   sweep_rows: one pass over all lists
 
-One writer, no reader at the same time. Nothing grows here: `append_rows` stops before a row that it has no room for.
+One writer, no reader at the same time. Kernels never grow an array: they stop before a row that needs more room.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.store.kernels.id_table import NONE, home
 from matchwood.structures.vcr.kernels.layout import (
+    CLASS_SHIFT,
     EMPTY,
-    FREE_POSITION,
-    GROUPS,
-    HASHED,
-    LISTS,
-    LIVE,
-    POOL,
     POSITION,
-    POSITIONS,
-    REGIONS,
     SIZE,
-    SIZE_BITS,
+    Count,
     decompose,
     find_header,
     find_list,
     group_of,
-    id_of,
-    locate,
     open_list,
+    place_row,
 )
 
 
 @kernel
-def locate_rows(state, store, slots, first):
-    """Put the rows at positions first, first + 1, ... without entering them into lists. O(entries)."""
+def place_rows(index, store, slots, positions):
+    """Fill the records of positions[i] from the row at slots[i]. O(entries)."""
     for i in range(slots.size):
-        locate(state, store, np.int64(slots[i]), first + i)
+        place_row(index, store, np.int64(slots[i]), np.int64(positions[i]))
 
 
 @kernel
-def take_positions(state, store, slots, taken):
-    """Give each slot a position, free ones first; `taken` receives them. The caller has made room. O(entries)."""
-    counts = state.counts
-    for i in range(slots.size):
-        p = counts[FREE_POSITION]
+def take_positions(index, positions):
+    """Fill `positions` with unused ones, free ones first. The caller has made room."""
+    counts = index.counts
+    for i in range(positions.size):
+        p = counts[Count.FREE_POSITION]
         if p == np.int64(NONE):
-            p = counts[POSITIONS]
-            counts[POSITIONS] += 1
+            p = counts[Count.POSITIONS]
+            counts[Count.POSITIONS] += 1
         else:
-            counts[FREE_POSITION] = np.int64(state.places[p].flags)
-        slot = np.int64(slots[i])
-        locate(state, store, slot, p)
-        state.positions[slot] = np.uint32(p)
-        counts[GROUPS + group_of(state, p)] += 1
-        counts[LIVE] += 1
-        taken[i] = np.uint32(p)
+            counts[Count.FREE_POSITION] = np.int64(index.places[p].flags)
+        positions[i] = np.uint32(p)
 
 
 @helper
-def free_region(state, start, class_):
+def free_region(index, start, class_):
     if class_ > 0:
-        state.entries[start] = np.uint32(state.counts[REGIONS + class_])
-        state.counts[REGIONS + class_] = start
+        index.entries[start] = np.uint32(index.counts[Count.FREE_REGIONS + class_])
+        index.counts[Count.FREE_REGIONS + class_] = start
 
 
 @helper
-def room_for_one(state, at):
-    """See to it that the list has room for one more, moving it to a region twice as large; False if the pool is used up."""
-    counts = state.counts
-    header = state.directory[at]
-    size = np.int64(header.load & SIZE)
-    class_ = np.int64(header.load >> SIZE_BITS)
-    capacity = (np.int64(1) << class_) >> 1
-    if size < capacity:
+def reserve_entry(index, header):
+    """Make room for one more entry, in a region of twice the size if need be; False if the pool is full."""
+    counts = index.counts
+    size, class_ = np.int64(header.load & SIZE), np.int64(header.load >> CLASS_SHIFT)
+    if size < (np.int64(1) << class_) >> 1:
         return True
-    start = counts[REGIONS + class_ + 1]
+    start = counts[Count.FREE_REGIONS + class_ + 1]
     if start != np.int64(NONE):
-        counts[REGIONS + class_ + 1] = np.int64(state.entries[start])
+        counts[Count.FREE_REGIONS + class_ + 1] = np.int64(index.entries[start])
     else:
-        start = counts[POOL]
-        if start + (np.int64(1) << class_) > state.entries.size:
+        start = counts[Count.POOL]
+        if start + (np.int64(1) << class_) > index.entries.size:
             return False
-        counts[POOL] += np.int64(1) << class_
+        counts[Count.POOL] += np.int64(1) << class_
     old = np.int64(header.start)
     for k in range(size):
-        state.entries[start + k] = state.entries[old + k]
-    free_region(state, old, class_)
+        index.entries[start + k] = index.entries[old + k]
+    free_region(index, old, class_)
     header.start = np.uint32(start)
-    header.load = np.uint32(((class_ + 1) << 27) | size)
+    header.load = np.uint32(((class_ + 1) << np.int64(CLASS_SHIFT)) | size)
     return True
 
 
 @helper
-def ask_for_header(state, id_):
-    if state.counts[HASHED] != 0:
-        id_ = home(state.directory, id_)
-    prefetch(state.directory, id_)
+def prefetch_headers(index, pieces, count):
+    for q in range(count):
+        id_ = pieces[q].id
+        prefetch(index.directory, home(index.directory, id_) if index.counts[Count.HASHED] else id_)
+
+
+@helper
+def has_room_for_lists(index, count):
+    """Can so many lists more be opened? A hashed directory is at most half full."""
+    return index.counts[Count.HASHED] == 0 or 2 * (index.counts[Count.LISTS] + count) <= index.directory.size
 
 
 @kernel
-def append_rows(state, positions, first, pieces):
+def append_rows(index, positions, first, pieces):
     """Enter positions[first:] into the lists of their VCRs; return the first not entered (no room) or their number.
 
-    Lists are made and widened first; only then is anything appended, so that a row is in all its lists or in none.
+    Lists are opened and enlarged first; only then is anything appended, so that a row is in all its lists or in none.
     """
     for r in range(first, positions.size):
-        n = decompose(state, np.int64(positions[r]), pieces)
-        if state.counts[HASHED] != 0 and 2 * (state.counts[LISTS] + n) > state.directory.size:
+        p = np.int64(positions[r])
+        n = decompose(index, p, pieces)
+        if not has_room_for_lists(index, n):
             return r
+        prefetch_headers(index, pieces, n)
         for q in range(n):
-            ask_for_header(state, id_of(state, pieces[q].corner, pieces[q].bit))
-        for q in range(n):
-            at = open_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
-            if not room_for_one(state, at):
+            if not reserve_entry(index, open_list(index, pieces[q].id)):
                 return r
         for q in range(n):
             piece = pieces[q]
-            header = state.directory[find_list(state, id_of(state, piece.corner, piece.bit))]
-            state.entries[np.int64(header.start) + np.int64(header.load & SIZE)] = piece.entry
+            header = index.directory[find_list(index, piece.id)]
+            index.entries[np.int64(header.start) + np.int64(header.load & SIZE)] = piece.entry
             header.load += np.uint32(1)
-            state.active[np.int64(piece.corner)] |= np.uint64(1) << np.uint64(piece.bit)
+            index.active[np.int64(piece.corner)] |= piece.bits
+        index.positions[np.int64(index.places[p].slot)] = np.uint32(p)
+        index.counts[Count.GROUPS + group_of(index, p)] += 1
     return positions.size
 
 
 @helper
-def close_list(state, at):
-    """Give back the region and the header of a list that has become empty; clear its bit. Later headers may move. O(1)."""
-    header = state.directory[at]
-    free_region(state, np.int64(header.start), np.int64(header.load >> SIZE_BITS))
-    corner = header.id // state.shapes.size
-    bit = header.id - corner * state.shapes.size
-    state.active[corner] &= ~(np.uint64(1) << np.uint64(bit))
-    state.counts[LISTS] -= 1
+def close_list(index, at):
+    """Free the region and the header of an empty list and clear its bit. Headers of a hash table behind it may move. O(1)."""
+    directory = index.directory
+    header = directory[at]
+    free_region(index, np.int64(header.start), np.int64(header.load >> CLASS_SHIFT))
+    corner = header.id // index.shapes.size
+    bit = header.id - corner * index.shapes.size
+    index.active[corner] &= ~(np.uint64(1) << np.uint64(bit))
+    index.counts[Count.LISTS] -= 1
     header.id, header.load = EMPTY, np.uint32(0)
-    if state.counts[HASHED] == 0:
+    if index.counts[Count.HASHED] == 0:
         return
-    mask = state.directory.size - 1
+    mask = directory.size - 1
     hole, probe = at, at
     while True:
         probe = (probe + 1) & mask
-        moved = state.directory[probe]
+        moved = directory[probe]
         if moved.id == EMPTY:
             return
-        if ((probe - home(state.directory, moved.id)) & mask) >= ((probe - hole) & mask):
-            target = state.directory[hole]
+        if ((probe - home(directory, moved.id)) & mask) >= ((probe - hole) & mask):
+            target = directory[hole]
             target.id, target.start, target.load = moved.id, moved.start, moved.load
             moved.id = EMPTY
             hole = probe
 
 
 @helper
-def position_in(entries, start, size, p):
-    """Where in the list the position stands, which it does. The mask of a block of 16 vectorises; a plain search does not."""
+def find_entry(entries, start, size, p):
+    """Where in a list position p is, which is there. The test of a block of 16 vectorises; a plain search does not."""
     k = np.int64(0)
     while k + 16 <= size:
         block = entries[start + k : start + k + 16]
@@ -172,138 +164,92 @@ def position_in(entries, start, size, p):
     return k
 
 
-@helper
-def take_out(state, p, pieces):
-    """Take position p out of the lists of its VCRs; lists that become empty go. O(pieces * length of list / 16)."""
-    n = decompose(state, p, pieces)
-    # Headers, then entries are asked for ahead: each is a cache miss, and one after the other they are most of the time.
-    for q in range(n):
-        ask_for_header(state, id_of(state, pieces[q].corner, pieces[q].bit))
-    for q in range(n):
-        at = find_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
-        start = np.int64(state.directory[at].start)
-        for k in range(0, np.int64(state.directory[at].load & SIZE), 16):
-            prefetch(state.entries, start + k)
-    for q in range(n):
-        at = find_list(state, id_of(state, pieces[q].corner, pieces[q].bit))
-        header = state.directory[at]
-        start, size = np.int64(header.start), np.int64(header.load & SIZE)
-        k = position_in(state.entries, start, size, np.uint32(p))
-        state.entries[start + k] = state.entries[start + size - 1]
-        header.load -= np.uint32(1)
-        if size == 1:
-            close_list(state, at)
-
-
-@helper
-def free_position(state, p):
-    counts = state.counts
-    counts[GROUPS + group_of(state, p)] -= 1
-    counts[LIVE] -= 1
-    state.places[p].slot = NONE
-    state.places[p].flags = np.uint32(counts[FREE_POSITION])
-    counts[FREE_POSITION] = p
+@subroutine
+def free_position(index, p):
+    counts, place = index.counts, index.places[p]
+    counts[Count.GROUPS + group_of(index, p)] -= 1
+    place.slot, place.flags = NONE, np.uint32(counts[Count.FREE_POSITION])
+    counts[Count.FREE_POSITION] = p
 
 
 @kernel
-def remove_positions(state, positions, pieces):
-    """Take the rows out of their lists and free their positions."""
+def remove_rows(index, positions, pieces):
+    """Take rows out of their lists, close lists that become empty, free the positions. O(pieces * length of list / 16) a row.
+
+    Headers, then entries are prefetched for all lists of a row: each is a cache miss.
+    """
     for r in range(positions.size):
         p = np.int64(positions[r])
-        take_out(state, p, pieces)
-        free_position(state, p)
-
-
-@kernel
-def replace_rows(state, store, slots, positions, pieces):
-    """Let positions[i] stand for the row at slots[i] instead of another; return how many must be appended again.
-
-    A row whose cells and flags are the old ones is done; the positions of the others have been taken out of their lists and
-    are moved to the front of `positions`.
-    """
-    moved = 0
-    for i in range(slots.size):
-        p = np.int64(positions[i])
-        place = state.places[p]
-        x, y, width, height, flags = place.x, place.y, place.width, place.height, place.flags
-        locate(state, store, np.int64(slots[i]), p)
-        state.positions[np.int64(slots[i])] = np.uint32(p)
-        same = place.x == x and place.y == y and place.width == width and place.height == height
-        if same and place.flags == flags:
-            continue
-        new_x, new_y, new_width, new_height, new_flags = place.x, place.y, place.width, place.height, place.flags
-        place.x, place.y, place.width, place.height, place.flags = x, y, width, height, flags
-        take_out(state, p, pieces)
-        state.counts[GROUPS + group_of(state, p)] -= 1
-        place.x, place.y, place.width, place.height = new_x, new_y, new_width, new_height
-        place.flags = new_flags
-        state.counts[GROUPS + group_of(state, p)] += 1
-        positions[moved] = np.uint32(p)
-        moved += 1
-    return moved
-
-
-@kernel
-def sweep_positions(state, positions):
-    """As `remove_positions`, by one walk over all lists: for many rows at once. O(all entries)."""
-    for r in range(positions.size):
-        free_position(state, np.int64(positions[r]))
-    for corner in range(state.active.size):
-        bits = state.active[corner]
-        while bits != 0:
-            bit = trailing_zeros(bits)
-            bits &= bits - np.uint64(1)
-            at = find_list(state, id_of(state, corner, bit))
-            header = state.directory[at]
+        n = decompose(index, p, pieces)
+        prefetch_headers(index, pieces, n)
+        for q in range(n):
+            header = index.directory[find_list(index, pieces[q].id)]
+            for k in range(0, np.int64(header.load & SIZE), 16):
+                prefetch(index.entries, np.int64(header.start) + k)
+        for q in range(n):
+            at = find_list(index, pieces[q].id)
+            header = index.directory[at]
             start, size = np.int64(header.start), np.int64(header.load & SIZE)
-            kept = np.int64(0)
-            for k in range(size):
-                entry = state.entries[start + k]
-                state.entries[start + kept] = entry
-                if state.places[np.int64(entry & POSITION)].slot != NONE:
-                    kept += 1
-            header.load = np.uint32((header.load & ~SIZE) | np.uint32(kept))
-            if kept == 0:
-                close_list(state, at)
+            k = find_entry(index.entries, start, size, np.uint32(p))
+            index.entries[start + k] = index.entries[start + size - 1]
+            header.load -= np.uint32(1)
+            if size == 1:
+                close_list(index, at)
+        free_position(index, p)
 
 
 @kernel
-def activate_rows(state, positions, pieces):
-    """Set the bits of all VCRs that these rows are cut into; return the number of pieces. O(pieces)."""
-    total = 0
+def sweep_rows(index, positions):
+    """As `remove_rows`, by one pass over all lists: for many rows at once. O(all entries)."""
     for r in range(positions.size):
-        n = decompose(state, np.int64(positions[r]), pieces)
-        for q in range(n):
-            state.active[np.int64(pieces[q].corner)] |= np.uint64(1) << np.uint64(pieces[q].bit)
-        total += n
-    return total
-
-
-@kernel
-def count_entries(state, positions, pieces):
-    """Make a header for every active VCR and count its entries in `load`. The directory has room. O(pieces + corners)."""
-    for r in range(positions.size):
-        n = decompose(state, np.int64(positions[r]), pieces)
-        for q in range(n):
-            state.directory[open_list(state, id_of(state, pieces[q].corner, pieces[q].bit))].load += np.uint32(1)
-
-
-@kernel
-def lay_out_lists(state):
-    """Give each list a region for what `load` counts, in the order of ids, and empty it. The pool has room. O(corners)."""
-    counts = state.counts
-    for corner in range(state.active.size):
-        bits = state.active[corner]
+        free_position(index, np.int64(positions[r]))
+    for corner in range(index.active.size):
+        bits = index.active[corner]
         while bits != 0:
-            bit = trailing_zeros(bits)
+            at = find_list(index, corner * index.shapes.size + np.int64(trailing_zeros(bits)))
             bits &= bits - np.uint64(1)
-            header = state.directory[find_list(state, id_of(state, corner, bit))]
+            header = index.directory[at]
+            start, left = np.int64(header.start), np.int64(0)
+            for k in range(np.int64(header.load & SIZE)):
+                entry = index.entries[start + k]
+                index.entries[start + left] = entry
+                if index.places[np.int64(entry & POSITION)].slot != NONE:
+                    left += 1
+            header.load = np.uint32((header.load & ~SIZE) | np.uint32(left))
+            if left == 0:
+                close_list(index, at)
+
+
+@kernel
+def count_entries(index, positions, first, pieces):
+    """Open the lists of positions[first:] and count their entries in `load`; return the first not counted (no room for its
+    lists) or the number of positions. O(pieces)."""
+    for r in range(first, positions.size):
+        n = decompose(index, np.int64(positions[r]), pieces)
+        if not has_room_for_lists(index, n):
+            return r
+        for q in range(n):
+            open_list(index, pieces[q].id).load += np.uint32(1)
+            index.active[np.int64(pieces[q].corner)] |= pieces[q].bits
+    return positions.size
+
+
+@kernel
+def lay_out_lists(index):
+    """Give each list a region for what `load` counts, in the order of ids, and empty it. The pool has room. O(corners)."""
+    counts = index.counts
+    for corner in range(index.active.size):
+        bits = index.active[corner]
+        while bits != 0:
+            id_ = corner * index.shapes.size + np.int64(trailing_zeros(bits))
+            bits &= bits - np.uint64(1)
+            header = index.directory[find_list(index, id_)]
             class_ = np.int64(1)
             while (np.int64(1) << (class_ - 1)) < np.int64(header.load):
                 class_ += 1
-            header.start = np.uint32(counts[POOL])
-            header.load = np.uint32(class_ << 27)
-            counts[POOL] += np.int64(1) << (class_ - 1)
+            header.start = np.uint32(counts[Count.POOL])
+            header.load = np.uint32(class_ << np.int64(CLASS_SHIFT))
+            counts[Count.POOL] += np.int64(1) << (class_ - 1)
 
 
 @kernel
