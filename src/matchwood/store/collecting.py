@@ -17,7 +17,7 @@ from matchwood.store.kernels.results import Out
 MAX_ROOM = 1 << 22  # hits that are allotted by estimate or kept in a buffer: 64 MB
 
 
-class Kept:
+class ResultBuffer:
     """Room for answers that are copied before they are returned; reused and grown from call to call."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ def collect(
     room: int,
     hits_each: float,
     order: Int64s | None,
-    kept: Kept,
+    buffer: ResultBuffer,
 ) -> Matches:
     """The hits of all queries; `room` is the least that one answer may need, `hits_each` how many one had lately.
 
@@ -57,7 +57,7 @@ def collect(
     scores: list[Float64s] = []
     done = before = 0
     while done < queries:
-        out = kept.take(room) if order is not None and not ids else new_out(room)
+        out = buffer.take(room) if order is not None and not ids else new_out(room)
         first, done = done, run(done, out, ends)
         if done == first:
             room *= 4

@@ -24,7 +24,7 @@ from matchwood.encode.arrays import Events, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_events
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.lang.evaluate import Mode, mode_of
-from matchwood.store.collecting import Kept, collect
+from matchwood.store.collecting import ResultBuffer, collect
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY, VALUE
 from matchwood.store.row_store import RowStore, Slots
@@ -95,7 +95,7 @@ class Index(Repairable):
         self._candidates = np.zeros(1, np.int64)  # kernels add to it
         self._values = new_values(0)
         self._seen = np.zeros(0, np.uint32)
-        self._kept = Kept()
+        self._results = ResultBuffer()
         self._hits_per_event = 0.0  # of the last `match`: an estimate of the room that the next one needs
 
     # implemented by each structure
@@ -296,7 +296,7 @@ class Index(Repairable):
         if order is not None:
             query = query._replace(events=pick_events(query.events, order))
         answer = partial(self._answer, query)
-        return collect(answer, query.events.size, room=room, hits_each=hits_each, order=order, kept=self._kept)
+        return collect(answer, query.events.size, room=room, hits_each=hits_each, order=order, buffer=self._results)
 
     def _order(self, query: Query) -> Int64s | None:
         """The order in which the events are best answered; None for the order of the batch."""

@@ -19,7 +19,7 @@ from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError, UnsupportedError
 from matchwood.lang.evaluate import Mode, mode_of
-from matchwood.store.collecting import Kept, collect
+from matchwood.store.collecting import ResultBuffer, collect
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY
 from matchwood.store.row_store import RowStore
@@ -54,7 +54,7 @@ class EventIndex(Repairable):
         self.store = EventStore()
         self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
         self._hits_each = 0.0  # of the last batch: the first guess of room for the next
-        self._kept = Kept()
+        self._results = ResultBuffer()
         self._asking = RowStore()  # holds the rows of a small batch while they are answered
 
     # what a structure adds
@@ -161,7 +161,7 @@ class EventIndex(Repairable):
             room=max(1024, asked.k),
             hits_each=0.0 if asked.k else self._hits_each,
             order=order,
-            kept=self._kept,
+            buffer=self._results,
         )
         if not asked.k:
             self._hits_each = len(found.ids) / many

@@ -20,8 +20,9 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
+from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.results import finish_hits, take_event
-from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.kernels.verify import VALUE, score_row
 from matchwood.structures.live.kernels.layout import (
     EventCount,
@@ -315,10 +316,10 @@ def list_candidates(tree, live, scratch, hulls):
 @helper
 def prefetch_event(live, scratch, i, n):
     """Prefetch the record of a candidate that comes soon, and the values of one that comes sooner."""
-    if i + 2 * AHEAD < n:
-        prefetch(live.events, np.int64(scratch.found[i + 2 * AHEAD]))
-    if i + AHEAD < n:
-        prefetch(live.keys, np.int64(live.events[np.int64(scratch.found[i + AHEAD])].start))
+    if i + 2 * PREFETCH_IDS < n:
+        prefetch(live.events, np.int64(scratch.found[i + 2 * PREFETCH_IDS]))
+    if i + PREFETCH_IDS < n:
+        prefetch(live.keys, np.int64(live.events[np.int64(scratch.found[i + PREFETCH_IDS])].start))
 
 
 @kernel
@@ -337,7 +338,7 @@ def answer_rows(tree, live, scratch, asked, first, out, ends):
             plain = plain and combine is None
             found = list_candidates(tree, live, scratch, hulls) if possible else np.int64(0)
             scratch.candidates[0] += found
-            for i in range(-AHEAD, found):
+            for i in range(-PREFETCH_IDS, found):
                 prefetch_event(live, scratch, i, found)
                 if i < 0 or n < 0:
                     continue

@@ -104,7 +104,7 @@ def unload_keys(keys, events, e):
 
 
 @helper
-def ask_for_row(store, slot):
+def prefetch_main_entries(store, slot):
     """Prefetch the entries of a row."""
     row = store.rows[slot]
     start = np.int64(row.start)
@@ -218,13 +218,13 @@ def verify_found(store, candidates, events, combine, out):
     for i in range(min(2 * PREFETCH_ROWS, found)):
         prefetch(store.rows, np.int64(slots[i]))
     for i in range(min(PREFETCH_ROWS, found)):
-        ask_for_row(store, np.int64(slots[i]))
+        prefetch_main_entries(store, np.int64(slots[i]))
     hits = np.int64(0)
     for i in range(found):
         if i + 2 * PREFETCH_ROWS < found:
             prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
         if i + PREFETCH_ROWS < found:
-            ask_for_row(store, np.int64(slots[i + PREFETCH_ROWS]))
+            prefetch_main_entries(store, np.int64(slots[i + PREFETCH_ROWS]))
         slot = np.int64(slots[i])
         count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
         plain = False

@@ -8,7 +8,7 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
          CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
                  the first with the latitude's dimension in `more`
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
-         of a float32, rounded up (`most_of`). A top-k search skips the entries of a row whose bound is too low.
+         of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
          they were added.
 Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last. A free slot keeps its region of
@@ -67,7 +67,6 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
-AHEAD = PREFETCH_IDS
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
@@ -272,7 +271,7 @@ def rank_row(row, rows, r):
 
 
 @helper
-def most_of(row):
+def max_score(row):
     """An upper bound of the row's score; NaN where that is past float32."""
     return np.uint32(np.uint32(row.flags >> np.uint16(1)) << np.uint32(16)).view(np.float32)
 

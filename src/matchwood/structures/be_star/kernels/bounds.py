@@ -10,7 +10,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.candidates import PREFETCH_ROWS, ask_for_row
+from matchwood.store.kernels.candidates import PREFETCH_ROWS, prefetch_main_entries
 from matchwood.store.kernels.rows import NONE
 from matchwood.structures.be_star.kernels.layout import entry_on, is_rigid, side_of, summarise
 
@@ -137,7 +137,7 @@ def rebuild_leaf(tree, store, b):
         prefetch(store.rows, np.int64(tree.leaf_rows[i].slot))
     for i in range(leaf - PREFETCH_ROWS, end):
         if i + PREFETCH_ROWS < end:
-            ask_for_row(store, np.int64(tree.leaf_rows[i + PREFETCH_ROWS].slot))
+            prefetch_main_entries(store, np.int64(tree.leaf_rows[i + PREFETCH_ROWS].slot))
         if i < leaf:
             continue
         leaf_row = tree.leaf_rows[i]

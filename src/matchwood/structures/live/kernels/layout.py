@@ -23,8 +23,9 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import NONE, enter, find, forget, home, number_in, prefetch_bearer
-from matchwood.store.kernels.rows import AHEAD, EXACT_CLASSES, class_size, size_class
+from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
 from matchwood.structures.mo_tree.kernels.planes import count_ones
 
 EVENT = np.dtype([("id", "i8"), ("until", "f8"), ("mask", "u8"), ("start", "u4"), ("is_general", "u4")])
@@ -80,8 +81,8 @@ def slots_of_ids(live, ids, slots):
     """slots[i] = the slot of event ids[i], or NONE."""
     last = ids.size - 1
     for i in range(ids.size):
-        prefetch(live.table, home(live.table, ids[min(i + 2 * AHEAD, last)]))
-        prefetch_bearer(live.table, live.heads, HEAD_SHIFT, ids[min(i + AHEAD, last)])
+        prefetch(live.table, home(live.table, ids[min(i + 2 * PREFETCH_IDS, last)]))
+        prefetch_bearer(live.table, live.heads, HEAD_SHIFT, ids[min(i + PREFETCH_IDS, last)])
         slots[i] = np.uint32(slot_of(live, ids[i]))
 
 
@@ -298,7 +299,7 @@ def keep_events(live, events, ids, until, first, slots):
     if 2 * (counts[EventCount.LIVE] + ids.size - first) > live.table.size:
         return first
     for e in range(first, ids.size):
-        prefetch(live.table, home(live.table, ids[min(e + AHEAD, ids.size - 1)]))
+        prefetch(live.table, home(live.table, ids[min(e + PREFETCH_IDS, ids.size - 1)]))
         plain, values = is_plain(events, e), events.offsets[e + 1] - events.offsets[e]
         slot = take_room(live, values, not plain)
         if slot < 0:
@@ -320,7 +321,7 @@ def keep_events(live, events, ids, until, first, slots):
 def drop_events(live, slots):
     """Free the slots of these events, which keep their regions, and their cells of the table. O(slots)."""
     for i in range(slots.size):
-        prefetch(live.events, np.int64(slots[min(i + AHEAD, slots.size - 1)]))
+        prefetch(live.events, np.int64(slots[min(i + PREFETCH_IDS, slots.size - 1)]))
         event = live.events[np.int64(slots[i])]
         forget(live.table, live.heads, HEAD_SHIFT, find(live.table, live.heads, HEAD_SHIFT, event.id))
         event.id = FREE

@@ -14,7 +14,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.store.kernels.rows import AHEAD
+from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.structures.live.kernels.layout import key_range
 from matchwood.structures.mo_tree.kernels.layout import (
     ONE,
@@ -56,8 +56,8 @@ def event_bucket(tree, live, slot):
 def prefetch_event(live, slots, i):
     """Prefetch an event that comes soon, and the values of one that comes sooner."""
     last = slots.size - 1
-    prefetch(live.events, np.int64(slots[min(i + 2 * AHEAD, last)]))
-    start = np.int64(live.events[np.int64(slots[min(i + AHEAD, last)])].start)
+    prefetch(live.events, np.int64(slots[min(i + 2 * PREFETCH_IDS, last)]))
+    start = np.int64(live.events[np.int64(slots[min(i + PREFETCH_IDS, last)])].start)
     prefetch(live.keys, start)
     prefetch(live.keys, start + 8)
 

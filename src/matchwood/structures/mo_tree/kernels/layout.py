@@ -34,7 +34,8 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, AHEAD, CIRCLE, prefetch_entries
+from matchwood.store.kernels.distances import PREFETCH_IDS
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, prefetch_entries
 
 AXIS = np.dtype(
     [
@@ -172,9 +173,9 @@ def bucket_number(tree, store, slot):
 @helper
 def prefetch_row(store, slots, i):
     """Prefetch a row that comes soon, and the entries of one that comes sooner: slots by bucket are scattered in the store."""
-    if i + 2 * AHEAD < slots.size:
-        prefetch(store.rows, np.int64(slots[i + 2 * AHEAD]))
-        prefetch_entries(store, store.rows[np.int64(slots[i + AHEAD])])
+    if i + 2 * PREFETCH_IDS < slots.size:
+        prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_IDS]))
+        prefetch_entries(store, store.rows[np.int64(slots[i + PREFETCH_IDS])])
 
 
 @kernel

@@ -17,7 +17,7 @@ from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import KEY, load_keys, score_single, unload_keys
 from matchwood.store.kernels.results import keep_largest
-from matchwood.store.kernels.rows import JOINED, SIBLING, first_slot, most_of
+from matchwood.store.kernels.rows import JOINED, SIBLING, first_slot, max_score
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 from matchwood.structures.mo_tree.kernels.batch import (
     PREFETCH_CANDIDATES,
@@ -59,7 +59,7 @@ class MatchScratch(State):
     values: np.ndarray = array(VALUE, ndim=2)  # by query and dimension
     keys: np.ndarray = array(KEY, ndim=2)  # the same
     plain: np.ndarray = array(np.bool_)  # by query: may its candidates be verified by their keys?
-    unit_weight: np.ndarray = array(np.bool_)  # by query: does no row score more than `most_of` says?
+    unit_weight: np.ndarray = array(np.bool_)  # by query: does no row score more than `max_score` says?
     filters: np.ndarray = array(np.uint8)  # by query: SINGLE, RANGES or RELAXED
     begins: np.ndarray = array(np.int32)  # by axis: the event's first tick, -1 if it lacks the attribute
     ends: np.ndarray = array(np.int32)  # by axis: its last tick
@@ -285,7 +285,7 @@ def prefetch_visit(tree, scratch, visit):
 @helper
 def may_rank(scratch, row, query, is_ranked):
     """May the row be among the k best of the query?"""
-    return not is_ranked or not most_of(row) < scratch.worst[query]
+    return not is_ranked or not max_score(row) < scratch.worst[query]
 
 
 @helper

@@ -10,7 +10,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
-from matchwood.store.kernels.rows import AHEAD
+from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.structures.mo_tree.kernels.layout import (
     HEAD_WORDS,
     LINE,
@@ -191,7 +191,7 @@ def unlink(tree, n):
 def release(tree, slots):
     """Take the rows or events at these slots out of their nodes. O(slots)."""
     for i in range(slots.size):
-        prefetch(tree.places, np.int64(slots[min(i + 2 * AHEAD, slots.size - 1)]))
+        prefetch(tree.places, np.int64(slots[min(i + 2 * PREFETCH_IDS, slots.size - 1)]))
         place = tree.places[np.int64(slots[i])]
         n, position = np.int64(place.node), np.int64(place.position)
         place.node = NONE

@@ -25,7 +25,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.candidates import ask_for_row
+from matchwood.store.kernels.candidates import prefetch_main_entries
 from matchwood.store.kernels.results import finish_hits, keep_best, take_hit
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import ALL, VALUE, load_event, score_row, unload_event
@@ -341,7 +341,7 @@ def verify_pending(index, store, scratch, events, combine, out):
         pending[i] = index.places[np.int64(pending[i])].slot
         prefetch(store.rows, np.int64(pending[i]))
     for i in range(search.pending):
-        ask_for_row(store, np.int64(pending[i]))
+        prefetch_main_entries(store, np.int64(pending[i]))
     for i in range(search.pending):
         slot = np.int64(pending[i])
         score = score_row(store, slot, scratch.values, events, ALL, combine)
