@@ -50,7 +50,7 @@ class CoverCurve(State):
 
 
 @helper
-def cell_of(curve, d, value):
+def curve_cell(curve, d, value):
     """The cell of one coordinate, 0 .. 2^bits - 1. Monotone; outside the domain the outermost cell."""
     last = np.float64((np.int64(1) << curve.counts[BITS]) - 1)
     scaled = (value - curve.domain[2 * d]) * curve.domain[2 * d + 1]
@@ -64,7 +64,7 @@ def key_of(curve, point):
     one = np.uint64(1)
     for level in range(curve.counts[BITS] - 1, -1, -1):
         for d in range(curve.counts[WIDTH]):
-            digit = (cell_of(curve, d, point[d]) >> np.uint64(level)) & one
+            digit = (curve_cell(curve, d, point[d]) >> np.uint64(level)) & one
             high = (high << one) | (low >> np.uint64(63))
             low = (low << one) | digit
     return high, low

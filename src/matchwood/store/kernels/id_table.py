@@ -38,7 +38,7 @@ def number_in(cell):
 
 
 @helper
-def cell_of(number, distance):
+def packed_cell(number, distance):
     return np.uint32(number) | np.uint32(min(distance, np.int64(FARTHEST)))
 
 
@@ -74,7 +74,7 @@ def enter(table, id_, number):
     while table[at] != NONE:
         at = (at + 1) & (table.size - 1)
         distance += 1
-    table[at] = cell_of(number, distance)
+    table[at] = packed_cell(number, distance)
 
 
 @helper
@@ -94,7 +94,7 @@ def forget(table, ids, shift, at):
                 distance = (probe - home(table, np.int64(ids[number_in(table[probe]) >> shift]))) & mask
             if distance >= ((probe - hole) & mask):
                 break
-        table[hole] = cell_of(number_in(table[probe]), distance - ((probe - hole) & mask))
+        table[hole] = packed_cell(number_in(table[probe]), distance - ((probe - hole) & mask))
         hole = probe
 
 

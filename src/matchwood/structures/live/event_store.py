@@ -14,7 +14,7 @@ from matchwood.store.kernels.id_table import NONE
 from matchwood.store.kernels.rows import EXACT_CLASSES, class_size, size_class
 from matchwood.store.pool_check import check_regions, check_table, freed
 from matchwood.structures.live.kernels import layout as kernel
-from matchwood.structures.live.kernels.layout import EventCount, LiveStore
+from matchwood.structures.live.kernels.layout import EventArrays, EventCount
 
 Slots = NDArray[np.uint32]
 
@@ -22,7 +22,7 @@ Slots = NDArray[np.uint32]
 class EventStore:
     """Events with an id and an `until`, by slot. One writer, no reader meanwhile."""
 
-    state: LiveStore
+    state: EventArrays
 
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
@@ -172,8 +172,10 @@ class EventStore:
         )
 
 
-def _state(events: np.ndarray, keys: np.ndarray, table: np.ndarray, free: np.ndarray, counts: np.ndarray) -> LiveStore:
-    return LiveStore(
+def _state(
+    events: np.ndarray, keys: np.ndarray, table: np.ndarray, free: np.ndarray, counts: np.ndarray
+) -> EventArrays:
+    return EventArrays(
         events=events,
         heads=events.view(np.int64),
         keys=keys,

@@ -37,7 +37,7 @@ ONE = np.uint64(1)
 
 
 class EventCount(IntEnum):
-    """Positions in `LiveStore.counts`."""
+    """Positions in `EventArrays.counts`."""
 
     SLOTS = 0
     LIVE = 1
@@ -50,7 +50,7 @@ class EventCount(IntEnum):
 COUNTS = EventCount.FREE_REGIONS + EXACT_CLASSES + 1 + 32
 
 
-class LiveStore(State):
+class EventArrays(State):
     """The events that are kept."""
 
     events: np.ndarray = array(EVENT)
