@@ -298,7 +298,7 @@ def test_an_id_that_two_partitions_hold_is_kept_once(spark: Any) -> None:
     assert sorted(row["id"] for row in good.select("id").collect()) == list(range(40))
     refused = rejects.collect()
     assert len(refused) == 60
-    assert all("already that of an earlier record" in row["reason"] for row in refused)
+    assert all("an earlier record has the same id" in row["reason"] for row in refused)
 
 
 def test_files_of_each_format_are_read(spark: Any, tmp_path: Path) -> None:

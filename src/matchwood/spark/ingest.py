@@ -109,7 +109,7 @@ def split(encoded: DataFrame, kind: Kind, source: str) -> Split:
     )
     is_first = good.join(fn.broadcast(repeated), fn.col("id") == fn.col("_id"), "left")
     kept = is_first.filter("_first IS NULL OR position = _first").select(*table.names)
-    reason = fn.format_string("the id %s is already that of an earlier record", fn.col("id"))
+    reason = fn.format_string("an earlier record has the same id %s", fn.col("id"))
     again = is_first.filter("position > _first").select(
         fn.col("id"),
         fn.lit("another partition").alias("where"),
