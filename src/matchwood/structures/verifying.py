@@ -34,7 +34,6 @@ class VerifyingIndex(Tallied):
             keys=new_keys(len(self._values)),
             seen=self._seen,
             slots=np.zeros(MAX_FOUND + 1, np.uint32),
-            scores=np.zeros(MAX_FOUND + 1),
             answer=np.zeros(1, ANSWER),
             work=self._candidates,
             tally=np.zeros(0, np.int64) if self._tally is None else self._tally,

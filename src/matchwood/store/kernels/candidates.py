@@ -18,14 +18,12 @@ import numpy as np
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import box_holds, prefetch
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.distances import PREFETCH_ROWS
 from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.rows import JOINED
 from matchwood.store.kernels.verify import ANY, VALUE, entry_holds, load_event, score_row, unload_event
 
-PREFETCH_ROWS = 16
-"""Rows between the prefetch of a row's entries and its verification; its head is prefetched twice as early."""
-
-MAX_FOUND, MAX_RANKED = 512, 16
+MAX_FOUND, MAX_RANKED = 4096, 16
 """Candidates in the buffer before they are verified; fewer for top-k, whose bounds need the k-th score so far."""
 
 # An event's value in one dimension: hi and -lo, so that one comparison of pairs tests both ends; NaN where it is absent.
@@ -60,7 +58,6 @@ class Candidates(State):
     keys: np.ndarray = array(KEY)  # by dimension
     seen: np.ndarray = array(np.uint32)  # by slot
     slots: np.ndarray = array(np.uint32)  # [MAX_FOUND + 1]
-    scores: np.ndarray = array(np.float64)  # [MAX_FOUND + 1]
     answer: np.ndarray = array(ANSWER)  # [1]
     work: np.ndarray = array(np.int64)  # [WORK]: rows verified, parts of the structure visited
     tally: np.ndarray = array(np.int64)  # [TALLY] to count every test; empty: do not count
@@ -207,10 +204,7 @@ def add_candidate(store, candidates, events, combine, slot, out):
 
 @subroutine
 def verify_found(store, candidates, events, combine, out):
-    """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries).
-
-    Hits are moved to the front of the buffer first, without a branch for each row, and then added.
-    """
+    """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries)."""
     answer, slots = candidates.answer[0], candidates.slots
     found = answer.found
     candidates.work[VERIFIED] += found
@@ -219,26 +213,27 @@ def verify_found(store, candidates, events, combine, out):
         prefetch(store.rows, np.int64(slots[i]))
     for i in range(min(PREFETCH_ROWS, found)):
         prefetch_main_entries(store, np.int64(slots[i]))
-    hits = np.int64(0)
+    if candidates.tally.size > 0:
+        for i in range(found):
+            candidates.tally[PREDICATES] += np.int64(store.rows[np.int64(slots[i])].count)
+    n = answer.end
     for i in range(found):
         if i + 2 * PREFETCH_ROWS < found:
             prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
         if i + PREFETCH_ROWS < found:
             prefetch_main_entries(store, np.int64(slots[i + PREFETCH_ROWS]))
         slot = np.int64(slots[i])
-        count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
         plain = False
         if single:
             score, holds, kinds = score_single(store, slot, candidates.keys)
             plain = kinds & ~JOINED == 0
+            if plain and not holds:
+                continue
         if not plain:
             score = score_row(store, slot, candidates.values, events, answer.mode, combine)
-            holds = not np.isnan(score)
-        slots[hits] = np.uint32(slot)
-        candidates.scores[hits] = score
-        hits += np.int64(holds)
-    n, i = answer.end, np.int64(0)
-    while i < hits and n >= 0:
-        n = take_hit(store, np.int64(slots[i]), candidates.scores[i], out, answer.begin, n, answer.k, candidates.seen)
-        i += 1
+            if np.isnan(score):
+                continue
+        n = take_hit(store, slot, score, out, answer.begin, n, answer.k, candidates.seen)
+        if n < 0:
+            break
     answer.end, answer.found = n, np.int64(0)

@@ -104,25 +104,22 @@ def score_row(store, slot, values, events, mode, combine):
     whole or not at all.
     """
     row, entries = store.rows[slot], store.entries
-    start, count = np.int64(row.start), np.int64(row.count)
-    score = row.priority
+    start = np.int64(row.start)
     relaxed = mode & ANY != 0
-    matched = not relaxed
-    at = np.int64(0)
-    while at < count:
-        head = entries[start + at]
-        holds = True
-        while True:
-            if holds and not entry_holds(entries, start, at, values, events):
-                if not relaxed:
-                    return np.nan
-                holds = False
-            at += 1
-            if at == count or not entries[start + at].kind & JOINED:
-                break
-        if holds:
-            matched = True
-            score = folded(score, head.weight * values[np.int64(head.dim)].weight, combine)
+    score = without = row.priority
+    matched = matched_without = not relaxed
+    for at in range(np.int64(row.count)):
+        holds = entry_holds(entries, start, at, values, events)
+        if not holds and not relaxed:
+            return np.nan
+        entry = entries[start + at]
+        if not entry.kind & JOINED:
+            without, matched_without = score, matched  # this predicate
+            if holds:
+                score = folded(score, entry.weight * values[np.int64(entry.dim)].weight, combine)
+                matched = True
+        elif not holds:
+            score, matched = without, matched_without
     return score if matched else np.nan
 
 

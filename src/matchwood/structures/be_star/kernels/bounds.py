@@ -10,7 +10,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.candidates import PREFETCH_ROWS, prefetch_main_entries
+from matchwood.store.kernels.candidates import prefetch_main_entries
+from matchwood.store.kernels.distances import PREFETCH_ROWS
 from matchwood.store.kernels.rows import NONE
 from matchwood.structures.be_star.kernels.layout import entry_on, is_rigid, side_of, summarise
 

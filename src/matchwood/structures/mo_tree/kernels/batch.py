@@ -5,7 +5,7 @@
     visit -> a line of bits -> words with bits     the structure's own filter, then `planes.keep_words`
     words -> candidates (slot, query)              `next_candidates`
     candidates -> hits                             the structure's own exact test, which calls `keep_hit`
-    hits -> answers                                `sort_hits`, `deliver`
+    hits -> answers                                `hand_out`, or `sort_hits` and `deliver`
 
 A query is an event that looks for rows, or a row that looks for live events; `driver` makes the function that answers both. A
 structure supplies five steps, and whatever they share, `known`:
@@ -63,8 +63,9 @@ class BatchCount(IntEnum):
     WORD = 8  # the next word
     WORDS = 9
     HITS = 10
-    LAST_QUERIES = 11  # of the batch before, and how many hits they had
-    LAST_HITS = 12
+    REPEATABLE = 11  # hits that may occur twice in an answer
+    LAST_QUERIES = 12  # of the batch before, and how many hits they had
+    LAST_HITS = 13
 
 
 class Batch(State):
@@ -340,13 +341,14 @@ def keep_hit(batch, query, id_, score, slot, holds):
     batch.hit_ids[n], batch.hit_scores[n] = id_, score
     batch.hit_slots[n], batch.hit_queries[n] = slot, np.uint32(query)
     batch.counts[BatchCount.HITS] = n + np.int64(holds)
+    batch.counts[BatchCount.REPEATABLE] += np.int64(holds & (slot != NONE))
 
 
 @helper
 def find_hits(tree, scratch, filter_visit, prefetch_visit, verify, known):
     """Find the hits of the queries that are loaded; False if there are more than `Batch` has room for."""
     batch, before = scratch.batch, scratch.candidates[0]
-    batch.counts[BatchCount.HITS] = 0
+    batch.counts[BatchCount.HITS] = batch.counts[BatchCount.REPEATABLE] = 0
     while batch.counts[BatchCount.HITS] + CANDIDATES + WORD_BITS <= batch.order.size:
         count = next_candidates(tree, scratch, filter_visit, prefetch_visit)
         if count == 0:
@@ -358,19 +360,41 @@ def find_hits(tree, scratch, filter_visit, prefetch_visit, verify, known):
 
 
 @helper
-def sort_hits(batch, queries):
-    """Order the hits by query, those of one as they were found. O(hits + queries)."""
-    ends, hits = batch.ends, batch.counts[BatchCount.HITS]
+def count_hits(batch, queries):
+    """ends[q + 1] = how many hits the queries before q have. O(hits + queries)."""
     for q in range(queries + 2):
-        ends[q] = 0
-    for i in range(hits):
-        ends[np.int64(batch.hit_queries[i]) + 2] += 1
+        batch.ends[q] = 0
+    for i in range(batch.counts[BatchCount.HITS]):
+        batch.ends[np.int64(batch.hit_queries[i]) + 2] += 1
     for q in range(queries):
-        ends[q + 2] += ends[q + 1]
-    for i in range(hits):  # ends[q + 1] is where the hits of q begin, and moves on to where they end
+        batch.ends[q + 2] += batch.ends[q + 1]
+
+
+@helper
+def hand_out(batch, queries, out, n, ends, a):
+    """Write the hits of each query to an answer of its own, from out[n] on, after `count_hits`; return where the last ends.
+
+    No hit occurs twice, all are wanted, and there is room: so none is looked at again. O(hits + queries).
+    """
+    for i in range(batch.counts[BatchCount.HITS]):
         q = np.int64(batch.hit_queries[i]) + 1
-        batch.order[ends[q]] = np.uint32(i)
-        ends[q] += 1
+        at = n + batch.ends[q]
+        out.ids[at], out.scores[at] = batch.hit_ids[i], batch.hit_scores[i]
+        batch.ends[q] += 1
+    for q in range(queries):
+        ends[a + q] = n + batch.ends[q + 1]
+    return n + batch.counts[BatchCount.HITS]
+
+
+@helper
+def sort_hits(batch):
+    """Order the hits by query, those of one as they were found, after `count_hits`. O(hits)."""
+    for i in range(
+        batch.counts[BatchCount.HITS]
+    ):  # ends[q + 1] is where the hits of q begin, and moves on to where they end
+        q = np.int64(batch.hit_queries[i]) + 1
+        batch.order[batch.ends[q]] = np.uint32(i)
+        batch.ends[q] += 1
 
 
 @helper
@@ -422,7 +446,15 @@ def driver(load, unload, filter_visit, prefetch_visit, verify):
                     return ~a
                 continue
             counts[BatchCount.LAST_QUERIES], counts[BatchCount.LAST_HITS] = count, counts[BatchCount.HITS]
-            sort_hits(batch, count)
+            count_hits(batch, count)
+            # Every query of the batch has an answer of its own, and no hit needs a second look.
+            alone = groups[a] == q and a + count <= ends.size and groups[min(a + count, ends.size)] == q + count
+            is_simple = alone and k == 0 and counts[BatchCount.REPEATABLE] == 0
+            if is_simple and n + counts[BatchCount.HITS] <= out.ids.size:
+                n = hand_out(batch, count, out, n, ends, a)
+                a, q = a + count, q + count
+                continue
+            sort_hits(batch)
             for i in range(count):
                 if q + i == groups[a]:
                     begin = n

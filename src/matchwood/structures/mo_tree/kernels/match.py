@@ -336,6 +336,7 @@ def verify_plain(store, scratch, i, count, k):
             batch.hit_slots[n] = NONE
             if holds and row.flags & SIBLING:
                 batch.hit_slots[n] = hit_slot(store, row)
+                batch.counts[BatchCount.REPEATABLE] += 1
             elif is_ranked and holds and score > scratch.worst[query]:
                 note_score(scratch, query, score, k)
             n += np.uint64(holds)
