@@ -113,7 +113,7 @@ class Engine:
             return SubscriptionId(id_, live)
 
     def subscribe_many(self, expressions: Iterable[Source], *, progress: Callable[[int], None] | None = None) -> Int64s:
-        """Add several subscriptions, all or none; return their ids in order. `progress` is told how many have been read.
+        """Add several subscriptions, all or none; return their ids in order. `progress` is called with the number read so far.
 
         Cost: reading each expression, then one bulk insert.
 
@@ -432,7 +432,7 @@ class Engine:
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
         """A smallest set of subscriptions that covers all, and for each other subscription one of the set that covers it.
 
-        `progress` is told how many of how many have been examined. Cost: about one search for each subscription.
+        `progress` is called with the number examined so far and the number of all. Cost: about one search for each subscription.
 
         >>> engine = Engine()
         >>> ids = engine.subscribe_many(["age > 18", "age > 21", "age > 21 AND plan = 'pro'"])

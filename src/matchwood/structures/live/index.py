@@ -26,9 +26,9 @@ from matchwood.structures.mo_tree.kernels.nodes import release
 from matchwood.structures.mo_tree.plan import TreePlan
 from matchwood.structures.mo_tree.tree import (
     capacity_of,
-    grown_tree,
     in_order,
     new_tree,
+    placed,
     restored_tree,
     saved_tree,
     ticks_of,
@@ -100,9 +100,8 @@ class LiveEvents(EventIndex):
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
         """Put events, which are not in the tree, into their buckets; equal buckets are adjacent."""
-        self._tree, done = with_places(self._tree, len(self.store.state.events)), 0
-        while (done := int(place_events(self._tree, self.store.state, slots, numbers, done))) < len(slots):
-            self._tree = grown_tree(self._tree, len(slots) - done)
+        tree = with_places(self._tree, len(self.store.state.events))
+        self._tree = placed(tree, place_events, self.store.state, slots, numbers)
 
     def _delete(self, slots: Slots) -> None:
         release(self._tree, slots)

@@ -26,9 +26,9 @@ from matchwood.structures.mo_tree.kernels.place import place_rows, rewrite_rows,
 from matchwood.structures.mo_tree.plan import TreePlan, paper, planned
 from matchwood.structures.mo_tree.tree import (
     capacity_of,
-    grown_tree,
     in_order,
     new_tree,
+    placed,
     restored_tree,
     saved_tree,
     ticks_of,
@@ -95,9 +95,8 @@ class MOTree(Index):
 
     def _place(self, slots: Slots, numbers: np.ndarray) -> None:
         """Put rows, which are not in the tree, into their buckets; equal buckets are adjacent."""
-        self._tree, done = with_places(self._tree, len(self.store.state.rows)), 0
-        while (done := int(place_rows(self._tree, self.store.state, slots, numbers, done))) < len(slots):
-            self._tree = grown_tree(self._tree, len(slots) - done)
+        tree = with_places(self._tree, len(self.store.state.rows))
+        self._tree = placed(tree, place_rows, self.store.state, slots, numbers)
 
     def _delete(self, slots: Slots) -> None:
         release(self._tree, slots)

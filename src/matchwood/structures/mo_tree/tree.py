@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from matchwood.jit.state import State
 from matchwood.store.growth import grown, zeros
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import Tree, TreeCount
@@ -76,6 +77,14 @@ def grown_tree(tree: Tree, rows: int) -> Tree:
         bits = zeros(max(wanted, used + spare) + 2 * full_node, WORD)
         bits[:used] = tree.bits[:used]
     return tree._replace(nodes=nodes, bits=bits, members=bits.view(np.uint32))
+
+
+def placed(tree: Tree, place: Callable[..., int], store: State, slots: np.ndarray, numbers: np.ndarray) -> Tree:
+    """The tree with what is at these slots put into its buckets by the kernel `place`; equal buckets are adjacent."""
+    done = 0
+    while (done := int(place(tree, store, slots, numbers, done))) < len(slots):
+        tree = grown_tree(tree, len(slots) - done)
+    return tree
 
 
 def in_order(slots: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,11 +14,12 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
+from matchwood.store.kernels.distances import PREFETCH_CANDIDATES
 from matchwood.store.kernels.rows import CIRCLE
 from matchwood.store.kernels.verify import score_row
 from matchwood.structures.live.kernels.layout import load_values, unload_values
 from matchwood.structures.live.kernels.query import enter_cells, load_rows, planes_of
-from matchwood.structures.mo_tree.kernels.batch import PREFETCH_CANDIDATES, driver, keep_hit, plane_shift
+from matchwood.structures.mo_tree.kernels.batch import driver, keep_hit, plane_shift
 from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LINE, NONE, OPEN, VALID
 from matchwood.structures.mo_tree.kernels.planes import and_planes, count_ones, exclude_planes, prefetch_planes
 

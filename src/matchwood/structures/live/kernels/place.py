@@ -21,12 +21,10 @@ from matchwood.structures.mo_tree.kernels.layout import (
     ONES,
     TreeCount,
     axis_number,
-    enter_bucket,
     slice_here,
     tick_of,
 )
-from matchwood.structures.mo_tree.kernels.nodes import open_node, take_position
-from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, settle
+from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, placer
 
 
 @helper
@@ -84,24 +82,13 @@ def note_event(tree, live, slot, node):
             mask &= mask - ONE
             at += 1
     note_position(tree, node, position, event.is_general != 0)
+    node.reach_0 = node.reach_1 = ONES  # events of a node stand in all slices of its cell
+
+
+place = placer(prefetch_event, note_event)
 
 
 @kernel
 def place_events(tree, live, slots, numbers, first):
-    """Put the events at slots[first:] into their buckets, as `mo_tree.kernels.place.place_rows`."""
-    i = first
-    while i < slots.size:
-        n, count = open_node(tree, numbers, i)
-        if n < 0:
-            break
-        node = tree.nodes[n]
-        node.reach_0 = node.reach_1 = ONES  # events of a node stand in all slices of its cell
-        enter_bucket(tree, np.int64(node.number))
-        for j in range(i, i + count):
-            prefetch_event(live, slots, j)
-            slot = np.int64(slots[j])
-            take_position(tree, n, slot)
-            note_event(tree, live, slot, node)
-        settle(tree, node)
-        i += count
-    return i
+    """Put the events at slots[first:] into their buckets, see `mo_tree.kernels.write.placer`."""
+    return place(tree, live, slots, numbers, first)

@@ -20,13 +20,14 @@ from matchwood.structures.mo_tree.kernels.batch import (
     begin_batch,
     first_bucket,
     next_bucket,
+    packed_slices,
     request,
     request_all,
     sort_requests,
 )
 from matchwood.structures.mo_tree.kernels.layout import NONE, ONE, ONES, TreeCount, axis_number, slice_in, tick_of
 
-SLICE_BITS = 4  # for a number of slices of a layer
+SLICE_BITS = 4  # for a number of slices of a layer; two of them are a byte of `packed_slices`
 NULL_CELL, ALL_CELLS = -1, -2
 ROW_QUERY = np.dtype(
     [
@@ -159,10 +160,7 @@ def request_met(tree, scratch, query):
         return False
     while number >= 0:
         if tree.directory[number].first != NONE:
-            slices = np.uint64(0)
-            for a in range(layers):
-                slices |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(2 * SLICE_BITS * a)
-            request(scratch.batch, number, query, slices, ONES, ONES)
+            request(scratch.batch, number, query, packed_slices(scratch, layers), ONES, ONES)
         number = next_bucket(scratch, layers, number)
     return True
 
@@ -196,7 +194,7 @@ def enter_cells(tree, scratch, visit):
     passing, excluded = np.int64(mine.passing), np.int64(mine.excluded)
     for a in range(tree.counts[TreeCount.LAYERS]):
         axis = tree.axes[a]
-        slices = np.int64(visit.slices >> np.uint64(2 * SLICE_BITS * a))
+        slices = np.int64(visit.slices >> np.uint64(8 * a))
         below, above = slices & ((1 << SLICE_BITS) - 1), (slices >> SLICE_BITS) & ((1 << SLICE_BITS) - 1)
         scratch.passing[first + passing] = np.int32(np.int64(axis.plane) + below - 1)
         passing += np.int64(below > 0)

@@ -29,6 +29,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.distances import PREFETCH_CANDIDATES, PREFETCH_VISITS
 from matchwood.store.kernels.results import finish_hits, take_event
 from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, LINE, NONE, ONE, ONES, VALID, TreeCount
 from matchwood.structures.mo_tree.kernels.planes import count_ones, keep_words
@@ -40,8 +41,6 @@ VISITS = 1024  # whose words are kept before candidates are listed
 CANDIDATES = 8192  # that are listed before they are verified, and up to a word more
 HITS = 1 << 18
 WORD_BITS = 64
-PREFETCH_VISITS = 5  # visits between prefetching the planes of one and reading them
-PREFETCH_CANDIDATES = 32  # candidates between prefetching one and verifying it
 SHARED_NODE = 16  # visits to a node from which on all its planes are prefetched, while the node before is filtered
 
 REQUEST = np.dtype([("number", "u4"), ("query", "u4"), ("slices", "u8"), ("mask_0", "u8"), ("mask_1", "u8")])
@@ -189,6 +188,15 @@ def next_bucket(scratch, layers, number):
         number += scratch.stabbed[scratch.digits[a]]
         a -= 1
     return np.int64(-1)
+
+
+@helper
+def packed_slices(scratch, layers):
+    """scratch.slices of the cells in the bucket that is requested, a byte for each layer."""
+    slices = np.uint64(0)
+    for a in range(layers):
+        slices |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(8 * a)
+    return slices
 
 
 @helper

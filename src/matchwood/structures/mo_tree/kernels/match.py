@@ -16,11 +16,11 @@ from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import KEY, load_keys, score_single, unload_keys
+from matchwood.store.kernels.distances import PREFETCH_CANDIDATES
 from matchwood.store.kernels.results import keep_largest
 from matchwood.store.kernels.rows import JOINED, SIBLING, first_slot, max_score
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 from matchwood.structures.mo_tree.kernels.batch import (
-    PREFETCH_CANDIDATES,
     Batch,
     BatchCount,
     begin_batch,
@@ -28,6 +28,7 @@ from matchwood.structures.mo_tree.kernels.batch import (
     first_bucket,
     keep_hit,
     next_bucket,
+    packed_slices,
     plane_shift,
     request,
     request_all,
@@ -154,11 +155,8 @@ def request_stabbed(tree, scratch, query):
         return False
     while number >= 0:
         if tree.directory[number].first != NONE:
-            slices = np.uint64(0)
-            for a in range(layers):
-                slices |= np.uint64(scratch.slices[scratch.digits[a]]) << np.uint64(8 * a)
             mask_0, mask_1 = reach_mask(tree, scratch, 0, start), reach_mask(tree, scratch, 1, start)
-            request(scratch.batch, number, query, slices, mask_0, mask_1)
+            request(scratch.batch, number, query, packed_slices(scratch, layers), mask_0, mask_1)
         number = next_bucket(scratch, layers, number)
     return True
 

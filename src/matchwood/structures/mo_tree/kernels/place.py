@@ -26,8 +26,7 @@ from matchwood.structures.mo_tree.kernels.layout import (
     slice_bits,
     slice_here,
 )
-from matchwood.structures.mo_tree.kernels.nodes import open_node, take_position
-from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, settle
+from matchwood.structures.mo_tree.kernels.write import note_position, note_slices, placer, settle
 
 
 @helper
@@ -70,25 +69,13 @@ def note_row(tree, store, slot, node):
     note_position(tree, node, position, is_open)
 
 
+place = placer(prefetch_row, note_row)
+
+
 @kernel
 def place_rows(tree, store, slots, numbers, first):
-    """Put the rows at slots[first:] into their buckets, `numbers`, equal ones adjacent; return the first that a pool has no room
-    for, or their number. O(entries * slices), and O(planes) a node."""
-    i = first
-    while i < slots.size:
-        n, count = open_node(tree, numbers, i)
-        if n < 0:
-            break
-        node = tree.nodes[n]
-        enter_bucket(tree, np.int64(node.number))
-        for j in range(i, i + count):
-            prefetch_row(store, slots, j)
-            slot = np.int64(slots[j])
-            take_position(tree, n, slot)
-            note_row(tree, store, slot, node)
-        settle(tree, node)
-        i += count
-    return i
+    """Put the rows at slots[first:] into their buckets, see `kernels.write.placer`."""
+    return place(tree, store, slots, numbers, first)
 
 
 @kernel

@@ -5,6 +5,7 @@ noted first, and then every plane of the node is read and written once, 512 posi
 
     note      for each row and axis: the planes at which its bit turns off, on and off again
     settle    plane after plane: the bits of the rows noted are on or off as their turns say, all others stay
+    placer    both, for what goes to each node
 
 Notes   changes: laid out like the planes of the node, a bit where a row turns; written: a bit for each position that is noted.
         They belong to the writer and are zeros when a kernel returns.
@@ -16,7 +17,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.intrinsics import trailing_zeros
-from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, ONE, ONES, OPEN, TreeCount
+from matchwood.structures.mo_tree.kernels.layout import HEAD_WORDS, ONE, ONES, OPEN, TreeCount, enter_bucket
+from matchwood.structures.mo_tree.kernels.nodes import open_node, take_position
 from matchwood.structures.mo_tree.kernels.planes import write_planes
 
 
@@ -58,3 +60,32 @@ def settle(tree, node):
         write_planes(tree.bits, base + first, words, planes, tree.changes, first, tree.written)
     for w in range(words):
         tree.written[w] = np.uint64(0)
+
+
+def placer(prefetch_ahead, note):
+    """The function that puts rows, or live events, into their buckets.
+
+    prefetch_ahead(store, slots, i): prefetch what comes after slots[i]; note(tree, store, slot, node): note the planes of what
+    has a position in the node.
+    """
+
+    @helper
+    def place(tree, store, slots, numbers, first):
+        """Put what is at slots[first:] into the buckets `numbers`, equal ones adjacent; return the first that a pool has no room
+        for, or their number. O(slices) each, and O(planes) a node."""
+        i = first
+        while i < slots.size:
+            n, count = open_node(tree, numbers, i)
+            if n < 0:
+                break
+            node = tree.nodes[n]
+            enter_bucket(tree, np.int64(node.number))
+            for j in range(i, i + count):
+                prefetch_ahead(store, slots, j)
+                take_position(tree, n, np.int64(slots[j]))
+                note(tree, store, np.int64(slots[j]), node)
+            settle(tree, node)
+            i += count
+        return i
+
+    return place
