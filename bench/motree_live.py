@@ -15,7 +15,7 @@ from bench.report import Report, median_time, side_by_side
 from matchwood import Engine, Event
 from matchwood.baselines import BEQTree
 from matchwood.encode.arrays import Events, Rows
-from matchwood.encode.objects import encode_events
+from matchwood.encode.events import encode_events
 from matchwood.schema import Schema
 from matchwood.structures import LiveEvents
 from matchwood.workloads.city import City

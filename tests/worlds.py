@@ -17,7 +17,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from matchwood.encode.arrays import Events, Matches, Rows
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.events import encode_events
+from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import NeverMatchesError
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import Event, event_keys

@@ -16,8 +16,9 @@ from matchwood import geo
 from matchwood.encode.arrays import CIRCLE, concatenate_events, concatenate_rows
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.event_tables import encode_event_table
+from matchwood.encode.events import encode_events
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import NeverMatchesError
 from matchwood.lang.event import Event

@@ -15,8 +15,9 @@ import pytest
 
 from matchwood.encode.arrays import Events, Rows, concatenate_events, concatenate_rows, make_events, make_rows
 from matchwood.encode.event_tables import encode_event_table
+from matchwood.encode.events import encode_events
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.parquet import read_events, read_subscriptions
 from matchwood.encode.picking import pick_events, pick_rows
 from matchwood.encode.subscription_tables import encode_subscription_table

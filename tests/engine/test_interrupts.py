@@ -56,7 +56,11 @@ def an_engine(index: str) -> Engine:
         )
     for i in range(12):
         engine.publish(Event({"age": i, "price": 7 - i, "plan": "pro"}, id=3 * i), until=START + timedelta(hours=2 + i))
-    engine.match_many(EVENTS)  # the schema knows their attributes from now on
+    for i in range(3):
+        values = {"age": i, "waits": 3 + i, "deep": {"er": "x", "est": [1, 2]}}
+        engine.publish(Event(values, id=300 + i), until=START + timedelta(hours=4))
+    engine.pause(47)
+    engine.update(43, metadata=[1, 2])
     if index == "auto":
         engine.covers("age > 5")
     return engine
@@ -81,6 +85,23 @@ CHANGES: dict[str, Change] = {
     "unsubscribe many": lambda e: e.unsubscribe_many([3, 44, 40, 1_003, 7]),
     "update": lambda e: e.update(40, "price > 1 AND colour = 'red'", priority=9, until=START + timedelta(days=2)),
     "update to several rows": lambda e: e.update(42, "price > 1 OR age < 3 OR vip = FALSE"),
+    "update metadata": lambda e: e.update(43, metadata={"a": 1}, until=None),
+    "set priority": lambda e: e.set_priority(44, 11.5),
+    "set until": lambda e: e.set_until(45, START + timedelta(days=4)),
+    "pause": lambda e: e.pause(46),
+    "resume": lambda e: e.resume(47),
+    "unsubscribe a paused one": lambda e: e.unsubscribe_many([5, 47]),
+    "move many": lambda e: e.move_many([1_005, 1_006], [(-73.5, 41.0), (-73.6, 41.0)]),
+    "subscribe with metadata": lambda e: e.subscribe_many(
+        ["age > 1", "age > 2"], metadata=["x", None], until="2026-03-09"
+    ),
+    "subscribe to what waits": lambda e: e.subscribe("waits > 3 AND deep.er = 'x'"),
+    "publish many": lambda e: e.publish_many(
+        [{"age": i, "new": i} for i in range(5)], until=START + timedelta(hours=3)
+    ),
+    "replace an event": lambda e: e.publish(
+        Event({"age": 5, "other": 3}, id=30), until=START + timedelta(hours=3), replace=True
+    ),
     "move": lambda e: e.move(1_004, (-73.5, 41.0)),
     "expire": lambda e: (e._clock.advance(hours=5), len(e)),  # type: ignore[attr-defined]
     "publish": lambda e: e.publish({"age": 4, "price": 2, "size": 3}, until=START + timedelta(hours=3)),
@@ -97,7 +118,8 @@ def state_of(engine: Engine) -> dict[str, Any]:
         "subscriptions": [engine.subscription(id_) for id_ in engine.ids().tolist()],
         "matches": [engine.match(event) for event in EVENTS],
         "best": [engine.top_k(event, 3) for event in EVENTS],
-        "until": [column.tolist() for column in engine._subscriptions.expiring()],
+        "until": {id_: engine._subscriptions.until_of(id_) for id_ in engine.ids().tolist()},
+        "waiting": engine._live._waiting.values_of(engine._live.ids().tolist()),
         "live": {id_: engine.live(id_) for id_ in (2, 11, 43) if id_ in engine},
         "events": len(engine._live),
         "next": (engine._subscriptions.next_id, engine._live.next_id),

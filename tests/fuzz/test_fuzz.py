@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from matchwood.encode.checks import check_events, check_rows
+from matchwood.encode.events import encode_events
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
-from matchwood.encode.objects import encode_events
 from matchwood.errors import MatchwoodError
 from matchwood.lang.event import Event
 from matchwood.lang.json_form import from_json, to_json

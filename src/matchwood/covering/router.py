@@ -33,7 +33,8 @@ from matchwood.covering.transport import (
     Unsubscribe,
 )
 from matchwood.encode.arrays import Rows
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.events import encode_events
+from matchwood.encode.objects import RowsBuilder
 from matchwood.lang.event import Event
 from matchwood.lang.expression import Expression
 from matchwood.lang.rows import normalise

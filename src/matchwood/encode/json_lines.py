@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.batches import Progress
+from matchwood.encode.events import EventReader
 from matchwood.encode.heads import NO_ID
+from matchwood.encode.json_values import of_json
 from matchwood.encode.objects import RowsBuilder
-from matchwood.encode.plain_events import PlainEvent, encode_plain, plain_event
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Faults, Reject, checked_on_error
 from matchwood.encode.subscription_tables import subscription_rows
 from matchwood.errors import (
@@ -36,10 +37,10 @@ from matchwood.errors import (
     StorageError,
     SubscriptionError,
 )
-from matchwood.lang.event import PLACE, Event, EventKeys, event_keys
-from matchwood.lang.expression import DWithin, instant
+from matchwood.lang.event import PLACE, Event
+from matchwood.lang.expression import DWithin
 from matchwood.lang.rows import MAX_ROWS, Row
-from matchwood.schema import Range, Schema, describe, instant_key, point_of
+from matchwood.schema import Schema, describe, instant_key, point_of
 
 BATCH_LINES = 16_384
 
@@ -48,7 +49,7 @@ Lines = str | os.PathLike[str] | Iterable[str | bytes]
 
 _SUBSCRIPTION_KEYS = frozenset(("id", "expression", "priority", "place", "radius", "until"))
 _EVENT_KEYS = frozenset(("id", "values", "weights", "place", "until"))
-_INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_SCALARS = frozenset((int, float, str, bool, type(None)))
 
 
 def read_json_subscriptions(source: Lines, schema: Schema, **options: Any) -> EncodedSubscriptions:
@@ -102,13 +103,13 @@ def stream_json_events(
 ) -> Iterator[EncodedEvents]:
     """The events of the lines, in parts of at most `batch_lines`. O(length)."""
     reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress)
+    events = EventReader(schema, register=register)
 
-    def one(record: Mapping[str, Any]) -> PlainEvent | EventKeys:
-        plain = None if register else plain_event(record, schema)
-        return event_keys(_event(record), schema, register=register) if plain is None else plain
+    def one(record: Mapping[str, Any]) -> None:
+        events.add(_event(record))
 
-    for good, rejects in reader.batches(batch_lines, one, EventError, None):
-        yield EncodedEvents(encode_plain(good.found, schema), *good.heads(), rejects)
+    for good, rejects in reader.batches(batch_lines, one, EventError, None, undo=events.remove_last):
+        yield EncodedEvents(events.take(), *good.heads(), rejects)
 
 
 class _Good:
@@ -150,8 +151,12 @@ class _Reader:
         one: Callable[[Mapping[str, Any]], object],
         duplicate: type[MatchwoodError],
         id_required: type[MatchwoodError] | None,
+        undo: Callable[[], None] | None = None,
     ) -> Iterator[tuple[_Good, tuple[Reject, ...]]]:
-        """Yield, for each batch, what `one` returns for the good records, and the rejects."""
+        """Yield, for each batch, what `one` returns for the good records, and the rejects.
+
+        `undo` takes back the latest call of `one`, whose record is then rejected.
+        """
         total = self._count() if self._progress is not None else 0
         lines = enumerate(self._lines())
         done = 0
@@ -165,6 +170,8 @@ class _Reader:
                     ids[position] = id_ = _id(record, id_required, duplicate)
                     until, found = _until(record), one(record)
                     if id_ != NO_ID and id_ in self._seen:
+                        if undo is not None:
+                            undo()
                         raise duplicate(f"an earlier record has the same id {id_}")
                 except MatchwoodError as error:
                     faults.add(position, error)
@@ -271,26 +278,6 @@ def _event(record: Mapping[str, Any]) -> Event:
         point = None if place is None else point_of(place)
     except SchemaError as error:
         raise error.about("place") from None
-    return Event({name: _value(name, value) for name, value in values.items()}, weights or {}, place=point)
-
-
-def _value(name: str, value: object) -> object:
-    """A JSON value for `lang.event`: ranges, timestamps and infinities are objects in JSON."""
-    if isinstance(value, list):
-        return [_value(name, item) for item in value]
-    if not isinstance(value, dict) or "coordinates" in value or "lon" in value:
-        return value
-    keys = set(value)
-    if keys and keys <= {"min", "max"}:
-        return Range(_value(name, value.get("min")), _value(name, value.get("max")))
-    if keys == {"timestamp"} and isinstance(value["timestamp"], str):
-        try:
-            return instant(value["timestamp"])
-        except MatchwoodError as error:
-            raise error.about(f"attribute {name!r}") from None
-    if keys == {"number"} and value["number"] in ("inf", "-inf"):
-        return _INFINITIES[value["number"]]
-    raise EventError(
-        f"attribute {name!r}: expected a scalar, a list, {{min, max}}, {{lon, lat}}, GeoJSON or {{timestamp}}, "
-        f"got {describe(value)}"
-    )
+    if not _SCALARS.issuperset(map(type, values.values())):
+        values = {name: of_json(value) for name, value in values.items()}
+    return Event(values, weights or {}, place=point)

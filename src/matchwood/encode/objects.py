@@ -1,4 +1,4 @@
-"""Python objects to arrays and back: rows of subscriptions, and events.
+"""Rows of subscriptions as Python objects to arrays and back.
 
 `decode_rows` is the inverse, for explanations and `Engine.subscription`. Both are exact.
 """
@@ -6,13 +6,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows, make_events, make_rows
-from matchwood.errors import MatchwoodError
-from matchwood.lang.event import Event, EventKeys, event_keys
+from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, make_rows
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.places import Circle
 from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
@@ -77,41 +75,12 @@ class RowsBuilder:
         self._entries.extend((dim, MORE, lo, hi, 0.0) for lo, hi in rest)
 
 
-def encode_events(
-    events: Iterable[Event | Mapping[str, object] | EventKeys], schema: Schema, *, register: bool = False
-) -> Events:
-    """Events as arrays; the error for a bad one names it by its id or position. O(values)."""
-    offsets = [0]
-    entries: list[tuple[int, float, float, float]] = []
-    for position, event in enumerate(events):
-        try:
-            keys = event if isinstance(event, EventKeys) else event_keys(event, schema, register=register)
-        except MatchwoodError as error:
-            known = event.id if isinstance(event, Event) else None
-            raise error.about(f"event {position if known is None else known}") from None
-        entries.extend(_event_entries(keys, schema))
-        offsets.append(len(entries))
-    columns: Iterable[Sequence[float]] = zip(*entries, strict=True) if entries else ((),) * 4
-    return make_events(offsets, *columns).stamped(schema)
-
-
 def decode_rows(rows: Rows, schema: Schema) -> list[Row]:
     """The rows as objects, in order. O(entries)."""
     return [
         Row(tuple(_decoded_predicates(rows, int(rows.offsets[r]), int(rows.offsets[r + 1]), schema)))
         for r in range(rows.size)
     ]
-
-
-def _event_entries(keys: EventKeys, schema: Schema) -> Iterable[tuple[int, float, float, float]]:
-    for name, value in keys.values.items():
-        dims, weight = schema.find(name).dims, keys.weight(name)
-        if isinstance(value, Point):
-            yield dims[0], value.lon, value.lon, weight
-            yield dims[1], value.lat, value.lat, weight
-        else:
-            for lo, hi in value.parts:
-                yield dims[0], lo, hi, weight
 
 
 def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> Iterable[RowPredicate]:

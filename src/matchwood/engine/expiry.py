@@ -63,6 +63,15 @@ class Expiry:
         if len(self._heap) >= max(MIN_HEAP, len(self._run.ids) // MERGE_SHARE):
             self._merge({})
 
+    def is_due(self, now: float, *, at_least: int = 1) -> bool:
+        """Might `due` have something to name? O(1)."""
+        first, run = self._heap[:1], self._run  # a writer in another thread may empty the heap meanwhile
+        return bool(
+            (first and first[0][0] <= now)
+            or (len(run.ids) and run.until[0] <= now)
+            or (self._due and len(self._due) >= at_least)
+        )
+
     def due(self, now: float, *, at_least: int = 1, limit: int | None = None) -> Int64s:
         """The ids that have expired at `now`, ascending; O(1) if there is none.
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import decode_rows
+from matchwood.engine.ids import Id
+from matchwood.engine.reading import Reader
 from matchwood.errors import MatchwoodError
 from matchwood.lang.describe import describe_predicate, describe_value
 from matchwood.lang.evaluate import Combine, Judgement, Mode, PredicateVerdict, judge
@@ -18,7 +20,7 @@ from matchwood.schema import Schema
 class Explanation:
     """The judgement on one subscription and one event. `str()` gives a line for each predicate."""
 
-    id: int
+    id: Id
     priority: float
     judgement: Judgement
     schema: Schema
@@ -53,15 +55,15 @@ class Explanation:
 
 
 def explain_rows(
-    rows: Rows, event: Event | Mapping[str, object], schema: Schema, *, mode: Mode | str, combine: Combine
+    rows: Rows, event: Event | Mapping[str, object], reader: Reader, *, id_: Id, mode: Mode | str, combine: Combine
 ) -> Explanation:
     """The explanation of one subscription, given by its rows, and one event. O(predicates)."""
+    schema = reader.schema
     try:
-        with schema.tentatively():
-            keys = event_keys(event, schema)
+        keys = event_keys(event, schema, bad=reader.bad)
     except MatchwoodError as error:
         known = event.id if isinstance(event, Event) else None
         raise error.about("the event" if known is None else f"event {known}") from None
     priority = float(rows.priority[0])
     verdict = judge(decode_rows(rows, schema), keys, priority=priority, mode=mode, combine=combine)
-    return Explanation(int(rows.ids[0]), priority, verdict, schema)
+    return Explanation(id_, priority, verdict, schema)

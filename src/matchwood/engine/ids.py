@@ -1,22 +1,50 @@
-"""Ids of subscriptions and events: whole numbers from 0 to 2^63 - 1."""
+"""Ids of subscriptions and events.
+
+Inside an engine every subscription has a number from 0 to 2^63 - 1. Users choose once per engine what they see: these numbers, or
+strings of their own, which `Names` maps to numbers in order of subscription.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
 import numpy as np
 
-from matchwood.errors import EventError, MatchwoodError, SubscriptionError
+from matchwood.encode.arrays import Int64s
+from matchwood.errors import EventError, MatchwoodError, QueryError, SubscriptionError
 from matchwood.schema import describe
 
 MAX_ID = 2**63 - 1
 
+Id = int | str
+"""The id of a subscription as users see it."""
+
+
+class Ids(StrEnum):
+    """What the ids of an engine's subscriptions are."""
+
+    INT = "int"
+    STR = "str"
+
+
+def ids_of(kind: object) -> Ids:
+    """The kind of ids of that name (or the class `int` or `str`); `QueryError` if there is none."""
+    try:
+        return Ids({int: "int", str: "str"}.get(kind, kind))  # type: ignore[call-overload]
+    except (ValueError, TypeError):
+        raise QueryError(f"expected ids 'int' or 'str', got {kind!r}") from None
+
 
 def is_id(value: object) -> bool:
-    """Can the value be an id? Python's and NumPy's integers can, booleans cannot."""
+    """Can the value be a number of a subscription or event? Python's and NumPy's integers can, booleans cannot."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and 0 <= int(value) <= MAX_ID
 
 
 def subscription_id(value: object) -> int:
-    """The id of a subscription as an int; `SubscriptionError` if it cannot be one."""
+    """The number of a subscription as an int; `SubscriptionError` if it cannot be one."""
     return _checked(value, "a subscription id", SubscriptionError)
 
 
@@ -26,7 +54,74 @@ def event_id(value: object) -> int:
 
 
 def _checked(value: object, expected: str, error: type[MatchwoodError]) -> int:
+    if type(value) is int and 0 <= value <= MAX_ID:
+        return value
     if not is_id(value):
         raise error(f"expected {expected} that is a whole number from 0 to 2^63 - 1, got {describe(value)}")
     assert isinstance(value, int | np.integer)
     return int(value)
+
+
+class Names:
+    """The string ids of an engine and their numbers. One writer. About 200 bytes an id.
+
+    >>> names = Names()
+    >>> names.add(["a", "b"], [0, 1])
+    >>> names.number("b"), names.texts(np.array([1, 0])).tolist()
+    (1, ['b', 'a'])
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._texts: dict[int, str] = {}
+
+    def number(self, text: object) -> int | None:
+        """The number of an id, None if it is unknown; `SubscriptionError` if it is no string."""
+        if not isinstance(text, str) or not text:
+            raise SubscriptionError(f"expected a subscription id that is a string, got {describe(text)}")
+        return self._numbers.get(text)
+
+    def text(self, number: int) -> str:
+        """The id of a number."""
+        return self._texts[number]
+
+    def texts(self, numbers: Int64s) -> np.ndarray[Any, Any]:
+        """The ids of these numbers, as an array of strings. O(ids)."""
+        found = np.empty(len(numbers), object)
+        found[:] = [self._texts[number] for number in numbers.tolist()]
+        return found
+
+    def add(self, texts: Sequence[str], numbers: Sequence[int]) -> None:
+        """Enter ids that are new."""
+        self._texts.update(zip(numbers, texts, strict=True))
+        self._numbers.update(zip(texts, numbers, strict=True))
+
+    def drop(self, numbers: Iterable[int]) -> None:
+        """Forget these ids, as far as they are known."""
+        for number in numbers:
+            text = self._texts.get(number)
+            if text is not None:
+                self._numbers.pop(text, None)
+                self._texts.pop(number, None)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state, for saving."""
+        numbers = np.fromiter(self._texts, np.int64, len(self._texts))
+        return {"name_numbers": numbers, "name_texts": json_array(list(self._texts.values()))}
+
+    @classmethod
+    def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> Names:
+        """What `arrays` gave."""
+        names = cls()
+        names.add([str(text) for text in of_json_array(saved["name_texts"])], saved["name_numbers"].tolist())
+        return names
+
+
+def json_array(value: object) -> np.ndarray:
+    """A JSON value as an array of bytes, for saving beside other arrays."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def of_json_array(saved: np.ndarray) -> Any:
+    """What `json_array` gave."""
+    return json.loads(saved.tobytes().decode())

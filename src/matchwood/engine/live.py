@@ -7,11 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
+from matchwood.encode.arrays import Events, Float64s, Int64s, Rows, make_events
+from matchwood.encode.events import EventReader
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.ids import MAX_ID, event_id
+from matchwood.engine.waiting import Waiting, WaitingValues
 from matchwood.errors import EventError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import Mode
+from matchwood.schema import Schema
 from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
 
@@ -44,15 +48,37 @@ class SubscriptionId(int):
         return made
 
 
+class SubscriptionName(str):
+    """The id of a new subscription whose ids are strings: a str with the live events that match, best first."""
+
+    live: list[LiveMatch]
+
+    def __new__(cls, id_: str, live: list[LiveMatch]) -> SubscriptionName:
+        made = super().__new__(cls, id_)
+        made.live = live
+        return made
+
+
+class Before(NamedTuple):
+    """Live events as they were before a change."""
+
+    ids: Int64s
+    events: Events
+    until: Float64s
+    waiting: dict[int, WaitingValues]
+
+
 class Live:
     """The live events of an engine and their ids: those given, or numbers in order of publication. One writer.
 
     An expired event is never returned, not even at its `until`. Its memory is freed by later calls of `expire`.
     """
 
-    def __init__(self, events: LiveEvents, next_id: int = 0) -> None:
+    def __init__(self, events: LiveEvents, next_id: int = 0, waiting: Waiting | None = None) -> None:
         self.next_id = next_id
         self._events = events
+        self._waiting = Waiting() if waiting is None else waiting
+        self._before: Before | None = None  # events changed by the current change, which may have to be undone
         self.expiry = Expiry(self._until_of)
         ids = events.store.ids(events.store.live_slots())
         self.expiry.add(dict(zip(ids.tolist(), self._until_of(ids).tolist(), strict=True)))
@@ -61,21 +87,78 @@ class Live:
         """The number of events, expired ones that have not been removed yet included."""
         return len(self._events)
 
-    def new_id(self, given: object, now: float) -> int:
-        """The id for a new event: the given one, or the next number. The id of an expired event is free."""
-        if given is None and self.next_id > MAX_ID:
-            raise EventError(f"the largest event id, {MAX_ID}, is in use: pass an id that is free")
-        id_ = self.next_id if given is None else event_id(given)
-        if self._is_alive(id_, now):
-            raise EventError(f"event {id_} is alive already; retract it first, or pass another id")
-        return id_
+    def ids(self) -> Int64s:
+        """The ids of all events, ascending, expired ones that have not been removed yet included."""
+        return np.sort(self._events.store.ids(self._events.store.live_slots()))
 
-    def add(self, event: Events, id_: int, until: float) -> None:
-        """Add one event, given as a batch of one, under an id from `new_id`. O(values)."""
-        self.discard(id_)
-        self._events.insert(event, np.array([id_], np.int64), np.array([until]))
-        self.expiry.add({id_: until})
-        self.next_id = max(self.next_id, id_ + 1)
+    def unknown(self, ids: Int64s) -> Int64s:
+        """Those of the ids that no event has, not even an expired one."""
+        return ids[~self._events.knows(ids)]
+
+    def check_id(self, id_: int, now: float, *, replace: bool) -> None:
+        """Refuse an id for a new event that is too large, or that of a live event unless it is to be replaced."""
+        if id_ > MAX_ID:
+            raise EventError(f"the largest event id, {MAX_ID}, is in use: pass an id that is free")
+        if id_ < self.next_id and not replace and self._is_alive(id_, now):
+            raise EventError(f"event {id_} is alive already; retract it first, pass another id, or replace it")
+
+    def add(self, events: Events, ids: Int64s, until: Float64s, waiting: Sequence[WaitingValues | None]) -> None:
+        """Add events under different ids that have been checked, with the values that wait for their attributes. O(values).
+
+        Events that have these ids are replaced.
+        """
+        present = ids[self._events.knows(ids)]
+        if len(present):
+            self._before = self._as_they_are(present)
+            self.discard(present)
+        self._waiting.discard(ids.tolist())  # of former events, if an exception kept them
+        self._events.insert(events, ids, until)
+        for id_, values in zip(ids.tolist(), waiting, strict=True):
+            self._waiting.add(id_, values)
+        self.expiry.add(dict(zip(ids.tolist(), until.tolist(), strict=True)))
+        self.next_id = max(self.next_id, int(ids.max(initial=-1)) + 1)
+
+    def _as_they_are(self, ids: Int64s) -> Before:
+        store = self._events.store
+        return Before(
+            ids, store.extract(store.slots_of(ids)), self._events.until(ids), self._waiting.values_of(ids.tolist())
+        )
+
+    def settle(self, schema: Schema, bad: BadValues) -> None:
+        """Make waiting values part of their events where the schema has learnt the types of their attributes.
+
+        O(1) if it has learnt none; otherwise O(events that wait).
+        """
+        names, found = self._waiting.learnt(schema)
+        if not found:
+            return
+        ids = np.array(sorted(found), np.int64)
+        ids = ids[self._events.knows(ids)]
+        reader = EventReader(schema, register=True, bad=bad)
+        for id_ in ids.tolist():
+            reader.add(found[id_])
+        self._before = before = self._as_they_are(ids)
+        learnt = [dim for name in names for dim in schema.find(name).dims]
+        merged = merged_events(before.events, reader.build(), learnt)
+        self._events.delete(ids)
+        self._events.insert(merged, ids, before.until)
+        self._waiting.settle(ids.tolist(), schema)
+
+    def keep_settled(self) -> None:
+        """The change that `settle` was part of is complete."""
+        self._before = None
+
+    def undo_settle(self, mark: int) -> None:
+        """Undo `settle` and `add`: the schema is about to forget what it learnt since `mark`. May be repeated."""
+        self._waiting.forget_since(mark)
+        before = self._before
+        if before is None:
+            return
+        self.discard(before.ids)
+        self._events.insert(before.events, before.ids, before.until)
+        for id_, values in before.waiting.items():
+            self._waiting.add(id_, values)
+        self._before = None
 
     def match(self, rows: Rows, now: float, *, k: int | None, mode: Mode | str, combine: object) -> list[LiveMatch]:
         """The live events that match the one subscription in `rows`: best score first, then smallest id."""
@@ -90,32 +173,43 @@ class Live:
         id_ = event_id(given)
         if not self._is_alive(id_, now):
             raise EventError(f"event {id_} is not alive: it was never kept, has expired, or was retracted")
-        self.discard(id_)
+        self.discard(np.array([id_], np.int64))
 
-    def discard(self, id_: int) -> None:
-        """Remove the event of this id, expired or not, if there is one."""
-        ids = np.array([id_], np.int64)
-        if self._events.knows(ids)[0]:
-            self._events.delete(ids)
+    def discard(self, ids: Int64s) -> None:
+        """Remove the events of these ids, expired or not, as far as there are any."""
+        known = ids[self._events.knows(ids)]
+        if len(known):
+            self._events.delete(known)
+        self._waiting.discard(ids.tolist())
+
+    def is_due(self, now: float) -> bool:
+        """Might `expire` have something to do? O(1)."""
+        return bool(self.expiry) and self.expiry.is_due(now, at_least=self._enough())
+
+    def _enough(self) -> int:
+        return min(max(len(self) // EXPIRED_SHARE, 1), EXPIRED_PER_CALL)
 
     def expire(self, now: float) -> None:
         """Remove events that have expired, once they are a sixteenth of all. O(1) otherwise."""
-        enough = min(max(len(self) // EXPIRED_SHARE, 1), EXPIRED_PER_CALL)
-        due = self.expiry.due(now, at_least=enough, limit=EXPIRED_PER_CALL)
+        due = self.expiry.due(now, at_least=self._enough(), limit=EXPIRED_PER_CALL)
         if len(due):
+            self._waiting.discard(due.tolist())
             self._events.delete(due)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, for saving."""
         saved = {f"live_{name}": array for name, array in self._events.arrays().items()}
-        return {**saved, "live_next": np.array([self.next_id])}
+        return {**saved, "live_next": np.array([self.next_id]), "waiting_values": self._waiting.array()}
 
     @classmethod
-    def of_arrays(cls, saved: Mapping[str, np.ndarray], *, like: Callable[[], Sequence[AxisShape]]) -> Live:
+    def of_arrays(
+        cls, saved: Mapping[str, np.ndarray], schema: Schema, *, like: Callable[[], Sequence[AxisShape]]
+    ) -> Live:
         """The live events whose state `arrays` returned. O(events)."""
         prefix = "live_"
         inner = {n.removeprefix(prefix): a for n, a in saved.items() if n.startswith(prefix) and n != "live_next"}
-        return cls(LiveEvents.of_arrays(inner, like=like), int(saved["live_next"][0]))
+        waiting = Waiting.of_array(saved["waiting_values"], schema)
+        return cls(LiveEvents.of_arrays(inner, like=like), int(saved["live_next"][0]), waiting)
 
     def _is_alive(self, id_: int, now: float) -> bool:
         until = self._events.until(np.array([id_], np.int64))[0]
@@ -125,3 +219,16 @@ class Live:
         until = self._events.until(ids)
         until[until == -np.inf] = np.inf  # unknown
         return until
+
+
+def merged_events(old: Events, new: Events, dims: Sequence[int]) -> Events:
+    """Events with further values; `new` and `dims` say which values of the old ones are replaced. O(values log values)."""
+    old_owner = np.repeat(np.arange(old.size), np.diff(old.offsets))
+    new_owner = np.repeat(np.arange(new.size), np.diff(new.offsets))
+    old_key, new_key = old_owner << 16 | old.dims, new_owner << 16 | new.dims
+    kept = ~(np.isin(old.dims, np.array(dims, np.uint16)) | np.isin(old_key, new_key))
+    key = np.concatenate([old_key[kept], new_key])
+    order = np.argsort(key, kind="stable")  # the values of a list stay in order
+    columns = [np.concatenate([a[kept], b])[order] for a, b in zip(old[1:], new[1:], strict=True)]
+    offsets = np.searchsorted(key[order] >> 16, np.arange(old.size + 1))
+    return make_events(offsets, *columns)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.checks import check_events
-from matchwood.encode.objects import RowsBuilder, decode_rows, encode_events
+from matchwood.encode.events import EventReader
+from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, SchemaError, SubscriptionError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.builder import attr
 from matchwood.lang.event import PLACE, Event
 from matchwood.lang.expression import Expression, all_of
@@ -26,55 +28,77 @@ Source = str | Expression | Mapping[str, Any] | bool
 """The expression of a subscription: text, a tree from the builder, or CQL2 JSON, in which `true` and `false` are expressions."""
 
 
-class Reader:
-    """Reads under one schema, with one limit for the size of a normal form."""
+Place = Point | tuple[float, float]
 
-    def __init__(self, schema: Schema, max_rows: int) -> None:
+
+class Described(NamedTuple):
+    """A subscription as users describe it; `until` is the key of an instant."""
+
+    source: Source
+    priority: float = 0.0
+    place: Place | None = None
+    radius: float | None = None
+    until: float = math.inf
+
+
+class ReadEvents(NamedTuple):
+    """Events that were read: the arrays of those that can be used, the number of all, and the errors of the others."""
+
+    arrays: Events
+    total: int
+    rejected: dict[int, MatchwoodError]
+
+    def positions(self) -> Int64s:
+        """The positions, among all, of those that can be used."""
+        return np.delete(np.arange(self.total), list(self.rejected))
+
+
+class Reader:
+    """Reads under one schema, with one limit for the size of a normal form.
+
+    Values in events that their attributes cannot take are counted in `bad`, and refused if there is none.
+    """
+
+    def __init__(self, schema: Schema, max_rows: int, bad: BadValues | None = None) -> None:
         self.schema = schema
         self.max_rows = max_rows
+        self.bad = bad
 
-    def subscription(
-        self,
-        id_: int,
-        source: Source,
-        *,
-        priority: float = 0.0,
-        place: Point | tuple[float, float] | None = None,
-        radius: float | None = None,
-        until: float | None = None,
-    ) -> Rows:
-        """The arrays of one subscription; `until` is the key of an instant."""
-        subject = f"subscription {id_}"
-        number = unwrapped(priority)
-        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
-            raise SubscriptionError(f"{subject}: expected a finite priority, got {describe(priority)}")
-        if (place is None) is not (radius is None):
-            raise SubscriptionError(f"{subject}: a place needs a radius, and a radius a place")
-        if place is not None and radius is not None:
-            try:
-                here = attr(PLACE).within(place, radius)
-            except MatchwoodError as error:
-                raise error.about(subject) from None
-            source = all_of(self._expression(source, subject), here)
+    def subscription(self, id_: int, about: Described, subject: str) -> Rows:
+        """The arrays of one subscription, of this number; errors name the subject."""
         builder = RowsBuilder(self.schema)
-        rows = self.rows(source, subject)
-        builder.add(id_, float(number), rows, until=math.inf if until is None else until)
+        self._add(builder, id_, about, subject)
         return builder.build()
 
     def subscriptions(
-        self, sources: Iterable[Source], first: int, progress: Callable[[int], None] | None
-    ) -> tuple[Int64s, Rows]:
-        """The arrays of several subscriptions, whose ids begin with `first`, and the ids."""
+        self, ids: Sequence[int], all_: Iterable[tuple[Described, str]], progress: Callable[[int], None] | None
+    ) -> Rows:
+        """The arrays of several subscriptions, of these numbers, each described and with its name for errors."""
         builder = RowsBuilder(self.schema)
-        count = 0
-        for source in sources:
-            builder.add(first + count, 0.0, self.rows(source, f"subscription {first + count}"))
-            count += 1
+        for count, (id_, (about, subject)) in enumerate(zip(ids, all_, strict=True), 1):
+            self._add(builder, id_, about, subject)
             if progress is not None and count % 1024 == 0:
                 progress(count)
-        return np.arange(first, first + count), builder.build()
+        return builder.build()
 
-    def moved(self, before: Rows, place: Point | tuple[float, float]) -> Rows:
+    def _add(self, builder: RowsBuilder, id_: int, about: Described, subject: str) -> None:
+        source = about.source
+        if about.place is not None or about.radius is not None:
+            source = self._around(source, about.place, about.radius, subject)
+        rows = self.rows(source, subject)
+        builder.add(id_, checked_priority(about.priority, subject), rows, until=about.until)
+
+    def _around(self, source: Source, place: Place | None, radius: float | None, subject: str) -> Expression:
+        """The expression and the condition that the place of the event lies in a circle."""
+        if place is None or radius is None:
+            raise SubscriptionError(f"{subject}: a place needs a radius, and a radius a place")
+        try:
+            here = attr(PLACE).within(place, radius)
+        except MatchwoodError as error:
+            raise error.about(subject) from None
+        return all_of(self._expression(source, subject), here)
+
+    def moved(self, before: Rows, place: Place) -> Rows:
         """The arrays of one subscription with its condition on `place` moved there."""
         id_, until = int(before.ids[0]), math.inf if before.until is None else float(before.until[0])
         try:
@@ -99,16 +123,35 @@ class Reader:
         except MatchwoodError as error:
             raise error.about(subject) from None
 
-    def events(self, events: Events | Iterable[Event | Mapping[str, object]]) -> Events:
-        """The arrays of events; of arrays, the same ones, checked. O(values)."""
+    def event(self, event: Event | Mapping[str, object]) -> Events:
+        """The arrays of one event. O(values)."""
+        reader = EventReader(self.schema, bad=self.bad)
+        try:
+            reader.add(event)
+        except MatchwoodError as error:
+            known = event.id if isinstance(event, Event) else None
+            raise error.about("the event" if known is None else f"event {known}") from None
+        return reader.build()
+
+    def events(self, events: Events | Iterable[Event | Mapping[str, object]], *, register: bool = False) -> ReadEvents:
+        """The arrays of the events that can be used, and the errors of the others by position. O(values)."""
         if isinstance(events, Events):
             self.check_schema(events, "events")
             check_events(events)
-            return events if events.schema in (None, self.schema) else events.stamped(self.schema)
-        if isinstance(events, Event | Mapping | str) or not isinstance(events, Iterable):
+            arrays = events if events.schema in (None, self.schema) else events.stamped(self.schema)
+            return ReadEvents(arrays, events.size, {})
+        if isinstance(events, Event | Mapping | str | bytes) or not isinstance(events, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
-        with self.schema.tentatively():
-            return encode_events(events, self.schema)
+        reader, rejected = EventReader(self.schema, register=register, bad=self.bad), {}
+        count = 0
+        for event in events:
+            try:
+                reader.add(event)
+            except MatchwoodError as error:
+                known = event.id if isinstance(event, Event) else None
+                rejected[count] = error.about(f"event {count if known is None else known}")
+            count += 1
+        return ReadEvents(reader.build(), count, rejected)
 
     def check_schema(self, arrays: Rows | Events, what: str) -> None:
         """Refuse arrays whose dimensions or keys have another meaning here. O(1) if this schema encoded them."""
@@ -129,3 +172,13 @@ class Reader:
         if isinstance(source, Expression):
             return source
         raise ExpressionError(f"{subject}: expected text, an expression or CQL2 JSON, got {describe(source)}")
+
+
+def checked_priority(priority: object, subject: str) -> float:
+    """The priority as a float; `SubscriptionError` unless it is a finite number."""
+    if type(priority) is float and abs(priority) <= sys.float_info.max:
+        return priority
+    number = unwrapped(priority)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
+        raise SubscriptionError(f"{subject}: expected a finite priority, got {describe(priority)}")
+    return float(number)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matchwood.engine.ids import Ids
 from matchwood.engine.live import Live
 from matchwood.errors import SchemaError, StorageError
 from matchwood.planner import Plan, Planned
@@ -22,26 +23,27 @@ def save_engine(engine: Engine, path: str | Path) -> None:
     """Write everything to a new folder, completely or not at all. The caller holds the engine's lock. O(bytes)."""
     folder = local_path(path, "saved engine")
     index = engine._index
-    ids, until = engine._subscriptions.expiring()
-    arrays = {"expiring_ids": ids, "expiring_until": until, **engine._live.arrays()}
-    about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": engine._subscriptions.next_id}
+    subscriptions = engine._subscriptions
+    arrays = {**subscriptions.arrays(), **engine._live.arrays()}
+    ids = Ids.INT if subscriptions.names is None else Ids.STR
+    about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": subscriptions.next_id, "ids": ids}
     if isinstance(index, Planned):
         about["plan"] = index.to_json()
     write_folder(folder, "engine", about, arrays, also=lambda inside: index.save(inside / "index"))
 
 
-def load_engine(make: Callable[[Schema], Engine], path: str | Path, *, verify: bool) -> Engine:
-    """Fill an engine, which `make` makes for the saved schema, from a folder. O(bytes), without `verify` O(arrays)."""
+def load_engine(make: Callable[[Schema, str], Engine], path: str | Path, *, verify: bool) -> Engine:
+    """Fill an engine, which `make` makes for the saved schema and kind of ids. O(bytes), without `verify` O(arrays)."""
     folder = local_path(path, "saved engine")
     about, arrays = read_folder(folder, "engine", verify=verify)
     try:
-        engine = make(Schema.from_json(about["schema"]))
+        engine = make(Schema.from_json(about["schema"]), str(about["ids"]))
         index = load_index(folder / "index", verify=verify)
         subscriptions = engine._subscriptions
         subscriptions.index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
         subscriptions.next_id = int(about["next_id"])
-        subscriptions.set_expiring(arrays["expiring_ids"], arrays["expiring_until"])
-        engine._live = Live.of_arrays(arrays, like=engine._axes)
+        subscriptions.set_arrays(arrays)
+        engine._live = Live.of_arrays(arrays, engine.schema, like=engine._axes)
     except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
         raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
     return engine

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
 
 if TYPE_CHECKING:
-    from matchwood.engine.engine import Engine
+    from matchwood.engine.core import EngineCore
+    from matchwood.engine.subscriptions import Beside
 
 NO_IDS: Int64s = np.zeros(0, np.int64)
 NO_ROWS = concatenate_rows([])
@@ -33,65 +34,73 @@ class Undo(NamedTuple):
     next_event: int
     ids: Int64s = NO_IDS
     rows: Rows | None = None
-    """The rows that the subscriptions `ids` had, with their expiry; None if they are being removed."""
-    event: int | None = None
-    """The live event that is being added."""
+    """The rows that the subscriptions `ids` had in the index; None if they are being removed."""
+    beside: Beside | None = None
+    """What was kept of them beside the index."""
+    events: Int64s = NO_IDS
+    """The live events that are being added."""
 
 
 class Change:
-    """The block in which an engine changes. Call `adds`, `removes`, `replaces` or `adds_event` before making that change."""
+    """The block in which an engine changes. Call `adds`, `removes`, `replaces` or `adds_events` before making that change."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineCore) -> None:
         self._engine = engine
 
     def __enter__(self) -> Change:
         engine = self._engine
+        engine._live.keep_settled()  # if an exception came at the very end of the last change
         engine._undo = Undo(engine.schema.mark(), engine._subscriptions.next_id, engine._live.next_id)
         return self
 
     def adds(self, ids: Int64s) -> None:
         """Subscriptions of these ids are added. The index refuses those that exist already: they are not to be undone."""
-        self._note(ids=ids[~self._known(ids)], rows=NO_ROWS)
+        new = ids[~self._known(ids)]
+        self._note(ids=new, rows=NO_ROWS)
 
     def removes(self, ids: Int64s) -> None:
         """These subscriptions are removed. The index refuses those that do not exist."""
-        self._note(ids=ids[self._known(ids)])
+        known = ids[self._known(ids)]
+        self._note(ids=known, beside=self._engine._subscriptions.beside(known))
 
-    def replaces(self, before: Rows) -> None:
-        """The subscription that has these rows is replaced."""
-        self._note(ids=before.ids[:1], rows=before)
+    def replaces(self, ids: Int64s, before: Rows) -> None:
+        """These subscriptions are replaced; they have these rows in the index."""
+        self._note(ids=ids, rows=before, beside=self._engine._subscriptions.beside(ids))
 
-    def adds_event(self, event: int) -> None:
-        """A live event of this id is added."""
-        self._note(event=event)
+    def adds_events(self, events: Int64s) -> None:
+        """Live events of these ids are added."""
+        self._note(events=events)
 
-    def _note(self, *, ids: Int64s = NO_IDS, rows: Rows | None = None, event: int | None = None) -> None:
+    def _note(self, **what: Any) -> None:
         undo = self._engine._undo
         assert undo is not None, "outside of the block of the change"
-        self._engine._undo = undo._replace(ids=ids, rows=rows, event=event)
+        self._engine._undo = undo._replace(**what)
 
     def _known(self, ids: Int64s) -> NDArray[np.bool_]:
-        return self._engine._index.store.knows(ids)
+        return self._engine._subscriptions.known(ids)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self._engine._undo = None
+            self._engine._live.keep_settled()
             return
-        with suppress(BaseException):  # the next call tries again; the first exception is the one to report
+        # If this fails, the next call tries again; the first exception is the one to report.
+        with suppress(BaseException), self._engine._lock.write():
             undo_change(self._engine)
 
 
-def undo_change(engine: Engine) -> None:
+def undo_change(engine: EngineCore) -> None:
     """Make the engine what it was before the change that was interrupted. May be repeated."""
     undo = engine._undo
     if undo is None:
         return
     if len(undo.ids):
-        engine._subscriptions.restore(undo.ids, undo.rows)
-    if undo.event is not None:
-        engine._live.discard(undo.event)
+        engine._subscriptions.restore(undo.ids, undo.rows, undo.beside)
+    if len(undo.events):
+        engine._live.discard(undo.events)
+    engine._live.undo_settle(undo.schema_mark)
     engine._subscriptions.next_id, engine._live.next_id = undo.next_id, undo.next_event
     engine.schema.forget_since(undo.schema_mark)
     engine._undo = None

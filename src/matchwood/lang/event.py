@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from matchwood.errors import EventError, SchemaError, ValueTypeError
+from matchwood.errors import EventError, MatchwoodError, SchemaError, ValueTypeError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.intervals import IntervalSet
 from matchwood.schema import (
     Attribute,
@@ -23,12 +24,15 @@ from matchwood.schema import (
     describe,
     is_missing,
     point_of,
-    type_of,
     unwrapped,
 )
+from matchwood.schema.keys import key_of
 
 PLACE = "place"
 """The attribute that holds the place of an event or a subscriber."""
+
+PRESENT = IntervalSet(((0.0, 0.0),))
+"""Stands for any value of an attribute whose type is not known: no predicate looks at its key."""
 
 _PLAIN = frozenset((int, float, str, bool))
 
@@ -63,54 +67,84 @@ class EventKeys:
         return self.weights.get(attribute, 1.0)
 
 
-def event_keys(event: Event | Mapping[str, object], schema: Schema, *, register: bool = False) -> EventKeys:
-    """The keys of an event. O(values).
+def event_keys(
+    event: Event | Mapping[str, object], schema: Schema, *, register: bool = False, bad: BadValues | None = None
+) -> EventKeys:
+    """The keys of an event. O(values). The reference for `encode.events`, which does the same faster.
 
-    The schema learns the types of unknown attributes. Strings are registered only with `register`: a stream of ever new strings
-    must not fill the dictionary, and an unregistered one equals no constant of any subscription. Raises `EventError` or
-    `SchemaError`, both with the attribute and the value.
+    Attributes that the schema does not know are left out, whatever their values: no subscription names them. Of one whose type is
+    not known yet (`x IS NULL` was all that was said) only its presence counts. A nested object is read by dotted names. Strings
+    are registered only with `register`: a stream of ever new strings must not fill the dictionary, and an unregistered one equals
+    no constant of any subscription. A value that its attribute cannot take makes the attribute absent and is counted in `bad`;
+    without `bad` it raises `EventError` or `SchemaError`, both with the attribute and the value.
     """
     if not isinstance(event, Event):
         event = Event(event)
-    if not isinstance(event.values, Mapping):
-        raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event.values)}")
-    values = dict(event.values)
-    if event.place is not None and not _lacks_coordinates(event.place):
-        if not is_missing(values.get(PLACE)):
-            raise EventError("the event has two places: `place`, and the value of the attribute 'place'; remove one")
-        try:
-            values[PLACE] = point_of(event.place)
-        except SchemaError as error:
-            raise error.about(f"attribute {PLACE!r}") from None
     keys: dict[str, IntervalSet | Point] = {}
-    for name, value in values.items():
-        key = value_keys(name, value, schema, register=register)
+    for attribute, value in _known_values(_with_place(event), schema, ""):
+        try:
+            key = value_keys(attribute, value, register=register)
+        except MatchwoodError as error:
+            if bad is None:
+                raise
+            bad.add(attribute.name, error)
+            continue
         if key is not None:
-            keys[name] = key
+            if attribute.name in keys:
+                raise given_twice(attribute.name)
+            keys[attribute.name] = key
     weights = checked_weights(event.weights)
     return EventKeys(keys, {name: weight for name, weight in weights.items() if name in keys})
 
 
-def value_keys(name: str, value: object, schema: Schema, *, register: bool = False) -> IntervalSet | Point | None:
-    """The keys of one value; None if it means that the attribute is absent."""
-    known = schema.get(name)
-    type_ = known.type if known is not None else None
+def _with_place(event: Event) -> Mapping[str, object]:
+    """The values, with `place` among them."""
+    if not isinstance(event.values, Mapping):
+        raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event.values)}")
+    if event.place is None or lacks_coordinates(event.place):
+        return event.values
+    if not is_missing(event.values.get(PLACE)):
+        raise two_places()
+    return {**event.values, PLACE: event.place}
+
+
+def _known_values(values: Mapping[str, object], schema: Schema, prefix: str) -> Iterator[tuple[Attribute, object]]:
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        attribute = schema.get(path)
+        if attribute is not None:
+            yield attribute, value
+        if isinstance(value, Mapping) and schema.is_prefix(path):
+            yield from _known_values(value, schema, f"{path}.")
+
+
+def given_twice(name: str) -> EventError:
+    """The error of an event with two values for an attribute, one under its dotted name and one in a nested object."""
+    return EventError(f"attribute {name!r} is given twice: under its dotted name, and in a nested object; remove one")
+
+
+def two_places() -> EventError:
+    """The error of an event with two places."""
+    return EventError("the event has two places: `place`, and the value of the attribute 'place'; remove one")
+
+
+def value_keys(attribute: Attribute, value: object, *, register: bool = False) -> IntervalSet | Point | None:
+    """The keys of one value; None if it means that the attribute is absent. O(its scalars).
+
+    Raises `EventError` or `SchemaError`, both with the attribute and the value.
+    """
     try:
         if type(value) not in _PLAIN:  # an iterator can be read once only
             value = tuple(value) if isinstance(value, Iterator) else unwrapped(value)
         if is_missing(value):
             return None
-        if type_ is None:
-            sample = _first_scalar(value)
-            if sample is None:
-                return None
-            type_ = Type.POINT if isinstance(sample, Mapping) else type_of(sample)
-        attribute = schema.attribute_for(name, type_)
-        if type_ is Type.POINT:
-            return None if _lacks_coordinates(value) else point_of(value)
+        if attribute.type is None:
+            return PRESENT if _first_scalar(value) is not None else None
+        if attribute.type is Type.POINT:
+            return None if lacks_coordinates(value) else point_of(value)
     except SchemaError as error:
-        raise error if repr(name) in str(error) else error.about(f"attribute {name!r}") from None
-    return _interval_keys(attribute, value, schema, register)
+        raise error if repr(attribute.name) in str(error) else error.about(f"attribute {attribute.name!r}") from None
+    return _interval_keys(attribute, value, register)
 
 
 def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:
@@ -126,29 +160,29 @@ def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:
     return checked
 
 
-def _interval_keys(attribute: Attribute, value: object, schema: Schema, register: bool) -> IntervalSet | None:
+def _interval_keys(attribute: Attribute, value: object, register: bool) -> IntervalSet | None:
     if isinstance(value, Range):
-        return IntervalSet((_range_keys(attribute, value, schema),))
-    if isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping | Point):
+        return IntervalSet((_range_keys(attribute, value),))
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray | Mapping | Point):
         intervals = []
         for item in value:
             if isinstance(item, Range):
-                intervals.append(_range_keys(attribute, item, schema))
+                intervals.append(_range_keys(attribute, item))
             elif not is_missing(item):
-                key = schema.key(attribute, item, register=register)
+                key = key_of(attribute, item, register)
                 intervals.append((key, key))
         return IntervalSet.of(intervals) or None
-    key = schema.key(attribute, value, register=register)
+    key = key_of(attribute, value, register)
     return IntervalSet(((key, key),))
 
 
-def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[float, float]:
+def _range_keys(attribute: Attribute, value: Range) -> tuple[float, float]:
     if attribute.type is Type.STRING:
         raise ValueTypeError(
             f"attribute {attribute.name!r}: strings have no order, so {describe(value)} is not a value; use a list"
         )
-    lo = -math.inf if value.lo is None else schema.key(attribute, value.lo)
-    hi = math.inf if value.hi is None else schema.key(attribute, value.hi)
+    lo = -math.inf if value.lo is None else key_of(attribute, value.lo, True)
+    hi = math.inf if value.hi is None else key_of(attribute, value.hi, True)
     if lo > hi:
         raise EventError(f"attribute {attribute.name!r}: the range from {value.lo!r} to {value.hi!r} is empty")
     return lo, hi
@@ -156,7 +190,7 @@ def _range_keys(attribute: Attribute, value: Range, schema: Schema) -> tuple[flo
 
 def _first_scalar(value: object) -> object:
     """The value that decides the type: the first one that is not missing in a list, a range or a list of ranges."""
-    if isinstance(value, Point | Mapping | str | bytes) or not isinstance(value, Iterable):
+    if isinstance(value, Point | Mapping | str | bytes | bytearray) or not isinstance(value, Iterable):
         return value
     for item in value:
         for scalar in item if isinstance(item, Range) else (item,):
@@ -165,7 +199,8 @@ def _first_scalar(value: object) -> object:
     return None
 
 
-def _lacks_coordinates(value: object) -> bool:
+def lacks_coordinates(value: object) -> bool:
+    """Is it a point without coordinates, which means that there is none?"""
     if isinstance(value, Mapping) and "coordinates" not in value:
         return is_missing(value.get("lon")) and is_missing(value.get("lat")) and {*value} <= {"lon", "lat"}
     return isinstance(value, tuple) and len(value) == 2 and is_missing(value[0]) and is_missing(value[1])

@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
-from matchwood.encode.objects import RowsBuilder, encode_events
+from matchwood.encode.events import encode_events
+from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.picking import pick_rows
 from matchwood.lang.evaluate import Mode
 from matchwood.lang.parser import parse

@@ -41,6 +41,8 @@ class Schema:
         self._attributes: dict[str, Attribute] = {}
         self._by_dimension: list[Attribute] = []
         self._learnt: list[_Step] = []
+        self.forgotten = 0  # how often something learnt was forgotten: arrays encoded before may name other attributes
+        self._prefixes: dict[str, int] = {}  # of dotted names, and how many attributes have each
         for name, type_ in (declared or {}).items():
             self.declare(name, type_)
 
@@ -83,6 +85,14 @@ class Schema:
         """The attribute `name`, None if it is unknown; nothing is learnt. O(1)."""
         return self._attributes.get(name)
 
+    def is_prefix(self, path: str) -> bool:
+        """Is there an attribute whose dotted name begins with this path? O(1).
+
+        >>> Schema({"user.age": "number"}).is_prefix("user")
+        True
+        """
+        return path in self._prefixes
+
     def tentatively(self) -> Tentatively:
         """A block that forgets the attributes and types learnt inside if it raises: refused input must teach nothing. O(1).
 
@@ -94,9 +104,14 @@ class Schema:
         """The number of steps of learning so far, for `forget_since`."""
         return len(self._learnt)
 
+    def learnt_since(self, mark: int) -> list[str]:
+        """The names of the attributes that were added, or got their type, since `mark`. O(steps)."""
+        return [step.attribute.name for step in self._learnt[mark:]]
+
     def forget_since(self, mark: int) -> None:
         """Forget the attributes and types learnt since `mark`. O(steps)."""
         while len(self._learnt) > mark:
+            self.forgotten += 1
             self._forget(self._learnt[-1])
             self._learnt.pop()
 
@@ -124,6 +139,11 @@ class Schema:
             return str(self.value(attribute, key))
         except OverflowError:
             return f"{key:.0f} us"
+
+    @property
+    def attributes(self) -> Mapping[str, Attribute]:
+        """The attributes by name: a view that follows what is learnt."""
+        return self._attributes
 
     @property
     def dimensions(self) -> int:
@@ -190,7 +210,7 @@ class Schema:
                 attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
                 if len(attribute.symbols.codes) != len(texts):
                     raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
-            schema._attributes[attribute.name] = attribute
+            schema._enter(attribute)
             owners.update(dict.fromkeys(attribute.dims, attribute))
         if sorted(owners) != list(range(len(owners))):
             raise SchemaError("the dimensions of the saved schema are not 0, 1, 2, ...")
@@ -203,8 +223,13 @@ class Schema:
         attribute = Attribute(name, None, ())
         self._learnt.append(_Step(attribute, True, len(self._by_dimension)))
         attribute.dims = (self._new_dimension(attribute),)
-        self._attributes[name] = attribute
+        self._enter(attribute)
         return attribute
+
+    def _enter(self, attribute: Attribute) -> None:
+        for prefix in _prefixes_of(attribute.name):
+            self._prefixes[prefix] = self._prefixes.get(prefix, 0) + 1
+        self._attributes[attribute.name] = attribute
 
     def _give_type(self, attribute: Attribute, type_: Type) -> Attribute:
         if attribute.type is None:
@@ -226,6 +251,10 @@ class Schema:
             attribute.dims = attribute.dims[:1]
         elif self._attributes.get(attribute.name) is attribute:
             del self._attributes[attribute.name]
+            for prefix in _prefixes_of(attribute.name):
+                self._prefixes[prefix] -= 1
+                if not self._prefixes[prefix]:
+                    del self._prefixes[prefix]
         del self._by_dimension[step.dimensions :]
 
     def _new_dimension(self, attribute: Attribute) -> int:
@@ -234,6 +263,11 @@ class Schema:
             raise SchemaError(f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS} dimensions")
         self._by_dimension.append(attribute)
         return dim
+
+
+def _prefixes_of(name: str) -> list[str]:
+    """The paths of the objects that a dotted name lies in: `a` and `a.b` of `a.b.c`."""
+    return [name[:at] for at, sign in enumerate(name) if sign == "."] if "." in name else []
 
 
 class Tentatively:

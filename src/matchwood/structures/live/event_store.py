@@ -102,6 +102,17 @@ class EventStore:
         kernel.list_values(self.state, slots, dims, keys)
         return sizes, dims, keys
 
+    def extract(self, slots: Slots) -> Events:
+        """The events at these slots as arrays again; the values of each by rising dimension. O(values)."""
+        sizes, dims, lo = self.values(slots)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        records, hi, weight = self.state.events[slots], lo.copy(), np.ones(len(lo))
+        is_general = np.repeat(records["is_general"] != 0, sizes)
+        nth = np.arange(len(lo)) - np.repeat(offsets[:-1], sizes)
+        at = (np.repeat(records["start"], sizes).astype(np.int64) + kernel.GENERAL_WORDS * nth)[is_general]
+        hi[is_general], weight[is_general] = self.state.keys[at + kernel.HI], self.state.keys[at + kernel.WEIGHT]
+        return Events(offsets, dims, lo, hi, weight)
+
     def reorder(self, order: Slots) -> None:
         """Lay out all events anew, without holes: slot i becomes what order[i] was. For a structure that forgets every slot it
         knew. O(values)."""

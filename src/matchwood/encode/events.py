@@ -1,0 +1,211 @@
+"""Events as Python objects to arrays.
+
+Nearly all values of a stream are plain: a float, an int, a string or a bool for an attribute of that type. They are read here by
+one loop without intermediate objects. Every other value (a list, a range, a point, a datetime, a NumPy scalar, one of the wrong
+type) is left to `lang.event.value_keys`, which alone decides what it means. `lang.event.event_keys` is the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.arrays import Events
+from matchwood.errors import EventError, MatchwoodError
+from matchwood.lang.bad_values import BadValues
+from matchwood.lang.event import (
+    PLACE,
+    Event,
+    checked_weights,
+    given_twice,
+    lacks_coordinates,
+    two_places,
+    value_keys,
+)
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing
+
+_EXACT_INTEGER = 2**53
+_ONES = np.ones(256)  # the weights of most events; nothing writes to it
+_PLAIN = frozenset((int, float, str, bool, type(None)))
+
+
+def encode_events(
+    events: Iterable[Event | Mapping[str, object]],
+    schema: Schema,
+    *,
+    register: bool = False,
+    bad: BadValues | None = None,
+) -> Events:
+    """Events as arrays; the error for a bad one names it by its id or position. O(values).
+
+    `register` and `bad` as for `lang.event.event_keys`. The schema learns nothing but, with `register`, strings.
+    """
+    reader = EventReader(schema, register=register, bad=bad)
+    for position, event in enumerate(events):
+        try:
+            reader.add(event)
+        except MatchwoodError as error:
+            known = event.id if isinstance(event, Event) else None
+            raise error.about(f"event {position if known is None else known}") from None
+    return reader.build()
+
+
+class EventReader:
+    """Collects events one by one and builds `Events` from them.
+
+    >>> schema = Schema({"age": "number", "user.name": "string"})
+    >>> reader = EventReader(schema)
+    >>> reader.add({"age": 31, "user": {"name": "Ada"}, "unknown": object()})
+    >>> reader.build().lo.tolist()
+    [31.0, -1.0]
+    """
+
+    def __init__(self, schema: Schema, *, register: bool = False, bad: BadValues | None = None) -> None:
+        self._schema = schema
+        self._attributes = schema.attributes
+        self._register = register
+        self._bad = bad
+        self._offsets = [0]
+        self._dims: list[int] = []
+        self._keys: list[float] = []
+        self._ends: list[tuple[int, float]] = []  # of ranges: position and upper end
+        self._weights: list[tuple[int, float]] = []  # of entries whose weight is not 1: position and weight
+
+    def __len__(self) -> int:
+        """The number of events so far."""
+        return len(self._offsets) - 1
+
+    def add(self, event: Event | Mapping[str, object]) -> None:
+        """Append one event; an error leaves the events before it. O(values)."""
+        begin = len(self._dims)
+        try:
+            if type(event) is dict:
+                self._read(event, "")
+            elif isinstance(event, Event):
+                self._read_event(event)
+            elif isinstance(event, Mapping):
+                self._read(event, "")
+            else:
+                raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event)}")
+        except BaseException:
+            self._cut(begin)
+            raise
+        self._offsets.append(len(self._dims))
+
+    def remove_last(self) -> None:
+        """Remove the last event. O(its values)."""
+        self._offsets.pop()
+        self._cut(self._offsets[-1])
+
+    def build(self) -> Events:
+        """The arrays of all events added so far. O(entries)."""
+        n = len(self._keys)
+        keys = np.array(self._keys, np.float64)
+        ends = keys
+        if self._ends:
+            ends = keys.copy()
+            for position, end in self._ends:
+                ends[position] = end
+        weights = _ONES[:n] if n <= len(_ONES) else np.ones(n)
+        if self._weights:
+            weights = np.ones(n)
+            for position, weight in self._weights:
+                weights[position] = weight
+        events = Events(np.array(self._offsets, np.int64), np.array(self._dims, np.uint16), keys, ends, weights)
+        events.schema = self._schema
+        return events
+
+    def take(self) -> Events:
+        """As `build`; then start with no events again."""
+        events = self.build()
+        self._offsets = [0]
+        self._cut(0)
+        return events
+
+    def _cut(self, size: int) -> None:
+        del self._dims[size:], self._keys[size:]
+        self._ends = [end for end in self._ends if end[0] < size]
+        self._weights = [weight for weight in self._weights if weight[0] < size]
+
+    def _read(self, values: Mapping[str, Any], prefix: str) -> None:
+        get, dims, keys = self._attributes.get, self._dims, self._keys
+        number, text, truth = Type.NUMBER, Type.STRING, Type.BOOL
+        register = self._register
+        for name, value in values.items():
+            attribute = get(prefix + name if prefix else name)
+            kind = type(value)
+            if attribute is None:
+                if kind not in _PLAIN:
+                    self._look_inside(prefix, name, value)
+                continue
+            type_ = attribute.type
+            if type_ is number and kind is int and -_EXACT_INTEGER <= value <= _EXACT_INTEGER:
+                keys.append(value)
+            elif type_ is number and kind is float and value == value:
+                keys.append(value + 0.0)  # -0.0 becomes 0.0
+            elif type_ is text and kind is str and not register:
+                symbols: Any = attribute.symbols
+                keys.append(symbols.codes.get(value, UNKNOWN_SYMBOL))
+            elif type_ is truth and kind is bool:
+                keys.append(value)
+            else:
+                self._other(attribute, value)
+                if kind not in _PLAIN:
+                    self._look_inside(prefix, name, value)
+                continue
+            dims.append(attribute.dims[0])
+
+    def _other(self, attribute: Attribute, value: object) -> None:
+        """A value that is not plain."""
+        try:
+            found = value_keys(attribute, value, register=self._register)
+        except MatchwoodError as error:
+            if self._bad is None:
+                raise
+            self._bad.add(attribute.name, error)
+            return
+        if found is None:
+            return
+        if isinstance(found, Point):
+            self._dims += attribute.dims
+            self._keys += found
+            return
+        for lo, hi in found.parts:
+            if lo != hi:
+                self._ends.append((len(self._keys), hi))
+            self._dims.append(attribute.dims[0])
+            self._keys.append(lo)
+
+    def _look_inside(self, prefix: str, name: object, value: object) -> None:
+        """Read a nested object by dotted names, if an attribute has such a name."""
+        path = f"{prefix}{name}"
+        if not isinstance(value, Mapping) or not self._schema.is_prefix(path):
+            return
+        begin = self._offsets[-1]
+        before = set(self._dims[begin:])
+        middle = len(self._dims)
+        self._read(value, f"{path}.")
+        for dim in self._dims[middle:]:
+            if dim in before:
+                raise given_twice(self._schema.of_dimension(dim).name)
+
+    def _read_event(self, event: Event) -> None:
+        begin, place = len(self._dims), event.place
+        if not isinstance(event.values, Mapping):
+            raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event.values)}")
+        has_place = place is not None and not lacks_coordinates(place)
+        if has_place and not is_missing(event.values.get(PLACE)):
+            raise two_places()
+        self._read(event.values, "")
+        attribute = self._attributes.get(PLACE)
+        if has_place and attribute is not None:
+            self._other(attribute, place)
+        if not event.weights and isinstance(event.weights, Mapping):
+            return
+        weights = checked_weights(event.weights)
+        for position in range(begin, len(self._dims)):
+            weight = weights.get(self._schema.of_dimension(self._dims[position]).name, 1.0)
+            if weight != 1.0:
+                self._weights.append((position, weight))

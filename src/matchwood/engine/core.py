@@ -1,0 +1,186 @@
+"""The state that all calls of an engine share, and how they exclude each other.
+
+    match, top_k, ...       readers: any number at once, while nothing is written
+    subscribe, publish, ... writers: one at a time. What a writer is given (expressions, events) is read while readers go on;
+                            only the change itself excludes them
+
+`_changes` is the mutex of the writers, `_lock` the lock between readers and the change of a writer; it is acquired after
+`_changes`. A change that raises is undone (`undo`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from threading import RLock
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Int64s, Matches
+from matchwood.engine.clock import Clock
+from matchwood.engine.forking import watch_forks
+from matchwood.engine.ids import Id, Ids, Names, ids_of, subscription_id
+from matchwood.engine.live import Live
+from matchwood.engine.locking import ReadWriteLock
+from matchwood.engine.reading import Reader
+from matchwood.engine.subscriptions import Subscriptions
+from matchwood.engine.undo import Change, Undo, undo_change
+from matchwood.errors import MatchwoodError, QueryError, SchemaError, UnknownSubscriptionError
+from matchwood.lang.bad_values import BadValues, OnBadValue, on_bad_value_of
+from matchwood.lang.evaluate import Combine, Mode
+from matchwood.planner import AUTO, Plan, Planned
+from matchwood.schema import Schema, describe, instant_key
+from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.scoring import scoring as make_scoring
+from matchwood.structures import Index, LiveEvents, make_index
+from matchwood.structures.base import AxisShape
+
+
+class EngineCore:
+    """The state of an engine. See the module's text; `Engine` documents the parameters."""
+
+    def __init__(
+        self,
+        schema: Schema | Mapping[str, str] | None,
+        *,
+        index: str,
+        index_options: Mapping[str, Any] | None,
+        ids: str | type,
+        scoring: str | Combine | None,
+        on_bad_value: str,
+        clock: Clock,
+        max_rows: int,
+    ) -> None:
+        if schema is not None and not isinstance(schema, Schema | Mapping):
+            raise SchemaError(f"expected a Schema or a mapping from attribute to type, got {describe(schema)}")
+        self.schema = schema if isinstance(schema, Schema) else Schema(schema)
+        self.bad_values = BadValues()
+        self._lock = ReadWriteLock()
+        self._changes = RLock()
+        names = Names() if ids_of(ids) is Ids.STR else None
+        self._subscriptions = Subscriptions(self._make_index(index, index_options or {}), names)
+        self._live = Live(LiveEvents(like=self._axes))
+        self._scoring = make_scoring(scoring)
+        self._clock = clock
+        is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
+        self._reader = Reader(self.schema, max_rows, None if is_strict else self.bad_values)
+        self._undo: Undo | None = None  # of the current change, or of one that was interrupted
+        self._saved_at: str | None = None  # the folder that holds exactly this engine
+        watch_forks(self)
+
+    @property
+    def _index(self) -> Index | Planned:
+        return self._subscriptions.index
+
+    def _make_index(self, index: str, options: Mapping[str, Any]) -> Index | Planned:
+        if index != AUTO:
+            return make_index(index, **options)
+        if options:
+            raise QueryError(f"index_options need the name of an index; with {AUTO!r} the engine chooses them itself")
+        return self._planned()
+
+    def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
+        return Planned(self._lock, index=index, plan=plan, name_of=lambda dim: self.schema.of_dimension(dim).name)
+
+    def _axes(self) -> list[AxisShape]:
+        """The axes of the index, if it has any, for the live events to share."""
+        return self._index.axes()
+
+    # ids
+
+    def _number(self, id_: Id) -> int:
+        """The number of an existing subscription (`UnknownSubscriptionError`), or of any, if ids are numbers."""
+        names = self._subscriptions.names
+        if names is None:
+            return subscription_id(id_)
+        number = names.number(id_)
+        if number is None:
+            raise UnknownSubscriptionError(f"subscription {id_!r} is not there")
+        return number
+
+    def _numbers(self, ids: Iterable[Id]) -> Int64s:
+        return np.array([self._number(id_) for id_ in ids], np.int64)
+
+    def _shown(self, numbers: Int64s) -> Any:
+        """Numbers of subscriptions as users see them."""
+        names = self._subscriptions.names
+        return numbers if names is None else names.texts(numbers)
+
+    # reading and writing
+
+    @contextmanager
+    def _changing(self) -> Iterator[Change]:
+        """The block of a change: of one writer, undone if it raises. What it writes, it writes inside `_lock.write()`."""
+        with self._changes:
+            self._catch_up()
+            self._saved_at = None
+            with Change(self) as change:
+                yield change
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """The block of a reader."""
+        self._catch_up()
+        with self._lock.read():
+            yield
+
+    def _catch_up(self) -> None:
+        """Undo a change that was interrupted, and remove what has expired. O(1) if there is nothing to do."""
+        subscriptions, live = self._subscriptions, self._live
+        if self._undo is None and not subscriptions.expiry and not live.expiry:
+            return
+        if self._undo is not None and self._changes.acquire(blocking=False):
+            try:  # no writer is at work: it is the note of a change that was interrupted
+                self._settle()
+            finally:
+                self._changes.release()
+        now = instant_key(self._clock())
+        if not subscriptions.expiry.is_due(now) and not live.is_due(now):
+            return
+        with self._changes:
+            self._settle()
+            with Change(self) as change, self._lock.write():
+                live.expire(now)
+                due = subscriptions.expiry.due(now)
+                if len(due):
+                    self._saved_at = None
+                    subscriptions.delete(due, change)
+
+    def _settle(self) -> None:
+        """Undo a change that was interrupted, if it could not be undone then. The caller holds `_changes`."""
+        if self._undo is not None:
+            with self._lock.write():
+                undo_change(self)
+
+    def _instant(self, until: datetime | str | None, subject: Callable[[], str]) -> float | None:
+        """The key of a subscription's `until`."""
+        if until is None:
+            return None
+        try:
+            self._subscriptions.check_can_expire()
+            return instant_key(until)
+        except MatchwoodError as error:
+            raise error.about(subject()) from None
+
+    # matching
+
+    def _best_matches(self, events: Events, k: int, mode: Mode | str) -> Matches:
+        return self._index.top_k(events, k, mode=mode, combine=self._scoring.compiled)
+
+    def _all_matches(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
+        matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)
+        if ordered:
+            order_hits(matches.offsets, matches.ids, matches.scores)
+        return matches
+
+    # forks
+
+    def _after_fork(self, *, whole: bool) -> None:
+        """In a new process. Not `whole`: another thread was inside a call, and its lock can never be released here."""
+        self._changes = RLock()
+        if not whole:
+            self._lock = self._lock.lost()
+        if isinstance(self._index, Planned):
+            self._index.after_fork(self._lock)

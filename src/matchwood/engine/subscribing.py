@@ -1,0 +1,440 @@
+"""The calls of an engine that add, change, remove and list its subscriptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
+from matchwood.encode.checks import check_rows
+from matchwood.engine.ids import Id
+from matchwood.engine.live import SubscriptionId, SubscriptionName
+from matchwood.engine.metadata import checked_metadata
+from matchwood.engine.moving import moved_rows
+from matchwood.engine.publishing import Publishing
+from matchwood.engine.reading import Described, Place, Source, checked_priority
+from matchwood.engine.results import Subscription, described
+from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError
+from matchwood.lang.evaluate import Mode
+from matchwood.lang.expression import Expression
+from matchwood.schema import describe
+
+LISTED_AT_ONCE = 1024
+"""Subscriptions that `subscriptions` reads at a time."""
+
+
+class Unchanged(Enum):
+    """The default of an argument of `update`: leave it as it is."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+
+
+class Subscribing(Publishing):
+    """Subscriptions in, changed, out. Writers: one at a time."""
+
+    def subscribe(
+        self,
+        expression: Source,
+        *,
+        id: Id | None = None,
+        priority: float = 0.0,
+        place: Place | None = None,
+        radius: float | None = None,
+        until: datetime | str | None = None,
+        metadata: object = None,
+    ) -> SubscriptionId | SubscriptionName:
+        """Add a subscription and return its id: an int (or str) whose `live` lists the live events that match, best first.
+
+        `place` and `radius` (metres) add the condition, of weight 1, that the place of the event lies in that circle. At `until`
+        the subscription is gone. `metadata` is any JSON value; `match(..., metadata=True)` returns it. Without `id` it gets the
+        number after the largest id so far. Cost: that of an insert into the index.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.subscribe("price < 30", id=7, place=(10.75, 59.91), radius=500)
+        7
+        """
+        with self._changing() as change:
+            number, names = self._new_numbers(None if id is None else [id], 1)
+            subject = f"subscription {number[0] if id is None else describe_id(id)}"
+            self._subscriptions.check_free(number[0])
+            instant = self._instant(until, lambda: subject)
+            kept = {} if metadata is None else {number[0]: checked_metadata(metadata, subject)}
+            about = Described(expression, priority, place, radius, math.inf if instant is None else instant)
+            rows = self._reader.subscription(number[0], about, subject)
+            with self._lock.write():
+                self._subscriptions.insert(rows, change, metadata=kept, names=names)
+                self._live.settle(self.schema, self.bad_values)
+                live = self._live_matches(rows, None, Mode.ALL, until=instant)
+        return SubscriptionId(number[0], live) if names is None else SubscriptionName(next(iter(names)), live)
+
+    def subscribe_many(
+        self,
+        expressions: Iterable[Source],
+        *,
+        ids: Iterable[Id] | None = None,
+        priority: float | Iterable[float] = 0.0,
+        place: Iterable[Place | None] | None = None,
+        radius: float | Iterable[float | None] | None = None,
+        until: datetime | str | Iterable[datetime | str | None] | None = None,
+        metadata: Iterable[object] | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Any:
+        """Add several subscriptions, all or none; return their ids in order, as an array.
+
+        `priority`, `radius` and `until` are one for all, or one for each; `ids`, `place` and `metadata` one for each.
+        `progress` is called with the number read so far. Cost: reading each expression, then one bulk insert.
+
+        >>> from matchwood import Engine
+        >>> Engine().subscribe_many(["age > 18", "age > 21"], priority=[0.5, 2]).tolist()
+        [0, 1]
+        """
+        if isinstance(expressions, str | Mapping | Expression):
+            raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
+        sources = list(expressions)
+        count = len(sources)
+        given = None if ids is None else list(_each(ids, count, "ids"))
+        abouts = zip(
+            sources,
+            _each(priority, count, "priority"),
+            _each(place, count, "place"),
+            _each(radius, count, "radius"),
+            _each(until, count, "until"),
+            strict=True,
+        )
+        with self._changing() as change:
+            numbers, names = self._new_numbers(given, count)
+            shown = numbers if given is None else [describe_id(id_) for id_ in given]
+            subjects = [f"subscription {id_}" for id_ in shown]
+            values = list(_each(metadata, count, "metadata"))
+            kept = {
+                number: checked_metadata(value, subject)
+                for number, value, subject in zip(numbers, values, subjects, strict=True)
+                if value is not None
+            }
+
+            def one(about: tuple[Any, ...], subject: str) -> tuple[Described, str]:
+                instant = self._instant(about[4], lambda: subject)
+                source, priority, place, radius = about[:4]
+                end = math.inf if instant is None else instant
+                return Described(source, priority, place, radius, end), subject
+
+            rows = self._reader.subscriptions(numbers, map(one, abouts, subjects), progress)
+            with self._lock.write():
+                self._subscriptions.insert(rows, change, metadata=kept, names=names)
+                self._live.settle(self.schema, self.bad_values)
+        return self._shown(np.array(numbers, np.int64))
+
+    def subscribe_rows(self, rows: Rows) -> None:
+        """Add subscriptions that are arrays already (from a table or a generator), with their `until` if they have one.
+
+        Rows that another schema has encoded are refused with a `SchemaError`, unless the schema of this engine extends that one.
+        Rows made by hand have no schema: their dimensions and keys are assumed to be those of this engine. Cost: one bulk insert.
+
+        >>> from matchwood import Engine
+        >>> from matchwood.encode.json_lines import read_json_subscriptions
+        >>> engine = Engine()
+        >>> engine.subscribe_rows(read_json_subscriptions(['{"id": 4, "expression": "age > 18"}'], engine.schema).rows)
+        >>> engine.ids().tolist()
+        [4]
+        """
+        if self._subscriptions.names is not None:
+            raise QueryError(
+                "rows have ids that are numbers, but the ids of this engine are strings; use subscribe_many"
+            )
+        with self._changing() as change:
+            self._reader.check_schema(rows, "rows")
+            check_rows(rows, self.schema.dimensions)
+            if rows.until is not None and (rows.until < np.inf).any():
+                self._subscriptions.check_can_expire()
+            with self._lock.write():
+                self._subscriptions.insert(rows, change)
+                self._live.settle(self.schema, self.bad_values)
+
+    def unsubscribe(self, id: Id) -> None:
+        """Remove a subscription; `UnknownSubscriptionError` if there is none of this id. Cost: that of a delete.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.unsubscribe(engine.subscribe("age > 18"))
+        >>> len(engine)
+        0
+        """
+        self.unsubscribe_many([id])
+
+    def unsubscribe_many(self, ids: Iterable[Id]) -> None:
+        """Remove subscriptions, all or (if one is unknown) none. Cost: one bulk delete.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.unsubscribe_many(engine.subscribe_many(["age > 18", "age > 21"]))
+        """
+        with self._changing() as change:
+            removed = self._numbers(ids)
+            with self._lock.write():
+                self._subscriptions.delete(removed, change)
+
+    # changing
+
+    def update(
+        self,
+        id: Id,
+        expression: Source | Unchanged = UNCHANGED,
+        *,
+        priority: float | Unchanged = UNCHANGED,
+        place: Place | None = None,
+        radius: float | None = None,
+        until: datetime | str | Unchanged | None = UNCHANGED,
+        metadata: object = UNCHANGED,
+    ) -> None:
+        """Change a subscription; what is not passed stays as it is. Cost: that of an update of the index.
+
+        `place` and `radius` are part of the expression: with a new one, pass them again. `until=None` and `metadata=None` remove
+        these.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.update(engine.subscribe("age > 18", priority=2), "age > 21")
+        >>> engine.subscription(0)
+        Subscription(id=0, expression='age > 21', priority=2.0, until=None, metadata=None, paused=False)
+        """
+        one = {"expression": expression, "priority": priority, "place": place, "radius": radius}
+        self.update_many({id: {**one, "until": until, "metadata": metadata}})
+
+    def update_many(self, changes: Mapping[Id, Mapping[str, Any]]) -> None:
+        """Change several subscriptions, all or none: for each id the arguments of `update`. Cost: one bulk update.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> ids = engine.subscribe_many(["age > 18", "age > 21"])
+        >>> engine.update_many({0: {"priority": 2.0}, 1: {"expression": "age > 30"}})
+        >>> [s.expression for s in engine.subscriptions()]
+        ['age > 18', 'age > 30']
+        """
+        with self._changing() as change:
+            numbers = [self._number(id_) for id_ in changes]
+            before = [self._subscriptions.rows_of(number) for number in numbers]
+            subjects = [f"subscription {describe_id(id_)}" for id_ in changes]
+            rows = [
+                self._updated(old, dict(asked), subject)
+                for old, asked, subject in zip(before, changes.values(), subjects, strict=True)
+            ]
+            metadata = {
+                number: asked["metadata"]
+                for number, asked in zip(numbers, changes.values(), strict=True)
+                if asked.get("metadata", UNCHANGED) is not UNCHANGED
+            }
+            for number, subject in zip(numbers, subjects, strict=True):
+                if metadata.get(number) is not None:
+                    metadata[number] = checked_metadata(metadata[number], subject)
+            self._replace(numbers, before, rows, change, metadata)
+
+    def set_priority(self, id: Id, priority: float) -> None:
+        """Change the priority of a subscription.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.set_priority(engine.subscribe("age > 18"), 2.5)
+        >>> engine.match({"age": 20})
+        [Match(id=0, score=3.5)]
+        """
+        with self._changing() as change:
+            number = self._number(id)
+            checked = checked_priority(priority, f"subscription {id}")
+            with self._lock.write():
+                self._subscriptions.set_priority(number, checked, change)
+
+    def set_until(self, id: Id, until: datetime | str | None) -> None:
+        """Change when a subscription expires; None for never. O(log n)."""
+        with self._changing():
+            number = self._number(id)
+            self._subscriptions.rows_of(number)
+            instant = self._instant(until, lambda: f"subscription {id}")
+            with self._lock.write():
+                self._subscriptions.set_until(number, instant)
+
+    def pause(self, id: Id) -> None:
+        """Keep a subscription without matching it, until `resume`. Nothing happens if it is paused. Cost: that of a delete.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.pause(engine.subscribe("age > 18"))
+        >>> engine.match({"age": 20}), len(engine)
+        ([], 1)
+        """
+        with self._changing() as change:
+            number = self._number(id)
+            if number not in self._subscriptions.paused:
+                with self._lock.write():
+                    self._subscriptions.pause(number, change)
+
+    def resume(self, id: Id) -> None:
+        """Match a paused subscription again. Nothing happens if it is not paused. Cost: that of an insert."""
+        with self._changing() as change:
+            number = self._number(id)
+            if number in self._subscriptions.paused:
+                with self._lock.write():
+                    self._subscriptions.resume(number, change)
+            else:
+                self._subscriptions.rows_of(number)
+
+    def move(self, id: Id, place: Place) -> None:
+        """Move the centre of a subscription's condition on `place`; everything else stays.
+
+        A circle keeps its radius. A box (a square is kept as its box) keeps its sides in degrees. A move that would cut a box
+        at a pole is refused, and so is one of a condition without a single centre. Cost: that of an update, less if the index
+        finds the subscription in the same bucket as before.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.move(engine.subscribe("TRUE", place=(10.75, 59.91), radius=500), (10.80, 59.95))
+        >>> engine.subscription(0).expression
+        'DWITHIN(place, POINT(10.8 59.95), 500.0 m)'
+        """
+        self.move_many([id], [place])
+
+    def move_many(self, ids: Sequence[Id], places: Sequence[Place]) -> None:
+        """As `move` for several subscriptions, all or none; `places` may be an array of two columns. Cost: one bulk update.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> ids = engine.subscribe_many(["TRUE"] * 2, place=[(10.75, 59.91), (10.8, 59.9)], radius=500)
+        >>> engine.move_many(ids, [(10.76, 59.91), (10.8, 59.95)])
+        """
+        with self._changing() as change:
+            numbers = self._numbers(ids)
+            if len(np.unique(numbers)) != len(numbers):
+                raise SubscriptionError("a subscription is named twice in one move_many")
+            before, rows = moved_rows(self._subscriptions, numbers, places, self._reader)
+            with self._lock.write():
+                self._subscriptions.replace(numbers, before, rows, change)
+
+    # listing
+
+    def subscription(self, id: Id) -> Subscription:
+        """The subscription of an id: its normal form as text, priority, expiry and metadata. O(its predicates).
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> engine.subscription(engine.subscribe("NOT (age < 18 OR vip = TRUE)")).expression
+        'age >= 18 AND vip = FALSE'
+        """
+        with self._reading():
+            return self._described(self._number(id))
+
+    def subscriptions(self) -> Iterator[Subscription]:
+        """All subscriptions, by ascending id (if ids are strings: in the order of subscription).
+
+        The engine may be changed meanwhile: what has been removed before it is reached is left out, what has been added is too.
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> _ = engine.subscribe_many(["age > 18", "age > 21"])
+        >>> [subscription.expression for subscription in engine.subscriptions()]
+        ['age > 18', 'age > 21']
+        """
+        with self._reading():
+            ids = self._subscriptions.ids()
+        for start in range(0, len(ids), LISTED_AT_ONCE):
+            with self._reading():
+                some = ids[start : start + LISTED_AT_ONCE]
+                found = [self._described(number) for number in some[self._subscriptions.known(some)].tolist()]
+            yield from found
+
+    def ids(self) -> Any:
+        """The ids of all subscriptions as an array, ascending (if they are strings: in the order of subscription). O(n log n).
+
+        >>> from matchwood import Engine
+        >>> engine = Engine()
+        >>> _ = engine.subscribe("age > 18", id=7)
+        >>> engine.ids().tolist()
+        [7]
+        """
+        with self._reading():
+            return self._shown(self._subscriptions.ids())
+
+    # inside
+
+    def _new_numbers(self, ids: Sequence[Id] | None, count: int) -> tuple[list[int], dict[str, int] | None]:
+        """The numbers for new subscriptions of these ids and, if ids are strings, the number of each."""
+        names = self._subscriptions.names
+        if names is None and ids is not None:
+            return [self._number(id_) for id_ in ids], None
+        first = self._subscriptions.new_id()
+        if names is None:
+            return list(range(first, first + count)), None
+        texts = [str(number) for number in range(first, first + count)] if ids is None else list(ids)
+        numbers: dict[str, int] = {}
+        for number, text in enumerate(texts, first):
+            if names.number(text) is not None or text in numbers:
+                raise DuplicateSubscriptionError(
+                    f"subscription {text!r} exists already; use update, or unsubscribe it first"
+                )
+            numbers[str(text)] = number
+        return list(numbers.values()), numbers
+
+    def _described(self, number: int) -> Subscription:
+        subscriptions = self._subscriptions
+        metadata, paused = subscriptions.metadata.get(number), number in subscriptions.paused
+        return described(
+            subscriptions.rows_of(number), self.schema, subscriptions.names, metadata=metadata, paused=paused
+        )
+
+    def _updated(self, before: Rows, asked: dict[str, Any], subject: str) -> Rows:
+        """The rows of a subscription with what is asked for changed."""
+        known = {"expression", "priority", "place", "radius", "until", "metadata"}
+        if not known.issuperset(asked):
+            raise SubscriptionError(
+                f"{subject}: expected {', '.join(sorted(known))}, got {sorted(set(asked) - known)[0]!r}"
+            )
+        source, priority, until = (asked.get(name, UNCHANGED) for name in ("expression", "priority", "until"))
+        place, radius = asked.get("place"), asked.get("radius")
+        end = math.inf if before.until is None else float(before.until[0])
+        if until is not UNCHANGED:
+            instant = self._instant(until, lambda: subject)
+            end = math.inf if instant is None else instant
+        value = float(before.priority[0]) if priority is UNCHANGED else priority
+        if source is UNCHANGED:
+            if place is not None or radius is not None:
+                raise SubscriptionError(f"{subject}: a new place needs the expression as well; to move it, use move")
+            rows = before._replace(priority=np.full(before.size, checked_priority(value, subject)))
+            return rows.stamped(rows.schema, None if end == math.inf else np.full(rows.size, end))
+        about = Described(source, value, place, radius, end)
+        return self._reader.subscription(int(before.ids[0]), about, subject)
+
+    def _replace(
+        self, numbers: list[int], before: list[Rows], rows: list[Rows], change: Any, metadata: dict[int, object]
+    ) -> None:
+        old, new = (all_[0] if len(all_) == 1 else concatenate_rows(all_) for all_ in (before, rows))
+        ids: Int64s = np.array(numbers, np.int64)
+        with self._lock.write():
+            self._subscriptions.replace(ids, old, new, change)
+            for number, value in metadata.items():
+                if value is None:
+                    self._subscriptions.metadata.pop(number, None)
+                else:
+                    self._subscriptions.metadata[number] = value
+            self._live.settle(self.schema, self.bad_values)
+
+
+def describe_id(id_: Id) -> str:
+    """An id for a message."""
+    return repr(id_) if isinstance(id_, str) else str(id_)
+
+
+def _each(values: Any, count: int, name: str) -> Sequence[Any]:
+    """One value for each of `count` subscriptions: the given ones, or one for all."""
+    if values is None or isinstance(values, str) or not isinstance(values, Iterable):
+        return [values] * count
+    each = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if len(each) != count:
+        raise SubscriptionError(f"{name}: expected one for each of {count} subscriptions, got {len(each)}")
+    return each
