@@ -15,6 +15,7 @@ MatchwoodError
 ├── EventError                       an event cannot be used
 ├── QueryError                       a bad k, mode or option of a call
 │   └── UnsupportedError             the chosen index does not offer this; it says what does
+├── MissingExtraError                an optional dependency is not installed; it names the extra that brings it
 ├── StorageError                     a saved folder is missing, foreign, damaged or too new
 └── WorkloadError                    a workload's parameters contradict each other, or its data are missing
 """
@@ -108,6 +109,10 @@ class UnsupportedError(QueryError):
 
 class StorageError(MatchwoodError):
     pass
+
+
+class MissingExtraError(MatchwoodError, ImportError):
+    """An optional dependency is missing. It is an `ImportError` too, for code that tries an import."""
 
 
 class WorkloadError(MatchwoodError):

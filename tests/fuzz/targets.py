@@ -14,9 +14,9 @@ from typing import Any
 
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.events import encode_events
+from matchwood.encode.expressions import read_expression
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
 from matchwood.encode.objects import RowsBuilder
-from matchwood.encode.subscription_tables import read_expression
 from matchwood.errors import MatchwoodError, NeverMatchesError
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import Event, event_keys

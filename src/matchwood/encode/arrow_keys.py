@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.encode.arrow import pa
 from matchwood.encode.rejects import Bools
 from matchwood.errors import InexactValueError, MatchwoodError, SchemaError
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type, exact_key, instant_key

@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode import heads, wide_form
 from matchwood.encode.arrays import Float64s, Int64s, make_events
+from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list
-from matchwood.encode.batches import BatchEncoder, Progress, batches_of, encoded_parts
+from matchwood.encode.batches import BatchEncoder, batches_of, encoded_parts
 from matchwood.encode.flat import Entries, canonical, entries_of, in_order, selected
 from matchwood.encode.list_form import Statements, statements
-from matchwood.encode.rejects import EncodedEvents, Faults
+from matchwood.encode.rejects import EncodedEvents, Faults, Progress
 from matchwood.errors import EventError, QueryError, SchemaError
 from matchwood.lang.event import PLACE
 from matchwood.schema import Schema
@@ -30,7 +30,8 @@ FORMS = ("list", "wide")
 class EventEncoder(BatchEncoder):
     """Encodes the batches of one input of events, one after the other. See `SubscriptionEncoder`.
 
-    With `register`, strings that no subscription has named are registered.
+    With `register`, strings that no subscription has named are registered. Without `learn`, attributes that the schema lacks are
+    ignored, and the schema stays as it is.
 
     >>> schema = Schema()
     >>> table = pa.table({"age": [31, None], "city": ["Oslo", "Bergen"]})
@@ -44,30 +45,35 @@ class EventEncoder(BatchEncoder):
         *,
         form: str | None = None,
         register: bool = False,
+        learn: bool = True,
         on_error: str = "collect",
         source: str | None = None,
+        engine_columns: bool = False,
     ) -> None:
         if form is not None and form not in FORMS:
             raise QueryError(f"form: expected 'list', 'wide' or None, got {form!r}")
-        super().__init__(schema, on_error=on_error, source=source, duplicate=EventError)
+        super().__init__(schema, on_error=on_error, source=source, duplicate=EventError, engine_columns=engine_columns)
         self._form = form
         self._register = register
+        self._learn = learn
 
     def encode(self, batch: pa.RecordBatch) -> EncodedEvents:
         """The events of the next batch; `SchemaError` for a column that cannot be used."""
         faults = Faults()
-        ids = heads.read_ids(batch, faults, required=False)
+        ids = self._read_ids(batch, faults, required=False)
         until = heads.read_until(batch, faults)
         form = self._form or _form_of(batch, self._schema)
         if form == "list":
-            entries = _list_entries(batch, self._schema, faults, self._register)
+            entries = _list_entries(batch, self._schema, faults, register=self._register, learn=self._learn)
         else:
-            entries = in_order(wide_form.event_entries(batch, self._schema, faults, register=self._register))
+            parts = wide_form.event_entries(batch, self._schema, faults, register=self._register, learn=self._learn)
+            entries = in_order(parts)
         good = self._accept(ids, faults)
         positions, rejects = self._close(batch, ids, good, faults)
         offsets, chosen = selected(entries, good)
         events = make_events(offsets, chosen.dims, chosen.lo, chosen.hi, chosen.weight).stamped(self._schema)
-        return EncodedEvents(events, ids[good], positions, until[good], rejects)
+        numbers, names = self._renumbered(ids, good)
+        return EncodedEvents(events, numbers[good], positions, until[good], rejects, names)
 
 
 def encode_event_table(
@@ -76,11 +82,15 @@ def encode_event_table(
     *,
     form: str | None = None,
     register: bool = False,
+    learn: bool = True,
     on_error: str = "collect",
+    engine_columns: bool = False,
     progress: Progress | None = None,
 ) -> EncodedEvents:
     """The events of a table in the wide or the list form. O(values), vectorised."""
-    encoder = EventEncoder(schema, form=form, register=register, on_error=on_error)
+    encoder = EventEncoder(
+        schema, form=form, register=register, learn=learn, on_error=on_error, engine_columns=engine_columns
+    )
     parts = encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
     return EncodedEvents.concatenate(list(parts))
 
@@ -94,7 +104,7 @@ def _form_of(batch: Any, schema: Schema) -> str:
     return "list" if pa.types.is_struct(item) and "attribute" in {f.name for f in item} else "wide"
 
 
-def _list_entries(batch: Any, schema: Schema, faults: Faults, register: bool) -> Entries:
+def _list_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool, learn: bool) -> Entries:
     array = heads.column(batch, "values")
     if array is None or not is_list(array.type):
         found = "no such column" if array is None else f"the Arrow type {array.type}"
@@ -106,10 +116,10 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults, register: bool) ->
         np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)),
         lambda _: EventError("values is null; use an empty list for an event without values"),
     )
-    said = statements(array, "values", schema, faults, for_events=True, register=register)
+    said = statements(array, "values", schema, faults, for_events=True, register=register, learn=learn)
     entries = _statement_entries(said, faults)
     place = heads.column(batch, PLACE)
-    if place is None or pa.types.is_null(place.type):
+    if place is None or pa.types.is_null(place.type) or (not learn and PLACE not in schema):
         return entries
     if not pa.types.is_struct(place.type) or {f.name for f in place.type} != {"lon", "lat"}:
         raise SchemaError(f"column {PLACE!r}: expected struct<lon, lat>, got the Arrow type {place.type}")

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import arrow_type, cell_error, cells, content, fits, plain_cells, valid
 from matchwood.encode.circles import Circles
-from matchwood.encode.rejects import Faults
+from matchwood.encode.rejects import NO_ID, Faults
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, SchemaError, SubscriptionError, ValueTypeError
 from matchwood.schema import Attribute, Type
 
-NO_ID = -1
 PLACE_COLUMNS = ("lon", "lat", "radius")
 
 

@@ -3,6 +3,8 @@
     subscription  {"id": 7, "expression": "age >= 18", "priority": 0.5, "place": [lon, lat], "radius": 500, "until": "2026-..."}
     event         {"id": 7, "values": {"age": 31}, "weights": {"age": 0.4}, "place": [lon, lat], "until": "2026-..."}
 
+With `engine_columns` ids may be strings, and a subscription may have "metadata", any JSON value: an engine keeps both.
+
 An expression is text or CQL2 JSON. A value is a scalar, a list, {"min": 20, "max": 30} for a range (either end may be missing), a
 point as GeoJSON or {"lon": ..., "lat": ...}, or {"timestamp": "2026-..."} if the schema does not declare the attribute as one.
 Empty lines are skipped. A record with an unknown key is rejected, since a misspelt key would silently change the meaning.
@@ -21,13 +23,20 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.batches import Progress
 from matchwood.encode.events import EventReader
-from matchwood.encode.heads import NO_ID
+from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.json_values import of_json
 from matchwood.encode.objects import RowsBuilder
-from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Faults, Reject, checked_on_error
-from matchwood.encode.subscription_tables import subscription_rows
+from matchwood.encode.rejects import (
+    METADATA,
+    NO_ID,
+    EncodedEvents,
+    EncodedSubscriptions,
+    Faults,
+    Progress,
+    Reject,
+    checked_on_error,
+)
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
@@ -48,6 +57,7 @@ Lines = str | os.PathLike[str] | Iterable[str | bytes]
 """A path, or the lines themselves."""
 
 _SUBSCRIPTION_KEYS = frozenset(("id", "expression", "priority", "place", "radius", "until"))
+_ENGINE_KEYS = _SUBSCRIPTION_KEYS | {METADATA}
 _EVENT_KEYS = frozenset(("id", "values", "weights", "place", "until"))
 _SCALARS = frozenset((int, float, str, bool, type(None)))
 
@@ -73,23 +83,27 @@ def stream_json_subscriptions(
     *,
     on_error: str = "collect",
     max_rows: int = MAX_ROWS,
+    engine_columns: bool = False,
     batch_lines: int = BATCH_LINES,
     progress: Progress | None = None,
 ) -> Iterator[EncodedSubscriptions]:
     """The subscriptions of the lines, in parts of at most `batch_lines`. O(length), about the cost of parsing."""
-    reader = _Reader(source, _SUBSCRIPTION_KEYS, "a subscription", on_error, progress)
+    keys = _ENGINE_KEYS if engine_columns else _SUBSCRIPTION_KEYS
+    reader = _Reader(source, keys, "a subscription", on_error, progress, string_ids=engine_columns)
 
-    def one(record: Mapping[str, Any]) -> tuple[float, tuple[Row, ...]]:
+    def one(record: Mapping[str, Any]) -> tuple[float, tuple[Row, ...], Any]:
         circle = _circle(record)
         if "expression" not in record:
             raise ExpressionError('the key "expression" is missing')
-        return _priority(record), subscription_rows(record["expression"], circle, schema, max_rows)
+        rows = subscription_rows(record["expression"], circle, schema, max_rows)
+        return _priority(record), rows, record.get(METADATA)
 
     for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):
         builder = RowsBuilder(schema)
-        for id_, (priority, rows), until in zip(good.ids, good.found, good.until, strict=True):
+        for id_, (priority, rows, _), until in zip(good.ids, good.found, good.until, strict=True):
             builder.add(id_, priority, rows, until=until)
-        yield EncodedSubscriptions(builder.build(), *good.heads(), rejects)
+        metadata = [found[2] for found in good.found] if good.has_metadata else None
+        yield EncodedSubscriptions(builder.build(), *good.heads(), rejects, good.names, metadata)
 
 
 def stream_json_events(
@@ -98,18 +112,19 @@ def stream_json_events(
     *,
     register: bool = False,
     on_error: str = "collect",
+    engine_columns: bool = False,
     batch_lines: int = BATCH_LINES,
     progress: Progress | None = None,
 ) -> Iterator[EncodedEvents]:
     """The events of the lines, in parts of at most `batch_lines`. O(length)."""
-    reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress)
+    reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress, string_ids=engine_columns)
     events = EventReader(schema, register=register)
 
     def one(record: Mapping[str, Any]) -> None:
         events.add(_event(record))
 
     for good, rejects in reader.batches(batch_lines, one, EventError, None, undo=events.remove_last):
-        yield EncodedEvents(events.take(), *good.heads(), rejects)
+        yield EncodedEvents(events.take(), *good.heads(), rejects, good.names)
 
 
 class _Good:
@@ -117,11 +132,17 @@ class _Good:
 
     def __init__(self) -> None:
         self.ids: list[int] = []
+        self.names: list[Any] | None = None
+        self.has_metadata = False
         self.found: list[Any] = []
         self._positions: list[int] = []
         self.until: list[float] = []
 
-    def add(self, id_: int, position: int, until: float, found: object) -> None:
+    def add(self, id_: int, name: str | None, position: int, until: float, found: object) -> None:
+        if name is not None and self.names is None:
+            self.names = [None] * len(self.ids)
+        if self.names is not None:
+            self.names.append(name)
         self.ids.append(id_)
         self.found.append(found)
         self._positions.append(position)
@@ -135,7 +156,14 @@ class _Reader:
     """Reads lines into records, counts and names them, and collects their errors."""
 
     def __init__(
-        self, source: Lines, keys: frozenset[str], kind: str, on_error: str, progress: Progress | None
+        self,
+        source: Lines,
+        keys: frozenset[str],
+        kind: str,
+        on_error: str,
+        progress: Progress | None,
+        *,
+        string_ids: bool,
     ) -> None:
         self._source = source
         self._keys = keys
@@ -143,7 +171,7 @@ class _Reader:
         self._on_error = checked_on_error(on_error)
         self._progress = progress
         self._name = f"{Path(source).name}, " if isinstance(source, str | os.PathLike) else ""
-        self._seen: set[int] = set()
+        self._ids = _Ids(string_ids)
 
     def batches(
         self,
@@ -161,29 +189,32 @@ class _Reader:
         lines = enumerate(self._lines())
         done = 0
         while batch := list(islice(lines, batch_lines)):
-            good, faults, ids = _Good(), Faults(), {}
+            good, faults, ids = _Good(), Faults(), dict[int, int | str | None]()
             for position, line in batch:
                 if not line.strip():
                     continue
                 try:
                     record = self._record(line)
-                    ids[position] = id_ = _id(record, id_required, duplicate)
+                    ids[position] = id_ = self._ids.read(record, id_required, duplicate)
                     until, found = _until(record), one(record)
-                    if id_ != NO_ID and id_ in self._seen:
+                    if self._ids.has(id_):
                         if undo is not None:
                             undo()
-                        raise duplicate(f"an earlier record has the same id {id_}")
+                        raise duplicate(f"an earlier record has the same id {id_!r}")
+                    number = self._ids.accept(id_)
                 except MatchwoodError as error:
                     faults.add(position, error)
                 else:
-                    self._seen.add(id_)
-                    good.add(id_, position, until, found)
+                    good.has_metadata |= record.get(METADATA) is not None
+                    good.add(number, id_ if isinstance(id_, str) else None, position, until, found)
             yield good, self._rejects(faults, ids, dict(batch))
             done += len(batch)
             if self._progress is not None:
                 self._progress(done, max(done, total))
 
-    def _rejects(self, faults: Faults, ids: dict[int, int], lines: dict[int, str | bytes]) -> tuple[Reject, ...]:
+    def _rejects(
+        self, faults: Faults, ids: Mapping[int, int | str | None], lines: dict[int, str | bytes]
+    ) -> tuple[Reject, ...]:
         def line_of(position: int) -> str:
             line = lines[position]
             return (line.decode(errors="replace") if isinstance(line, bytes) else line).rstrip("\r\n")
@@ -192,7 +223,7 @@ class _Reader:
             self._on_error,
             position_of=lambda position: position,
             where_of=lambda position: f"{self._name}line {position + 1}",
-            id_of=lambda position: None if ids.get(position, NO_ID) == NO_ID else ids[position],
+            id_of=ids.get,
             content_of=line_of,
         )
 
@@ -225,13 +256,40 @@ class _Reader:
         return sum(1 for _ in self._lines()) if isinstance(self._source, str | os.PathLike) else 0
 
 
-def _id(record: Mapping[str, Any], required: type[MatchwoodError] | None, error: type[MatchwoodError]) -> int:
-    id_ = record.get("id")
-    if id_ is None and required is None:
-        return NO_ID
-    if isinstance(id_, bool) or not isinstance(id_, int) or not 0 <= id_ < 2**63:
-        raise (required or error)(f"expected an id from 0 to 2**63 - 1, got {describe(id_)}")
-    return id_
+class _Ids:
+    """The ids of an input: all integers, or (where they may be) all strings, which are numbered from 0 as they are accepted."""
+
+    def __init__(self, may_be_strings: bool) -> None:
+        self._may_be_strings = may_be_strings
+        self._kind: type | None = None
+        self._seen: set[int | str] = set()
+
+    def read(
+        self, record: Mapping[str, Any], required: type[MatchwoodError] | None, error: type[MatchwoodError]
+    ) -> int | str | None:
+        """The id of a record, None for none."""
+        id_: int | str | None = record.get("id")
+        if id_ is None and required is None:
+            return None
+        if isinstance(id_, str) and self._may_be_strings and self._kind in (None, str):
+            return id_
+        if self._kind is str:
+            raise (required or error)(f"expected a string as the id, as in the records before, got {describe(id_)}")
+        if isinstance(id_, bool) or not isinstance(id_, int) or not 0 <= id_ < 2**63:
+            raise (required or error)(f"expected an id from 0 to 2**63 - 1, got {describe(id_)}")
+        return id_
+
+    def has(self, id_: int | str | None) -> bool:
+        """Has an accepted record this id?"""
+        return id_ in self._seen
+
+    def accept(self, id_: int | str | None) -> int:
+        """The number of a good record: its id, if that is an integer."""
+        if id_ is None:
+            return NO_ID
+        self._kind = type(id_)
+        self._seen.add(id_)
+        return len(self._seen) - 1 if isinstance(id_, str) else id_
 
 
 def _until(record: Mapping[str, Any]) -> float:

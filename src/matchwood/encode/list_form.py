@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import (
     NAN,
     Cells,
@@ -69,6 +69,7 @@ class _Reading:
     faults: Faults
     for_events: bool
     register: bool
+    learn: bool
     record: Int64s
     name: Int64s
     names: list[str]
@@ -83,13 +84,23 @@ class _Reading:
 
 
 def statements(
-    array: Any, column: str, schema: Schema, faults: Faults, *, for_events: bool, register: bool
+    array: Any,
+    column: str,
+    schema: Schema,
+    faults: Faults,
+    *,
+    for_events: bool,
+    register: bool,
+    learn: bool = True,
 ) -> Statements:
-    """Read a column of the list form. O(structs) vectorised, O(n log n) with strings or lists of values."""
+    """Read a column of the list form. O(structs) vectorised, O(n log n) with strings or lists of values.
+
+    Without `learn`, attributes that the schema lacks are ignored.
+    """
     record, structs = parts_of(array)
     fields = _checked_fields(structs, column)
     name, names = texts_of(fields["attribute"])
-    reading = _Reading(column, schema, faults, for_events, register, record, name, names, [None] * len(names))
+    reading = _Reading(column, schema, faults, for_events, register, learn, record, name, names, [None] * len(names))
     if structs.null_count:
         faults.add_each(record[~valid(structs)], lambda _: ValueTypeError(f"{column}: an item of the list is null"))
     reading.fail(np.flatnonzero(name < 0), lambda _: ValueTypeError(f"{column}: an attribute's name is null"))
@@ -192,10 +203,10 @@ def _learn(ways: list[_Way], way: Int64s, reading: _Reading) -> None:
     for number, name in enumerate(reading.names):
         try:
             known = reading.schema.get(name)
-            if known is None and first[number] < 0 and reading.for_events:
+            if known is None and reading.for_events and (first[number] < 0 or not reading.learn):
                 continue
             attribute = reading.schema.find(name)
-            if attribute.type is None and first[number] >= 0:
+            if attribute.type is None and first[number] >= 0 and reading.learn:
                 type_ = ways[int(way[first[number]])].type
                 assert type_ is not None
                 attribute = reading.schema.attribute_for(name, type_)
@@ -313,6 +324,7 @@ def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: boo
         fits |= type_ == _TYPES.index(Type.TIMESTAMP)
     if source is Type.NUMBER:
         fits |= (type_ == _TYPES.index(Type.BOOL)) & ((cells.keys == 0.0) | (cells.keys == 1.0))
+    fits |= type_ == _TYPES.index(None)
     wrong = np.flatnonzero(cells.present & ~fits & (type_ >= 0))
     reading.fail(
         structs[wrong],
@@ -323,6 +335,8 @@ def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: boo
     for i, error in cells.bad.items():
         reading.faults.add(reading.record[structs[i]], cell_error(error, reading.subject(structs[i])))
     keys = np.where(fits, cells.keys, NAN)
+    if not reading.learn:  # of an attribute that has no type, only the presence is tested
+        keys = np.where(cells.present & (type_ == _TYPES.index(None)), 0.0, keys)
     if not nan_is_absent:
         nan = np.flatnonzero(cells.present & fits & (keys != keys))
         reading.fail(

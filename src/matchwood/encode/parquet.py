@@ -7,16 +7,14 @@ the order of their names (files that begin with "_" or "." are skipped).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from matchwood.encode.batches import BATCH_ROWS, BatchEncoder, Progress, encoded_parts
+from matchwood.encode.arrow import pa
+from matchwood.encode.batches import BATCH_ROWS, BatchEncoder, encoded_parts
 from matchwood.encode.event_tables import EventEncoder
-from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions
+from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Progress
 from matchwood.encode.subscription_tables import SubscriptionEncoder
 from matchwood.errors import StorageError
 from matchwood.lang.rows import MAX_ROWS
@@ -32,11 +30,15 @@ def stream_subscriptions(
     form: str | None = None,
     on_error: str = "collect",
     max_rows: int = MAX_ROWS,
+    ignore: Collection[str] = (),
+    engine_columns: bool = False,
     batch_rows: int = BATCH_ROWS,
     progress: Progress | None = None,
 ) -> Iterator[EncodedSubscriptions]:
     """The subscriptions of a Parquet file or folder, in parts of at most `batch_rows` records."""
-    encoder = SubscriptionEncoder(schema, form=form, on_error=on_error, max_rows=max_rows)
+    encoder = SubscriptionEncoder(
+        schema, form=form, on_error=on_error, max_rows=max_rows, ignore=ignore, engine_columns=engine_columns
+    )
     return _streamed(Path(path), encoder, encoder.encode, batch_rows, progress)
 
 
@@ -46,12 +48,16 @@ def stream_events(
     *,
     form: str | None = None,
     register: bool = False,
+    learn: bool = True,
     on_error: str = "collect",
+    engine_columns: bool = False,
     batch_rows: int = BATCH_ROWS,
     progress: Progress | None = None,
 ) -> Iterator[EncodedEvents]:
     """The events of a Parquet file or folder, in parts of at most `batch_rows` records."""
-    encoder = EventEncoder(schema, form=form, register=register, on_error=on_error)
+    encoder = EventEncoder(
+        schema, form=form, register=register, learn=learn, on_error=on_error, engine_columns=engine_columns
+    )
     return _streamed(Path(path), encoder, encoder.encode, batch_rows, progress)
 
 
@@ -100,7 +106,9 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _opened(file: Path) -> pq.ParquetFile:
+def _opened(file: Path) -> Any:
+    import pyarrow.parquet as pq  # a tenth of a second, of use to files only
+
     try:
         return pq.ParquetFile(file)
     except (pa.ArrowException, OSError, ValueError) as error:  # the name of a column may not be text

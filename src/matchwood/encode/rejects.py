@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +17,17 @@ from numpy.typing import NDArray
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows, concatenate_events, concatenate_rows
 from matchwood.errors import MatchwoodError, QueryError
 
+NO_ID = -1
+"""The id of an event that has none."""
+METADATA = "metadata"
+"""The column, or the key in JSON, of the metadata of a subscription."""
+
 ON_ERROR = ("collect", "raise")
 
 Bools = NDArray[np.bool_]
+
+Progress = Callable[[int, int], None]
+"""`progress(done_records, all_records)`, called after each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Reject:
 
     position: int
     where: str
-    id: int | None
+    id: int | str | None
     reason: str
     content: object
 
@@ -40,6 +49,10 @@ class EncodedSubscriptions:
     """Subscriptions as rows. `ids`, `positions` and `until` have one item for each subscription, in the order of the input.
 
     `rows` has one or more rows for each, in the same order. `until` is in microseconds since the epoch, inf for never.
+
+    If the ids are strings, `names` holds them, one for each subscription, and `ids` numbers the subscriptions from 0; otherwise
+    `names` is None. `metadata` has the metadata of each subscription (any JSON value, None for none), or is None if there are
+    none in the input.
     """
 
     rows: Rows
@@ -47,6 +60,8 @@ class EncodedSubscriptions:
     positions: Int64s
     until: Float64s
     rejects: tuple[Reject, ...] = ()
+    names: list[str] | None = None
+    metadata: list[Any] | None = None
 
     @property
     def read(self) -> int:
@@ -56,14 +71,17 @@ class EncodedSubscriptions:
     @classmethod
     def concatenate(cls, parts: Sequence[EncodedSubscriptions]) -> EncodedSubscriptions:
         """The concatenation of all parts. O(entries)."""
-        return cls(concatenate_rows([part.rows for part in parts]), *_joined(parts))
+        names = _joined_lists([(len(part.ids), part.names) for part in parts])
+        metadata = _joined_lists([(len(part.ids), part.metadata) for part in parts])
+        return cls(concatenate_rows([part.rows for part in parts]), *_joined(parts), names=names, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedEvents:
     """Events as arrays. `ids` (-1 for none), `positions` and `until` have one item for each event.
 
-    `until` is in microseconds since the epoch, inf for none.
+    `until` is in microseconds since the epoch, inf for none. If the ids are strings, `names` holds them (None for none), and
+    `ids` numbers the events that have one from 0.
     """
 
     events: Events
@@ -71,6 +89,7 @@ class EncodedEvents:
     positions: Int64s
     until: Float64s
     rejects: tuple[Reject, ...] = ()
+    names: list[str | None] | None = None
 
     @property
     def read(self) -> int:
@@ -80,7 +99,8 @@ class EncodedEvents:
     @classmethod
     def concatenate(cls, parts: Sequence[EncodedEvents]) -> EncodedEvents:
         """The concatenation of all parts. O(entries)."""
-        return cls(concatenate_events([part.events for part in parts]), *_joined(parts))
+        names = _joined_lists([(len(part.ids), part.names) for part in parts])
+        return cls(concatenate_events([part.events for part in parts]), *_joined(parts), names=names)
 
 
 class Faults:
@@ -111,7 +131,7 @@ class Faults:
         *,
         position_of: Callable[[int], int],
         where_of: Callable[[int], str],
-        id_of: Callable[[int], int | None],
+        id_of: Callable[[int], int | str | None],
         content_of: Callable[[int], object],
     ) -> tuple[Reject, ...]:
         """The bad records in order; with `on_error="raise"` the error of the first is raised, with its place."""
@@ -159,3 +179,10 @@ def _joined(
     positions = np.concatenate([np.zeros(0, np.int64), *(part.positions for part in parts)])
     until = np.concatenate([np.zeros(0), *(part.until for part in parts)])
     return ids, positions, until, tuple(reject for part in parts for reject in part.rejects)
+
+
+def _joined_lists(parts: Sequence[tuple[int, Sequence[Any] | None]]) -> list[Any] | None:
+    """The items of all parts, of which each has a length; None for those of a part that has no list. None if no part has one."""
+    if all(items is None for _, items in parts):
+        return None
+    return [item for length, items in parts for item in (items if items is not None else [None] * length)]

@@ -4,23 +4,25 @@
     wide   id, and for attribute age: age_lo and age_hi, or age, and age_weight
     text   id, expression
 
-Each may have the columns `priority`, `until`, and a place (`lon`, `lat`, `radius` in metres). The list and the wide form are read
-column by column; only records with several predicates on an attribute pass through Python objects.
+Each may have the columns `priority`, `until`, a place (`lon`, `lat`, `radius` in metres) and, for an engine, `metadata`. Another
+column is an error in every form. The list and the wide form are read column by column; only records with several predicates on
+an attribute pass through Python objects.
 """
 
 from __future__ import annotations
 
-import json
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode import heads, wide_form
 from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list, is_text, python_texts
-from matchwood.encode.batches import BatchEncoder, Progress, batches_of, encoded_parts
+from matchwood.encode.batches import BatchEncoder, batches_of, encoded_parts
 from matchwood.encode.circles import Circles, circle_entries
+from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.flat import (
     Entries,
     IntervalSets,
@@ -33,8 +35,9 @@ from matchwood.encode.flat import (
     with_rows,
 )
 from matchwood.encode.list_form import Statements, statements
+from matchwood.encode.metadata import read_metadata
 from matchwood.encode.objects import RowsBuilder
-from matchwood.encode.rejects import EncodedSubscriptions, Faults
+from matchwood.encode.rejects import METADATA, EncodedSubscriptions, Faults, Progress
 from matchwood.errors import (
     DuplicateSubscriptionError,
     ExpressionError,
@@ -43,14 +46,14 @@ from matchwood.errors import (
     SchemaError,
 )
 from matchwood.lang.event import PLACE
-from matchwood.lang.expression import DWithin, Expression, all_of
-from matchwood.lang.json_form import from_json
-from matchwood.lang.parser import parse
-from matchwood.lang.rows import MAX_ROWS, normalise
+from matchwood.lang.expression import DWithin
+from matchwood.lang.rows import MAX_ROWS
 from matchwood.lang.rows import Row as ObjectRow
 from matchwood.schema import Point, Schema, Type
 
 FORMS = ("list", "wide", "text")
+_OWN_COLUMNS = ("id", "priority", "until", *heads.PLACE_COLUMNS)
+_FORM_COLUMNS = {"list": ("predicates",), "wide": (), "text": ("expression",)}
 
 
 class SubscriptionEncoder(BatchEncoder):
@@ -73,38 +76,85 @@ class SubscriptionEncoder(BatchEncoder):
         on_error: str = "collect",
         source: str | None = None,
         max_rows: int = MAX_ROWS,
+        ignore: Collection[str] = (),
+        engine_columns: bool = False,
     ) -> None:
         if form is not None and form not in FORMS:
             raise QueryError(f"form: expected 'list', 'wide', 'text' or None, got {form!r}")
-        super().__init__(schema, on_error=on_error, source=source, duplicate=DuplicateSubscriptionError)
+        super().__init__(
+            schema,
+            on_error=on_error,
+            source=source,
+            duplicate=DuplicateSubscriptionError,
+            engine_columns=engine_columns,
+        )
         self._form = form
+        self._ignore = frozenset(ignore)
         self._max_rows = max_rows
+        self._checked: set[tuple[str, ...]] = set()
         self._columns: dict[tuple[str, ...], list[wide_form.Columns]] = {}
 
-    def encode(self, batch: pa.RecordBatch) -> EncodedSubscriptions:
+    def encode(self, whole: pa.RecordBatch) -> EncodedSubscriptions:
         """The subscriptions of the next batch; `SchemaError` for a column that cannot be used."""
         faults = Faults()
+        batch = self._without_ignored(whole)
         form = self._form or _form_of(batch)
-        ids = heads.read_ids(batch, faults, required=True)
+        self._check_columns(batch.schema.names, form)
+        ids = self._read_ids(batch, faults, required=True)
+        metadata = read_metadata(batch, faults) if self._engine_columns else None
         priority = heads.read_numbers(batch, "priority", faults, missing=0.0, error=ExpressionError)
         until = heads.read_until(batch, faults)
         if form == "text":
             rows_by_record = self._texts(batch, faults)
             good = self._accept(ids, faults)
+            numbers, names = self._renumbered(ids, good)
             builder = RowsBuilder(self._schema)
             for i in np.flatnonzero(good).tolist():
-                builder.add(int(ids[i]), float(priority[i]), rows_by_record[i], until=float(until[i]))
+                builder.add(int(numbers[i]), float(priority[i]), rows_by_record[i], until=float(until[i]))
             rows = builder.build()
         else:
             entries = self._entries(batch, form, faults)
             merged = self._merged(entries, ids, priority, faults)
             good = self._accept(ids, faults)
-            rows = rows_of(entries, ids, priority, good)
+            numbers, names = self._renumbered(ids, good)
+            rows = rows_of(entries, numbers, priority, good)
             rows = with_rows(rows, np.flatnonzero(good), merged, self._schema)
             expiring = np.isfinite(until[good]).any()
             rows = rows.stamped(self._schema, until[good] if expiring else None)
-        positions, rejects = self._close(batch, ids, good, faults)
-        return EncodedSubscriptions(rows, ids[good], positions, until[good], rejects)
+        positions, rejects = self._close(whole, ids, good, faults)
+        kept = None if metadata is None else [metadata[i] for i in np.flatnonzero(good).tolist()]
+        return EncodedSubscriptions(rows, numbers[good], positions, until[good], rejects, names, kept)
+
+    def _without_ignored(self, batch: Any) -> Any:
+        names = batch.schema.names
+        if self._ignore.isdisjoint(names):
+            return batch
+        return batch.select([i for i, name in enumerate(names) if name not in self._ignore])
+
+    def _check_columns(self, names: list[str], form: str) -> None:
+        """Refuse columns that are neither the subscription's own nor conditions: they are a mistake, or would be lost.
+
+        Decided once for an input, as the roles of columns are: what a batch teaches must not change the next.
+        """
+        if tuple(names) in self._checked:
+            return
+        self._checked.add(tuple(names))
+        own = [*_OWN_COLUMNS, *_FORM_COLUMNS[form], *([METADATA] if self._engine_columns else [])]
+        chosen = _FORM_COLUMNS["list"] + _FORM_COLUMNS["text"] if self._form is not None else ()
+        unknown = [name for name in dict.fromkeys(names) if name not in own and name not in chosen]
+        if form == "wide":
+            unknown = wide_form.unknown_columns(unknown, names, self._schema)
+        if not unknown:
+            return
+        remedies = ["drop it"]
+        if self._engine_columns:
+            remedies = [f"leave it out with ignore={unknown!r}", f"put it into the column {METADATA!r}"]
+        if form == "wide":
+            remedies.append("declare the attribute in the schema to use the column as a condition")
+        raise SchemaError(
+            f"column {', '.join(map(repr, unknown))}: not a column of the {form} form, which has {', '.join(own)}"
+            f"{' and those of attributes' if form == 'wide' else ''}; {', or '.join(remedies)}"
+        )
 
     def _texts(self, batch: Any, faults: Faults) -> dict[int, tuple[ObjectRow, ...]]:
         array = heads.column(batch, "expression")
@@ -136,7 +186,7 @@ class SubscriptionEncoder(BatchEncoder):
 
     def _columns_of(self, batch: Any) -> list[wide_form.Columns]:
         """The roles of the columns of a wide table, decided once for an input: a batch must not change those of the next."""
-        names = tuple(batch.schema.names)
+        names = tuple(name for name in batch.schema.names if name != METADATA or not self._engine_columns)
         if names not in self._columns:
             self._columns[names] = wide_form.columns_by_attribute(list(names), self._schema)
         return self._columns[names]
@@ -153,34 +203,16 @@ def encode_subscription_table(
     form: str | None = None,
     on_error: str = "collect",
     max_rows: int = MAX_ROWS,
+    ignore: Collection[str] = (),
+    engine_columns: bool = False,
     progress: Progress | None = None,
 ) -> EncodedSubscriptions:
     """The subscriptions of a table in any of the three forms. O(entries), vectorised for the list and the wide form."""
-    encoder = SubscriptionEncoder(schema, form=form, on_error=on_error, max_rows=max_rows)
+    encoder = SubscriptionEncoder(
+        schema, form=form, on_error=on_error, max_rows=max_rows, ignore=ignore, engine_columns=engine_columns
+    )
     parts = encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
     return EncodedSubscriptions.concatenate(list(parts))
-
-
-def subscription_rows(
-    expression: object, circle: DWithin | None, schema: Schema, max_rows: int = MAX_ROWS
-) -> tuple[ObjectRow, ...]:
-    """The rows of an expression (text, JSON text or a JSON value) and a circle around a place."""
-    tree = read_expression(expression)
-    return normalise(tree if circle is None else all_of(tree, circle), schema, max_rows=max_rows)
-
-
-def read_expression(expression: object) -> Expression:
-    """An expression from text, JSON text (which begins with a brace) or a JSON value."""
-    if expression is None:
-        raise ExpressionError("the expression is null; use TRUE to match every event")
-    if not isinstance(expression, str):
-        return from_json(expression)
-    if not expression.lstrip().startswith("{"):
-        return parse(expression)
-    try:
-        return from_json(json.loads(expression))
-    except (ValueError, RecursionError) as error:
-        raise ExpressionError(f"the expression is not JSON: {error}") from None
 
 
 def _form_of(batch: Any) -> str:
@@ -195,10 +227,6 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults) -> Entries:
     if array is None or not is_list(array.type):
         found = "no such column" if array is None else f"the Arrow type {array.type}"
         raise SchemaError(f"column 'predicates': expected a list of structs, got {found}")
-    known = {"id", "priority", "until", "predicates", *heads.PLACE_COLUMNS}
-    for name in batch.schema.names:
-        if name not in known:
-            raise SchemaError(f"unknown column {name!r}; the list form has {', '.join(sorted(known))}")
     faults.add_each(
         np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False)),
         lambda _: ExpressionError("predicates is null; use an empty list to match every event"),

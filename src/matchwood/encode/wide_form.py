@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from matchwood.encode import heads
 from matchwood.encode.arrays import INTERVAL, Float64s, Int64s
+from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import (
     Cells,
     arrow_type,
@@ -87,8 +87,11 @@ def has_place(names: list[str]) -> bool:
     return set(heads.PLACE_COLUMNS) <= set(names)
 
 
-def event_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool) -> list[Entries]:
-    """The values of a wide table of events, one `Entries` for each column. O(cells) vectorised."""
+def event_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool, learn: bool) -> list[Entries]:
+    """The values of a wide table of events, one `Entries` for each column. O(cells) vectorised.
+
+    Without `learn`, columns whose attribute the schema lacks are skipped, and the schema stays as it is.
+    """
     weights = event_weights(batch, faults)
     parts = []
     for name in batch.schema.names:
@@ -99,15 +102,33 @@ def event_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool)
                 )
             continue
         array = heads.column(batch, name)
+        known = schema.get(name)
+        if not learn and known is None:
+            continue
         _known_or_learnable(name, name, schema)
         weight = weights.get(name, np.ones(batch.num_rows))
         if pa.types.is_struct(array.type) and {f.name for f in array.type} == {"lon", "lat"}:
             parts.append(point_entries(name, array, weight, schema, faults))
             continue
+        if not learn and known is not None and known.type is None:
+            parts.append(_one_attribute(known, _presence(array), weight, events=True))
+            continue
         found = _values(name, array, schema, faults, register)
         if found is not None:
             parts.append(_one_attribute(*found, weight, events=True))
     return parts
+
+
+def _presence(array: Any) -> IntervalSets:
+    """A key for each cell that is not absent: of an attribute that has no type, only the presence is tested."""
+    there = valid(array)
+    if is_list(array.type):
+        owner, _ = parts_of(array)
+        there = np.bincount(owner, minlength=len(array)) > 0
+    elif pa.types.is_floating(array.type):
+        there = there & ~np.isnan(array.fill_null(0.0).to_numpy(zero_copy_only=False))
+    at = np.flatnonzero(there)
+    return IntervalSets(at, np.zeros(len(at)), np.zeros(len(at)))
 
 
 def point_entries(name: str, array: Any, weight: Float64s, schema: Schema, faults: Faults) -> Entries:
@@ -206,7 +227,6 @@ def columns_by_attribute(names: list[str], schema: Schema) -> list[Columns]:
                 f"column {column!r}: attribute {attribute!r} also has {others}; use either equality or lo/hi"
             )
         roles[role] = column
-    _check_plain_known(known, schema)
     return list(known.values())
 
 
@@ -227,14 +247,11 @@ def _meaning(column: str, names: list[str], schema: Schema) -> tuple[str, str]:
     return stem, _ROLES[suffix]
 
 
-def _check_plain_known(columns: dict[str, Columns], schema: Schema) -> None:
-    """Refuse columns without a suffix whose attribute the schema lacks: they may not be conditions at all."""
-    unknown = [repr(name) for name, found in columns.items() if "plain" in found.by_role and name not in schema]
-    if unknown:
-        raise SchemaError(
-            f"column {', '.join(unknown)}: the schema does not know this attribute; declare it to use the column as a condition, "
-            "or leave the column out"
-        )
+def unknown_columns(columns: list[str], names: list[str], schema: Schema) -> list[str]:
+    """Those without a suffix whose attribute the schema lacks, out of a table's `names`: they may not be conditions at all."""
+    return [
+        column for column in columns if _meaning(column, names, schema) == (column, "plain") and column not in schema
+    ]
 
 
 def _known_or_learnable(attribute: str, column: str, schema: Schema) -> None:

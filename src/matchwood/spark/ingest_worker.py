@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.encode.event_tables import EventEncoder
-from matchwood.encode.heads import NO_ID, record_content
-from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Reject
+from matchwood.encode.heads import record_content
+from matchwood.encode.rejects import NO_ID, EncodedEvents, EncodedSubscriptions, Reject
 from matchwood.encode.subscription_tables import SubscriptionEncoder
 from matchwood.errors import StorageError
 from matchwood.schema import Schema

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from matchwood.encode import heads
+from matchwood.encode.expressions import read_expression
 from matchwood.encode.rejects import Faults
-from matchwood.encode.subscription_tables import read_expression
 from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate

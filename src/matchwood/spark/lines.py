@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from matchwood.encode.heads import NO_ID
 from matchwood.encode.json_lines import stream_json_events, stream_json_subscriptions
-from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions
+from matchwood.encode.rejects import NO_ID, EncodedEvents, EncodedSubscriptions
 from matchwood.schema import Schema
 from matchwood.spark.merge import choose_events
 

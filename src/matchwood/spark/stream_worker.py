@@ -26,8 +26,7 @@ import pyarrow.parquet as pq
 
 from matchwood.encode.arrays import Events, Matches, concatenate_rows
 from matchwood.encode.event_tables import EventEncoder
-from matchwood.encode.heads import NO_ID
-from matchwood.encode.rejects import EncodedEvents
+from matchwood.encode.rejects import NO_ID, EncodedEvents
 from matchwood.schema import Schema
 from matchwood.spark import task
 from matchwood.spark.batches import read_subscriptions, write_matches
