@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from matchwood.covering.base import ALL
-from matchwood.covering.cover_index import CoverIndex
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import UnsupportedError
 from matchwood.store.row_store import RowStore
+
+if TYPE_CHECKING:
+    from matchwood.covering.cover_index import CoverIndex
 
 
 class Reduction(NamedTuple):
@@ -59,6 +60,8 @@ class Covers:
 
     def covering(self, rows: Rows) -> Int64s:
         """The ids of those that cover the one subscription in `rows`, ascending."""
+        from matchwood.covering.base import ALL
+
         return np.sort(self._made().covers_of(rows, k=ALL).of(0))
 
     def covered_by(self, rows: Rows) -> Int64s:
@@ -71,6 +74,8 @@ class Covers:
 
     def _made(self) -> CoverIndex:
         if self._index is None:
+            from matchwood.covering.cover_index import CoverIndex  # an engine without covers does not import it
+
             index = CoverIndex()
             index.insert(self._store().extract_all())
             self._index = index
