@@ -70,16 +70,79 @@ def test_importing_the_pipeline_imports_no_stage_of_it() -> None:
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("module", ["pyspark", "pandas", "matplotlib", "hypothesis"])
-def test_importing_matchwood_does_not_import(module: str) -> None:
-    script = f"import sys, matchwood; raise SystemExit({module!r} in sys.modules)"
+@pytest.mark.parametrize("module", ["pyarrow", "pyspark", "pandas", "matplotlib", "hypothesis", "matchwood.covering"])
+def test_importing_the_engine_does_not_import(module: str) -> None:
+    script = f"import sys; from matchwood import Engine; raise SystemExit({module!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
-def test_importing_matchwood_is_quick_and_compiles_nothing() -> None:
-    """A second is promised, and is what a quiet machine takes at most; here the bound is on CPU time, and generous."""
+@pytest.mark.parametrize("names", ["", "Schema, attr, parse, Event, Point, MatchwoodError"])
+def test_what_does_not_match_imports_no_compiler(names: str) -> None:
+    statement = f"from matchwood import {names}" if names else "import matchwood"
+    script = f"import sys; {statement}; raise SystemExit('numba' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_an_index_is_imported_by_its_name_and_no_other() -> None:
     script = (
-        "import time; start = time.process_time(); import matchwood; took = time.process_time() - start\n"
+        "import sys; from matchwood.structures import INDEXES, make_index; before = set(sys.modules)\n"
+        "assert len(INDEXES) == 6 and 'vcr' in INDEXES and 'b-tree' not in INDEXES\n"
+        "assert make_index('vcr').name == 'vcr'\n"
+        "print(*sorted({m.split('.')[2] for m in set(sys.modules) - before if m.startswith('matchwood.structures.')}))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "vcr" in done.stdout.split()
+    assert not {"be_star", "mo_tree", "ranked", "k_index"} & set(done.stdout.split())
+
+
+def test_every_index_has_the_name_it_is_looked_up_by() -> None:
+    from matchwood.structures import INDEXES
+
+    assert [index.name for index in INDEXES.values()] == list(INDEXES)
+
+
+WITHOUT_ARROW = "import sys; sys.modules['pyarrow'] = sys.modules['pandas'] = None\n"
+
+
+def test_an_engine_and_json_lines_need_no_pyarrow() -> None:
+    script = WITHOUT_ARROW + (
+        "from matchwood import Engine\n"
+        "from matchwood.encode.tables import read_events, read_subscriptions\n"
+        "from pathlib import Path; import tempfile\n"
+        "folder = Path(tempfile.mkdtemp()); engine = Engine()\n"
+        '(folder / \'s.jsonl\').write_text(\'{"id": 7, "expression": "age > 3"}\')\n'
+        "(folder / 'e.jsonl').write_text('{\"values\": {\"age\": 5}}')\n"
+        "engine.subscribe_rows(read_subscriptions(folder / 's.jsonl', engine.schema).rows)\n"
+        "engine.subscribe('age > 4', priority=1.0, id=9)\n"
+        "assert [hit.id for hit in engine.match({'age': 5})] == [9, 7]\n"
+        "assert engine.match_many(read_events(folder / 'e.jsonl', engine.schema).events).ids.tolist() == [9, 7]\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from matchwood.encode.tables import read_events; read_events('events.csv', Schema())",
+        "from matchwood.encode.tables import read_events; read_events('events.parquet', Schema())",
+        "import matchwood.encode.subscription_tables",
+        "import matchwood.encode.parquet",
+    ],
+)
+def test_a_table_without_pyarrow_names_the_extra(statement: str) -> None:
+    script = WITHOUT_ARROW + (
+        "from matchwood import MatchwoodError, Schema\n"
+        f"try: {statement}\n"
+        "except ImportError as error: assert isinstance(error, MatchwoodError); print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert "install it with: pip install 'matchwood[arrow]'" in done.stdout
+
+
+def test_importing_matchwood_is_quick_and_compiles_nothing() -> None:
+    """Half a second is promised, and is what a quiet machine takes at most; here the bound is on CPU time, and generous."""
+    script = (
+        "import time; start = time.process_time(); from matchwood import Engine; took = time.process_time() - start\n"
         "from numba.core.dispatcher import Dispatcher\n"
         "import gc; compiled = [d for d in gc.get_objects() if isinstance(d, Dispatcher) and d.overloads]\n"
         "ours = [d.py_func.__name__ for d in compiled if d.py_func.__module__.startswith('matchwood')]\n"

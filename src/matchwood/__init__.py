@@ -6,17 +6,37 @@
 0
 >>> engine.match({"price": 3000, "place": {"lon": -73.981, "lat": 40.751}})
 [Match(id=0, score=2.0)]
+
+The names below are public. They are imported at first use: what does not match needs no compiler (parsing, the command line's
+help, workers that only encode).
 """
 
-from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
-from matchwood.engine.clock import ManualClock
-from matchwood.errors import MatchwoodError
-from matchwood.lang.builder import attr
-from matchwood.lang.event import Event
-from matchwood.lang.parser import parse
-from matchwood.schema import Point, Range, Schema
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
+    from matchwood.engine.clock import ManualClock
+    from matchwood.errors import MatchwoodError
+    from matchwood.lang.builder import attr
+    from matchwood.lang.event import Event
+    from matchwood.lang.parser import parse
+    from matchwood.schema import Point, Range, Schema
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "engine": ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"],
+    "engine.clock": ["ManualClock"],
+    "errors": ["MatchwoodError"],
+    "lang.builder": ["attr"],
+    "lang.event": ["Event"],
+    "lang.parser": ["parse"],
+    "schema": ["Point", "Range", "Schema"],
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "Engine",
@@ -33,3 +53,14 @@ __all__ = [
     "attr",
     "parse",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
