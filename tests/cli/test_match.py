@@ -80,7 +80,7 @@ def test_rejects_are_told_with_reasons_and_kept_whole(tmp_path: Path, capsys: py
     subscriptions.write_text('{"id": 1, "expression": "age >"}\n{"id": 2, "expression": "age > 3"}\n')
     events.write_text('{"id": 7, "values": {"age": 5}}\n{"values": {"age": "old"}}\nnonsense\n')
     kept = tmp_path / "rejects.jsonl"
-    assert main(["match", str(subscriptions), str(events), "--rejects", str(kept)]) == 0
+    assert main(["match", str(subscriptions), str(events), "--rejects", str(kept)]) == 3
     output = capsys.readouterr()
     assert told(output.out) == [(7, 2, 1.0, 1)]
     assert "rejected subscription, s.jsonl, line 1: expected a value" in output.err
@@ -90,25 +90,88 @@ def test_rejects_are_told_with_reasons_and_kept_whole(tmp_path: Path, capsys: py
     assert records[1]["content"] == '{"values": {"age": "old"}}'
 
 
-def test_subscriptions_that_have_expired_by_the_instant_are_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("options", "expected_ids"),
+    [
+        ([], [2, 3]),
+        (["--at", "2026-01-01T00:00:00Z"], [2, 3]),
+        (["--at", "2025-12-31"], [1, 2, 3]),
+        (["--at", "2999-01-01T00:00:00Z"], [3]),
+        (["--include-expired"], [1, 2, 3]),
+    ],
+)
+def test_subscriptions_that_have_expired_are_left_out_unless_asked_for(
+    options: list[str], expected_ids: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     subscriptions, events = tmp_path / "s.jsonl", tmp_path / "e.jsonl"
     lines = [
         {"id": 1, "expression": "a = 1", "until": "2026-01-01"},
-        {"id": 2, "expression": "a = 1", "until": "2027-01-01"},
+        {"id": 2, "expression": "a = 1", "until": "2999-01-01"},
+        {"id": 3, "expression": "a = 1"},
     ]
     subscriptions.write_text("".join(json.dumps(line) + "\n" for line in lines))
     events.write_text('{"values": {"a": 1}}\n')
-    assert main(["match", str(subscriptions), str(events), "--at", "2026-01-01T00:00:00Z"]) == 0
-    assert [hit[1] for hit in told(capsys.readouterr().out)] == [2]
+    assert main(["match", str(subscriptions), str(events), *options]) == 0
+    output = capsys.readouterr()
+    assert [hit[1] for hit in told(output.out)] == expected_ids
+    expired = 3 - len(expected_ids)
+    assert (f"({expired} more have expired)" in output.err) == bool(expired)
+
+
+def test_at_and_include_expired_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["match", *written(tmp_path, "jsonl"), "--at", "2026-01-01", "--include-expired"])
+    assert stopped.value.code == 2
+    assert "not allowed with argument --at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("out", ["matches.jsonl", "matches.parquet"])
+def test_string_ids_come_back_as_they_were(format_: str, out: str, tmp_path: Path) -> None:
+    subscriptions, events = tmp_path / f"s.{format_}", tmp_path / f"e.{format_}"
+    table = pa.table({"id": ["ann", "bob"], "expression": ["age > 18", "age > 65"]})
+    if format_ == "jsonl":
+        subscriptions.write_text("".join(json.dumps(record) + "\n" for record in table.to_pylist()))
+        events.write_text('{"id": "e-1", "values": {"age": 70}}\n{"values": {"age": 20}}\n')
+    else:
+        write: Any = csv.write_csv if format_ == "csv" else pq.write_table
+        write(table, subscriptions)
+        write(pa.table({"id": ["e-1", None], "age": [70, 20]}), events)
+    assert main(["match", str(subscriptions), str(events), "--out", str(tmp_path / out)]) == 0
+    path = tmp_path / out
+    records = (
+        pq.read_table(path).to_pylist() if out.endswith("parquet") else map(json.loads, path.read_text().splitlines())
+    )
+    found = [(record["event_id"], record["subscription_id"]) for record in records]
+    position: int | str = "1" if out.endswith("parquet") else 1
+    assert found == [("e-1", "ann"), ("e-1", "bob"), (position, "ann")]
+
+
+def test_a_column_that_is_no_condition_is_an_error_unless_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subscriptions, events = written(tmp_path, "parquet")
+    table = pq.read_table(subscriptions)
+    pq.write_table(table.append_column("email", pa.array(["a@b.c"] * len(table))), subscriptions)
+    assert main(["match", subscriptions, events]) == 2
+    assert "column 'email': not a column of the text form" in capsys.readouterr().err
+    assert main(["match", subscriptions, events, "--ignore", "email"]) == 0
+    assert told(capsys.readouterr().out) == expected()
+
+
+def test_no_event_at_all_writes_an_empty_table(tmp_path: Path) -> None:
+    subscriptions, _ = written(tmp_path, "jsonl")
+    (tmp_path / "none.jsonl").write_text("")
+    out = tmp_path / "matches.parquet"
+    assert main(["match", subscriptions, str(tmp_path / "none.jsonl"), "--out", str(out)]) == 0
+    assert pq.read_table(out).num_rows == 0
 
 
 def test_a_declared_schema_decides_types(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     subscriptions, events = written(tmp_path, "jsonl")
     schema = tmp_path / "schema.json"
     schema.write_text('{"age": "string"}')
-    assert main(["match", subscriptions, events, "--schema", str(schema)]) == 0
+    assert main(["match", subscriptions, events, "--schema", str(schema)]) == 3
     assert "rejected subscription" in capsys.readouterr().err
 
 
@@ -120,6 +183,7 @@ def test_a_declared_schema_decides_types(tmp_path: Path, capsys: pytest.CaptureF
         ({"events": "missing.parquet"}, "no such file"),
         ({"events": "missing.csv"}, "not a readable CSV file"),
         ({"out": "matches.csv"}, "ends in .parquet or .jsonl"),
+        ({"out": "no-such-folder/matches.parquet"}, "cannot be written: there is no folder"),
         ({"index": "b-tree"}, "expected an index out of"),
         ({"at": "soon"}, "expected a timestamp"),
         ({"schema": "missing.json"}, "not a schema"),

@@ -62,5 +62,7 @@ def test_every_stage_has_a_verb(
     stage("index")
     stage("vacuum", "index", "--keep", "1")
     assert lake.versions("index") == [2]
+    (tmp_path / "bad.jsonl").write_text('{"id": 1, "values": {"price": 3}}\nnonsense\n')
+    assert main(["spark", "ingest", folder, "events", str(tmp_path / "bad.jsonl")]) == 3
     assert main(["spark", "index", folder, "--table", "nothing"]) == 2
     assert "has no published version" in capsys.readouterr().err

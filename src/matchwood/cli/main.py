@@ -1,4 +1,9 @@
-"""`matchwood VERB`: runs the verb; an error of Matchwood is printed in one line, with exit code 2."""
+"""`matchwood VERB`: runs the verb. An error of Matchwood is printed in one line.
+
+Exit codes: 0 if all went well; 2 for an error, also in the arguments; 3 if records were rejected (`match`, `spark ingest`);
+130 if interrupted.
+A verb's module only declares it and imports the rest when it runs, so that help is instant.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ from collections.abc import Sequence
 
 from matchwood import __version__
 from matchwood.cli import demo, match, spark
+from matchwood.cli.codes import ERROR, INTERRUPTED
 from matchwood.errors import MatchwoodError
 
 VERBS = (demo, match, spark)
@@ -24,13 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.add_parser(verbs)
     chosen = parser.parse_args(arguments)
     try:
-        chosen.run(chosen)
+        code: int | None = chosen.run(chosen)
     except MatchwoodError as error:
         print(f"matchwood: {error}", file=sys.stderr)
-        return 2
+        return ERROR
     except (KeyboardInterrupt, BrokenPipeError):
-        return 130
-    return 0
+        return INTERRUPTED
+    return code or 0
 
 
 if __name__ == "__main__":

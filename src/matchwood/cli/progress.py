@@ -12,9 +12,9 @@ _REDRAW_S = 0.1
 
 
 class Progress:
-    """`with Progress("matching", 5000) as bar: ... bar.at(done)`."""
+    """`with Progress("matching", 5000) as bar: ... bar.at(done)`. The total may be told later: `bar.at(done, total)`."""
 
-    def __init__(self, label: str, total: int, *, stream: TextIO | None = None) -> None:
+    def __init__(self, label: str, total: int = 0, *, stream: TextIO | None = None) -> None:
         self._label = label
         self._total = max(total, 1)
         self._stream = sys.stderr if stream is None else stream
@@ -31,9 +31,10 @@ class Progress:
             self._done = self._total
             self._draw(end="\n")
 
-    def at(self, done: int) -> None:
+    def at(self, done: int, total: int | None = None) -> None:
         """Set how much is done. Cheap enough to be called often."""
         self._done = done
+        self._total = self._total if total is None else max(total, 1)
         now = time.perf_counter()
         if self._stream.isatty() and now - self._drawn >= _REDRAW_S:
             self._drawn = now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from matchwood.cli.codes import REJECTED
 from matchwood.cli.spark.lake import opened, print_manifest, stage
 from matchwood.errors import QueryError
 
@@ -19,8 +20,8 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> None:
-    """Ingest, and print the counts of records."""
+def run(options: argparse.Namespace) -> int:
+    """Ingest, and print the counts of records; return the exit code."""
     declared = {}
     for item in options.type:
         name, equals, type_ = item.partition("=")
@@ -33,6 +34,6 @@ def run(options: argparse.Namespace) -> None:
         from matchwood.spark.pipeline import ingest_table
 
         raw, form = read_raw(spark, options.path, format=options.format, schema=Schema(declared))
-        print_manifest(
-            ingest_table(lake, raw, options.kind, form=form or options.form, source=options.path, schema=declared)
-        )
+        made = ingest_table(lake, raw, options.kind, form=form or options.form, source=options.path, schema=declared)
+        print_manifest(made)
+        return REJECTED if made.counts["rejected"] else 0
