@@ -76,7 +76,7 @@ class Campaigns:
             ("lo", lo),
             ("hi", hi),
             ("ranged", ranged),
-            ("bid", np.round(dice.lognormal(0.0, 1.0, self.size), 4)),
+            ("bid", np.round(dice.lognormal(0.0, 1.0, self.size) * 8192) / 8192),  # so that scores are exact sums
         ):
             object.__setattr__(self, name, value)
 

@@ -9,6 +9,7 @@ They hold a fixed set of campaigns: a new bid or campaign means a new order, so 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from functools import reduce
 from typing import Any, Protocol
@@ -67,7 +68,7 @@ class NumpyBitsets:
     """A bitset of NumPy words for each value; an answer is the AND of one for each attribute."""
 
     name = "NumPy bitsets"
-    FIRST_WORDS = 256
+    FIRST_WORDS = 1024
 
     def __init__(self, campaigns: Campaigns) -> None:
         self._order, sets = accepted(campaigns)
@@ -122,7 +123,7 @@ class RoaringSets:
         self._order, sets = accepted(campaigns)
         self._sets: dict[str, dict[object, Any]] = {}
         for name, value, mask in sets:
-            bitmap = BitMap(np.flatnonzero(mask).astype(np.uint32))
+            bitmap = BitMap(array("I", np.flatnonzero(mask).astype(np.uint32).tobytes()))
             bitmap.run_optimize()
             self._sets.setdefault(name, {})[value] = bitmap
         self._sizes = {name: {v: len(bitmap) for v, bitmap in found.items()} for name, found in self._sets.items()}

@@ -46,7 +46,7 @@ ROUNDS = 7
 WHEEL = "MATCHWOOD_BENCH_WHEEL"
 UNTIL = "2100-01-01T00:00:00Z"
 SIZES = {
-    "quick": {"cold": 10_000, "subscribed": 10_000, "rectangles": 64_000, "city": 100_000, "ads": 50_000},
+    "quick": {"cold": 10_000, "subscribed": 10_000, "rectangles": 256_000, "city": 100_000, "ads": 50_000},
     "paper": {"cold": 10_000, "subscribed": 100_000, "rectangles": 256_000, "city": 1_000_000, "ads": 500_000},
 }
 

@@ -51,7 +51,7 @@ def test_an_index_by_hand_finds_what_a_loop_finds_best_first(kind: Any) -> None:
 
 
 def test_the_first_words_of_the_bitsets_are_enough_only_if_they_hold_k() -> None:
-    campaigns = Campaigns(40_000, seed=5)
+    campaigns = Campaigns(150_000, seed=5)
     index = NumpyBitsets(campaigns)
     assert campaigns.size > 64 * NumpyBitsets.FIRST_WORDS
     for event in impressions(10, seed=6):
