@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
 from enum import IntEnum, StrEnum
 
@@ -25,6 +28,7 @@ from matchwood.lang.expression import (
     IsNull,
     Not,
     Operator,
+    Or,
     all_of,
     any_of,
 )
@@ -226,3 +230,36 @@ def test_an_attribute_shows_how_it_was_made() -> None:
     assert repr(attr("it's")) == 'attr("it\'s")'
     assert repr(attr("a", weight=2)) == "attr('a', weight=2.0)"
     assert Operator.LE.mirrored is Operator.GE
+
+
+def children(node: Expression) -> tuple[Expression, ...]:
+    assert isinstance(node, And | Or)
+    return node.children
+
+
+def test_a_long_chain_of_operators_takes_linear_time_and_its_nodes_stay_apart() -> None:
+    chain: Expression = attr("a") == 0
+    nodes = [chain := chain | (attr("a") == n) for n in range(1, 50_000)]
+    assert len(children(nodes[-1])) == 50_000
+    assert [len(children(node)) for node in nodes[:3]] == [2, 3, 4]
+    early = nodes[1] | (attr("b") == 1)
+    assert str(early) == "a = 0 OR a = 1 OR a = 2 OR b = 1"
+    assert str(nodes[2]) == "a = 0 OR a = 1 OR a = 2 OR a = 3"
+    assert nodes[1] == parse("a = 0 OR a = 1 OR a = 2")
+
+
+def test_nodes_of_a_chain_are_values() -> None:
+    first = (attr("a") == 1) & (attr("b") == 2)
+    one, other = first & (attr("c") == 3), first & (attr("d") == 4)
+    assert (str(one), str(other)) == ("a = 1 AND b = 2 AND c = 3", "a = 1 AND b = 2 AND d = 4")
+    assert pickle.loads(pickle.dumps(one)) == copy.deepcopy(one) == one != other
+    assert hash(one) == hash(parse(str(one)))
+    with pytest.raises(AttributeError):
+        one.children = ()  # type: ignore[misc]
+
+
+def test_threads_that_extend_one_node_do_not_see_each_other() -> None:
+    base = (attr("a") == 1) | (attr("a") == 2)
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: base | (attr("b") == n), range(2000)))
+    assert [str(children(node)[2]) for node in made] == [f"b = {n}" for n in range(2000)]

@@ -334,7 +334,7 @@ def test_an_error_in_a_constant_is_found_at_its_place_in_each_text_of_a_cached_s
 
 @pytest.mark.parametrize("opening", ["(", "NOT ", "NOT (", "a = 1 AND (", "a = 1 OR b = 2 AND ("])
 def test_no_depth_of_nesting_exhausts_the_stack(opening: str) -> None:
-    for count in (1_000, 100_000):
+    for count in (1_000, 40_000):
         closing = ")" * (opening.count("(") * count)
         with pytest.raises(ParseError, match=f"more than {MAX_DEPTH}"):
             parse(opening * count + "a = 1" + closing)

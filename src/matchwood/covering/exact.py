@@ -24,7 +24,7 @@ from collections.abc import Sequence
 
 from matchwood import geo
 from matchwood.lang.places import Circle
-from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point
 
 SLACK_M = 1e-3

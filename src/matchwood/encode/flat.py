@@ -61,7 +61,7 @@ def canonical(owner: Int64s, lo: Float64s, hi: Float64s) -> IntervalSets:
 
 
 def values_of(sets: IntervalSets, bools: Bools | bool, instants: Bools | bool) -> IntervalSets:
-    """The sets in the form of `lang.rows.values_in`; the masks say which parts are of bools or timestamps. O(parts).
+    """The sets in the form of `lang.leaves.values_in`; the masks say which parts are of bools or timestamps. O(parts).
 
     The ends in a table are values of the type, so none has to be rounded.
     """

@@ -13,7 +13,7 @@ import numpy as np
 from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, make_rows
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.places import Circle
-from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point, Schema
 
 NAN = float("nan")

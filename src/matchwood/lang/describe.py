@@ -28,7 +28,8 @@ from matchwood.lang.expression import (
     literal,
 )
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
-from matchwood.lang.rows import Absent, Holds, Placed, Row, RowPredicate, values_in
+from matchwood.lang.leaves import values_in
+from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
 

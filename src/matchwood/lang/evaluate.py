@@ -16,7 +16,7 @@ from enum import StrEnum
 from matchwood.errors import QueryError
 from matchwood.lang.event import EventKeys
 from matchwood.lang.intervals import IntervalSet
-from matchwood.lang.rows import Absent, Holds, Row, RowPredicate
+from matchwood.lang.row import Absent, Holds, Row, RowPredicate
 from matchwood.schema import Point
 
 Combine = Callable[[float, float], float]

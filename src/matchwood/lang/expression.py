@@ -102,27 +102,73 @@ _PRECEDENCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class And(Expression):
+class _Junction(Expression):
+    """Two or more children, flat. Immutable.
+
+    The nodes of a chain `a | b | c | ...` share one list, of which each node has a prefix: n operators take O(n), not O(n^2).
+    """
+
+    __slots__ = ("_count", "_shared", "_tuple")
+    __match_args__ = ("children",)
+
+    def __init__(self, children: Iterable[Expression]) -> None:
+        self._shared = _flat(type(self), children)
+        self._count = len(self._shared)
+        self._tuple: tuple[Expression, ...] | None = None
+        if self._count < 2:
+            raise ExpressionError(f"expected at least two parts in {type(self).__name__}, got {self._count}")
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        """The parts, of which none is of the same kind. O(n) the first time."""
+        if self._tuple is None:
+            self._tuple = tuple(self._shared[: self._count])
+        return self._tuple
+
+    def _extended(self, other: Expression) -> Self:
+        """This node with more children at the end. O(children of the other), unless a sibling was made from this node before."""
+        added = _flat(type(self), (other,))
+        longer = object.__new__(type(self))
+        longer._shared, longer._count, longer._tuple = self._shared, self._count + len(added), None
+        if len(self._shared) == self._count:
+            self._shared.extend(added)
+            if self._shared[self._count : longer._count] == added:  # no other thread came first
+                return longer
+        longer._shared = [*self._shared[: self._count], *added]
+        return longer
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.children == other.children
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.children))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(children={self.children!r})"
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[Expression, ...]]]:
+        return type(self), (self.children,)
+
+
+class And(_Junction):
     """All children hold. Made by `all_of`, `&` or the parser, which keep it flat."""
 
-    children: tuple[Expression, ...]
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "children", _flat(And, self.children))
+    def __and__(self, other: Expression) -> Expression:
+        return self._extended(other)
 
     def __str__(self) -> str:
         return " AND ".join(f"({child})" if isinstance(child, Or) else str(child) for child in self.children)
 
 
-@dataclass(frozen=True, slots=True)
-class Or(Expression):
+class Or(_Junction):
     """At least one child holds. Made by `any_of`, `|` or the parser, which keep it flat."""
 
-    children: tuple[Expression, ...]
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "children", _flat(Or, self.children))
+    def __or__(self, other: Expression) -> Expression:
+        return self._extended(other)
 
     def __str__(self) -> str:
         return " OR ".join(map(str, self.children))
@@ -315,7 +361,7 @@ def _number(value: float) -> str:
     return float.__repr__(float(value)) if math.isfinite(value) else ("INF" if value > 0 else "-INF")
 
 
-def _flat(kind: type[And] | type[Or], children: Iterable[Expression]) -> tuple[Expression, ...]:
+def _flat(kind: type[_Junction], children: Iterable[Expression]) -> list[Expression]:
     flat: list[Expression] = []
     for child in children:
         if isinstance(child, Predicate):
@@ -324,9 +370,7 @@ def _flat(kind: type[And] | type[Or], children: Iterable[Expression]) -> tuple[E
         if not isinstance(child, Expression):
             raise ExpressionError(f"expected an expression, got {child!r} ({type(child).__name__})")
         flat.extend(child.children if isinstance(child, kind) else (child,))
-    if len(flat) < 2:
-        raise ExpressionError(f"expected at least two parts in {kind.__name__}, got {len(flat)}")
-    return tuple(flat)
+    return flat
 
 
 def _combined(kind: type[And] | type[Or], children: tuple[Expression, ...]) -> Expression:

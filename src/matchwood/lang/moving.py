@@ -9,7 +9,7 @@ from matchwood.errors import ExpressionError
 from matchwood.lang import places
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.places import Circle
-from matchwood.lang.rows import Placed, Row
+from matchwood.lang.row import Placed, Row
 from matchwood.schema import Point
 
 _ROUNDING = 1e-9

@@ -25,6 +25,7 @@ from functools import lru_cache
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import Expression
 from matchwood.lang.grammar import Grammar
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.template import PlacedError, Template
 from matchwood.schema import describe
 
@@ -48,10 +49,11 @@ _CACHED_LENGTH = 4096
 """The shapes of longer texts are not cached: they are rare, seldom repeat, and would make the cache large."""
 
 
-def parse(text: str) -> Expression:
+def parse(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """The expression of a text; `ParseError` with position and caret if it is not of the grammar (docs/language.md).
 
-    O(length). About 20 us for six predicates of a shape seen before, five times that for a new one.
+    A text longer than `limits` allow is a `TooComplexError`. O(length). About 20 us for six predicates of a shape seen before,
+    five times that for a new one.
 
     >>> parse("age BETWEEN 22 AND 36 ^0.4")
     Between(attribute='age', weight=0.4, lo=22, hi=36, negated=False)
@@ -66,6 +68,7 @@ def parse(text: str) -> Expression:
     """
     if not isinstance(text, str):
         raise ExpressionError(f"expected the text of an expression, got {describe(text)}")
+    limits.check_length(len(text))
     pieces = _CONSTANTS.split(text)
     constants = pieces[1::2]
     shape = ("".join([constant[0] for constant in constants]).translate(_KINDS), *pieces[::2])

@@ -4,6 +4,9 @@
     AND   on one attribute intersects interval sets and adds weights
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
+Under an AND, the alternatives that name one and the same attribute only are merged first, then multiplied with the others: ten
+times `(x != 1 OR x IS NULL)` are two rows, not 2^10.
+
 The attributes of a row are in the order of their first condition. Rows that can never hold are dropped, in both modes of matching
 (docs/decisions/contradictions.md); if none is left, the expression is refused with the reason. Interval sets contain the values
 of the type of their attribute and nothing between them (`values_in`).
@@ -13,94 +16,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import product
-from typing import TypeGuard
 
 from matchwood import geo
-from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError, ValueTypeError
-from matchwood.lang import places
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Shape,
-)
-from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
-from matchwood.lang.places import Circle
-from matchwood.schema import Attribute, Scalar, Schema, Type, type_of
+from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
+from matchwood.lang.expression import And, Constant, Expression, In, Not, Or, Predicate
+from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.leaves import leaf_predicates, values_in
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.schema import Schema
 
-MAX_ROWS = 1_000
+__all__ = ["MAX_ROWS", "Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
+
+MAX_ROWS = DEFAULT_LIMITS.max_rows
 """The default limit for the rows of a normal form."""
 
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The value of the event shares a key with `keys`."""
-
-    attribute: str
-    weight: float
-    keys: IntervalSet
+_LAZY_ALTERNATIVES = 32
+"""Up to so many alternatives on one attribute are merged without looking whether they can hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """The event lacks the attribute."""
+def normalise(
+    expression: Expression, schema: Schema, *, limits: Limits = DEFAULT_LIMITS, max_rows: int | None = None
+) -> tuple[Row, ...]:
+    """The rows of an expression, at least one. Cost grows with the product of the ORs under an AND, bounded by `limits`.
 
-    attribute: str
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The event's point lies in the box and satisfies every circle."""
-
-    attribute: str
-    weight: float
-    lon: IntervalSet
-    lat: IntervalSet
-    circles: tuple[Circle, ...] = ()
-
-
-RowPredicate = Holds | Absent | Placed
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One conjunction; without predicates it holds for every event."""
-
-    predicates: tuple[RowPredicate, ...]
-
-
-def normalise(expression: Expression, schema: Schema, *, max_rows: int = MAX_ROWS) -> tuple[Row, ...]:
-    """The rows of an expression, at least one. Cost grows with the product of the ORs under an AND.
-
-    Names, types and strings are looked up in the schema (and learnt, if it learns). Raises `TooComplexError` past `max_rows`,
-    `NeverMatchesError` if no event can match, `SchemaError` for a value of the wrong type.
+    Names, types and strings are looked up in the schema (and learnt, if it learns). `max_rows` replaces that of `limits`. Raises
+    `TooComplexError` past a limit, `NeverMatchesError` if no event can match, `SchemaError` for a value of the wrong type.
 
     >>> from matchwood.lang.parser import parse
     >>> [len(row.predicates) for row in normalise(parse("a > 1 AND a <= 5 AND (b = 1 OR c = 2)"), Schema())]
     [2, 2]
     """
-    reasons: list[str] = []
+    if max_rows is not None:
+        limits = replace(limits, max_rows=max_rows)
+    normaliser = _Normaliser(schema, limits)
     try:
-        rows = _Normaliser(schema, max_rows, reasons).rows(expression, negated=False)
+        rows = normaliser.rows(expression, negated=False)
     except RecursionError:
         raise TooComplexError("the expression is nested too deeply") from None
     if not rows:
-        reason = reasons[0] if reasons else "it is always false"
-        raise NeverMatchesError(f"no event can match: {reason}")
-    return tuple(Row(tuple(row.values())) for row in rows)
+        raise NeverMatchesError(f"no event can match: {normaliser.reason or 'it is always false'}")
+    limits.check_entries(sum(map(_draft_entries, rows)))
+    return tuple([Row(tuple(row.values())) for row in rows])
 
 
 def conjunction(predicates: Iterable[RowPredicate]) -> Row:
@@ -108,10 +67,9 @@ def conjunction(predicates: Iterable[RowPredicate]) -> Row:
 
     Raises `NeverMatchesError` if no event can match.
     """
-    reasons: list[str] = []
-    merged = _merged(({predicate.attribute: predicate} for predicate in predicates), reasons)
-    if merged is None:
-        raise NeverMatchesError(f"no event can match: {reasons[0]}")
+    merged = _merged({predicate.attribute: predicate} for predicate in predicates)
+    if isinstance(merged, str):
+        raise NeverMatchesError(f"no event can match: {_exclusion(merged)}")
     return Row(tuple(merged.values()))
 
 
@@ -120,10 +78,14 @@ _Draft = dict[str, RowPredicate]
 
 
 class _Normaliser:
-    def __init__(self, schema: Schema, max_rows: int, reasons: list[str]) -> None:
+    """One expression on its way to rows. `reason` is why the first row that can never hold cannot."""
+
+    def __init__(self, schema: Schema, limits: Limits) -> None:
         self.schema = schema
-        self.max_rows = max_rows
-        self.reasons = reasons
+        self.limits = limits
+        self.reason: str | None = None
+        self._named = 0  # values and conditions of the leaves
+        self._work = 0  # entries that were merged on the way
 
     def rows(self, expression: Expression, *, negated: bool) -> list[_Draft]:
         if isinstance(expression, Not):
@@ -134,19 +96,91 @@ class _Normaliser:
             parts = [self.rows(child, negated=negated) for child in expression.children]
             return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)
         assert isinstance(expression, Predicate)
-        return [
-            {p.attribute: p} for p in leaf_predicates(expression, self.schema, negated) if self._possible(p, expression)
-        ]
+        return self._leaf(expression, negated)
 
-    def _possible(self, predicate: RowPredicate, source: Expression) -> bool:
-        possible = _can_hold(predicate)
-        if not possible:
-            self.reasons.append(f"{source} leaves no value")
-        return possible
+    def _leaf(self, predicate: Predicate, negated: bool) -> list[_Draft]:
+        self._named += len(predicate.values) if isinstance(predicate, In) else 1
+        self.limits.check_entries(self._named)
+        drafts: list[_Draft] = []
+        for found in leaf_predicates(predicate, self.schema, negated):
+            if _can_hold(found):
+                drafts.append({found.attribute: found})
+            else:
+                self.reason = self.reason or f"{predicate} leaves no value"
+        return drafts
 
     def _conjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
-        self._check_size(math.prod(map(len, parts)))
-        return _distinct([row for choice in product(*parts) if (row := _merged(choice, self.reasons)) is not None])
+        if all(parts) and any(len(part) > 1 for part in parts):
+            parts = self._merged_by_attribute(parts)
+        if not all(parts):
+            return []
+        size = math.prod(map(len, parts))
+        self.limits.check_rows(size)
+        self._spend(sum(size // len(part) * sum(map(_draft_entries, part)) for part in parts))
+        rows: list[_Draft] = []
+        for choice in product(*parts):
+            row = _merged(choice)
+            if isinstance(row, str):
+                self.reason = self.reason or _exclusion(row)
+            else:
+                rows.append(row)
+        return _distinct(rows)
+
+    def _merged_by_attribute(self, parts: list[list[_Draft]]) -> list[list[_Draft]]:
+        """The same conjunction with fewer parts: those that name one and the same attribute only become one.
+
+        It stands where the first of them stood, so every row names its attributes in the same order as before.
+        """
+        groups: dict[str | int, list[list[RowPredicate]]] = {}
+        for position, part in enumerate(parts):
+            attribute = _only_attribute(part)
+            if attribute is None:
+                groups[position] = []
+            else:
+                groups.setdefault(attribute, []).append([next(iter(draft.values())) for draft in part])
+        merged: list[list[_Draft]] = []
+        for key, group in groups.items():
+            if isinstance(key, int):
+                merged.append(parts[key])
+            else:
+                merged.append(self._alternatives(key, group))
+        return merged
+
+    def _alternatives(self, attribute: str, group: list[list[RowPredicate]]) -> list[_Draft]:
+        """The conjunction of several disjunctions on one attribute.
+
+        A chain (rest, predicate) is a conjunction that is not computed yet: one after the other, the sets of many `!=` would take
+        quadratic time. Chains that mix absence with values are dropped at once, so the usual ones stay few.
+        """
+        if len(group) == 1:
+            return [{attribute: predicate} for predicate in group[0]]
+        chains: list[_Chain] = [(None, predicate) for predicate in group[0]]
+        lazy = _LAZY_ALTERNATIVES
+        for part in group[1:]:
+            chains = [
+                (chain, predicate)
+                for chain in chains
+                for predicate in part
+                if isinstance(predicate, Absent) is isinstance(chain[1], Absent)
+            ]
+            self._spend(len(chains))
+            if len(chains) > lazy:
+                chains = [(None, draft[attribute]) for draft in self._settled(attribute, chains)]
+                lazy = max(_LAZY_ALTERNATIVES, 2 * len(chains))
+        return self._settled(attribute, chains)
+
+    def _settled(self, attribute: str, chains: list[_Chain]) -> list[_Draft]:
+        """The chains that can hold as predicates; values of equal weight are united."""
+        drafts: list[_Draft] = []
+        for chain in chains:
+            predicates = _unchained(chain)
+            self._spend(sum(map(_entries, predicates)))
+            together = _together(predicates) if len(predicates) > 1 else predicates[0]
+            if together is not None and _can_hold(together):
+                drafts.append({attribute: together})
+        if len(drafts) < len(chains) or not chains:
+            self.reason = self.reason or _exclusion(attribute)
+        return self._disjunction([drafts])
 
     def _disjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
         rows: list[_Draft] = []
@@ -164,19 +198,36 @@ class _Normaliser:
             keys = values_in(IntervalSet.of(intervals), self.schema.find(attribute).type)
             rows[row] = {attribute: Holds(attribute, weight, keys)}
         rows = _distinct(rows)
-        self._check_size(len(rows))
+        self.limits.check_rows(len(rows))
         return rows
 
-    def _check_size(self, size: int) -> None:
-        if size > self.max_rows:
-            rows = str(size) if size < 10**15 else "more than 10^15"
-            raise TooComplexError(
-                f"the normal form has {rows} rows, the limit is {self.max_rows}; split the subscription"
-            )
+    def _spend(self, entries: int) -> None:
+        self._work += entries
+        self.limits.check_work(self._work)
 
 
-def _merged(drafts: Iterable[_Draft], reasons: list[str]) -> _Draft | None:
-    """The conjunction of drafts; None if it can never hold, with the reason appended to `reasons`."""
+_Chain = tuple["_Chain | None", RowPredicate]
+"""A conjunction of predicates on one attribute, the last one first."""
+
+
+def _unchained(chain: _Chain) -> list[RowPredicate]:
+    predicates: list[RowPredicate] = []
+    rest: _Chain | None = chain
+    while rest is not None:
+        rest, predicate = rest
+        predicates.append(predicate)
+    predicates.reverse()
+    return predicates
+
+
+def _only_attribute(part: list[_Draft]) -> str | None:
+    """The attribute that all alternatives name, if each of them names just that one."""
+    names = {name for draft in part for name in draft}
+    return names.pop() if len(names) == 1 and all(part) else None
+
+
+def _merged(drafts: Iterable[_Draft]) -> _Draft | str:
+    """The conjunction of drafts; if it can never hold, the name of the attribute on which they exclude each other."""
     groups: dict[str, list[RowPredicate]] = {}
     for draft in drafts:
         for attribute, predicate in draft.items():
@@ -185,119 +236,13 @@ def _merged(drafts: Iterable[_Draft], reasons: list[str]) -> _Draft | None:
     for attribute, predicates in groups.items():
         together = predicates[0] if len(predicates) == 1 else _together(predicates)
         if together is None or not _can_hold(together):
-            reasons.append(f"the conditions on {attribute!r} exclude each other")
-            return None
+            return attribute
         merged[attribute] = together
     return merged
 
 
-def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
-    """A predicate of the tree as alternatives (several only for the outside of a box)."""
-    name, weight = predicate.attribute, predicate.weight
-    if isinstance(predicate, IsNull):
-        if predicate.negated is negated:
-            schema.find(name)
-            return [Absent(name, weight)]
-        return [_present(schema.find(name), weight)]
-    if isinstance(predicate, DWithin | BBox):
-        schema.attribute_for(name, Type.POINT)
-        return _placed(predicate, negated)
-    keys = _keys(predicate, schema)
-    if negated is not getattr(predicate, "negated", False):
-        keys = ~keys
-    return [Holds(name, weight, values_in(keys, schema.find(name).type))]
-
-
-def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
-    """The values of a type in a set of keys, in canonical form.
-
-    The keys of a bool are 0 and 1 (both together are every value), those of a timestamp are whole microseconds. Keys between them
-    are no values, but a range of an event could share one. The keys of strings are whole numbers too; their sets stay as they
-    are, since an event cannot have a range of strings.
-
-    >>> values_in(~points([0.0]) & ~points([1.0]), Type.BOOL)
-    IntervalSet(parts=())
-    """
-    if type_ is Type.TIMESTAMP:
-        return keys.whole()
-    if type_ is Type.BOOL:
-        held = (keys & _BOTH).whole()
-        return EVERYTHING if held == _BOTH else held
-    return keys
-
-
-_BOTH = closed(0.0, 1.0)
-"""Both values of a bool."""
-
-
-def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
-    if isinstance(predicate, Compare):
-        return _COMPARISONS[predicate.operator](_key(schema, predicate, predicate.value, predicate.operator))
-    if isinstance(predicate, Between):
-        ends = [predicate.lo, predicate.hi]
-        backward = _is_infinite(predicate.lo)  # the other end decides the type, if it is not known
-        keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
-        return closed(*(reversed(keys) if backward else keys))
-    assert isinstance(predicate, In)
-    return points([_key(schema, predicate, value, "IN") for value in predicate.values])
-
-
-_COMPARISONS = {
-    Operator.EQ: lambda key: points([key]),
-    Operator.NE: lambda key: ~points([key]),
-    Operator.LT: below,
-    Operator.LE: at_most,
-    Operator.GT: above,
-    Operator.GE: at_least,
-}
-_EQUALITIES = frozenset({Operator.EQ, Operator.NE, "IN"})
-
-
-def _key(schema: Schema, predicate: Predicate, value: Scalar, operator: str) -> float:
-    type_ = type_of(value)
-    if type_ is Type.STRING:
-        known = schema.get(predicate.attribute)
-        if known is not None and known.type is Type.TIMESTAMP:
-            type_ = Type.TIMESTAMP
-        elif operator not in _EQUALITIES and (known is None or known.type in (None, Type.STRING)):
-            raise ValueTypeError(
-                f"attribute {predicate.attribute!r}: strings have no order, so {operator} is refused; use =, != or IN"
-            )
-    elif _is_infinite(value):
-        known = schema.get(predicate.attribute)
-        if known is not None and known.type is Type.TIMESTAMP:
-            return float(value)
-    try:
-        attribute = schema.attribute_for(predicate.attribute, type_)
-    except ValueTypeError as error:
-        raise error.about(f"{predicate}") from None
-    return schema.key(attribute, value)
-
-
-def _is_infinite(value: Scalar) -> TypeGuard[float]:
-    return isinstance(value, float) and math.isinf(value)
-
-
-def _present(attribute: Attribute, weight: float) -> RowPredicate:
-    if attribute.type is Type.POINT:
-        return Placed(attribute.name, weight, EVERYTHING, EVERYTHING)
-    return Holds(attribute.name, weight, EVERYTHING)
-
-
-def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
-    name, weight = predicate.attribute, predicate.weight
-    if isinstance(predicate, DWithin) and predicate.shape is Shape.CIRCLE:
-        circle = Circle(predicate.centre, predicate.radius, outside=negated)
-        box = (EVERYTHING, EVERYTHING) if negated else places.box_around_circle(predicate.centre, predicate.radius)
-        return [Placed(name, weight, *box, (circle,))]
-    if isinstance(predicate, DWithin):
-        lon, lat = places.square(predicate.centre, predicate.radius)
-    else:
-        lon, lat = places.longitudes(predicate.west, predicate.east), closed(predicate.south, predicate.north)
-    if not negated:
-        return [Placed(name, weight, lon, lat)]
-    beside, above_or_below = places.LONGITUDES - lon, places.LATITUDES - lat
-    return [Placed(name, weight, beside, EVERYTHING), Placed(name, weight, EVERYTHING, above_or_below)]
+def _exclusion(attribute: str) -> str:
+    return f"the conditions on {attribute!r} exclude each other"
 
 
 def _together(predicates: Sequence[RowPredicate]) -> RowPredicate | None:
@@ -341,3 +286,16 @@ def _distinct(rows: list[_Draft]) -> list[_Draft]:
     if len(rows) < 2:
         return rows
     return list({tuple(row.items()): row for row in rows}.values())
+
+
+def _entries(predicate: RowPredicate) -> int:
+    """The number of entries that the predicate takes in a row."""
+    if isinstance(predicate, Holds):
+        return len(predicate.keys.parts)
+    if isinstance(predicate, Absent):
+        return 1
+    return len(predicate.lon.parts) + len(predicate.lat.parts) + len(predicate.circles)
+
+
+def _draft_entries(draft: _Draft) -> int:
+    return sum(map(_entries, draft.values()))
