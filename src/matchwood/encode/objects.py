@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, make_rows
+from matchwood.encode.direct import add_text
+from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.parser import parse
 from matchwood.lang.places import Circle
 from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
 
-NAN = float("nan")
+_DTYPES = (np.uint16, np.uint8, np.float64, np.float64, np.float64)
+"""Of the columns of entries: dim, kind, lo, hi, weight."""
+_CHUNK = 50_000
+_MANY = 256
+"""Intervals of one predicate that are worth a chunk of their own."""
 
 
 class RowsBuilder:
@@ -36,43 +46,77 @@ class RowsBuilder:
         self._ids: list[int] = []
         self._priority: list[float] = []
         self._offsets: list[int] = [0]
-        self._entries: list[tuple[int, int, float, float, float]] = []
         self._until: list[float] = []
+        self._recent: list[float] = []  # dim, kind, lo, hi, weight of each entry that is in no chunk yet
+        self._chunks: list[list[Any]] = [[] for _ in _DTYPES]  # of each column
+        self._chunked = 0  # entries in chunks
 
     def add(self, id_: int, priority: float, rows: Sequence[Row], *, until: float = math.inf) -> None:
         """Append one subscription; `until` is the key of the instant at which it expires. O(its entries)."""
         for row in rows:
             for predicate in row.predicates:
                 self._append(predicate)
-            self._ids.append(id_)
-            self._priority.append(priority)
-            self._until.append(until)
-            self._offsets.append(len(self._entries))
+            self._end_row(id_, priority, until)
+
+    def add_text(
+        self, id_: int, priority: float, text: str, *, until: float = math.inf, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        """Append one subscription that is text: the same rows and errors as `add` of its normal form, several times as fast
+        where the text is a conjunction of usual predicates on attributes that the schema knows. O(length).
+
+        >>> builder = RowsBuilder(Schema({"age": "number"}))
+        >>> builder.add_text(7, 0.0, "age BETWEEN 18 AND 30")
+        >>> builder.build().hi.tolist()
+        [30.0]
+        """
+        if add_text(self._recent, text, self._schema, limits):
+            self._end_row(id_, priority, until)
+        else:
+            self.add(id_, priority, normalise(parse(text, limits=limits), self._schema, limits=limits), until=until)
 
     def build(self) -> Rows:
         """The arrays of all subscriptions added so far. O(entries)."""
-        columns = zip(*self._entries, strict=True) if self._entries else ((),) * 5
+        self._end_chunk()
+        columns = []
+        for chunks, dtype in zip(self._chunks, _DTYPES, strict=True):
+            # One column after the other, and in place of its chunks: there is room for all entries once, not twice.
+            chunks[:] = [chunks[0] if len(chunks) == 1 else np.concatenate([np.zeros(0, dtype), *chunks])]
+            columns.append(chunks[0])
         until = None if self._until.count(math.inf) == len(self._until) else np.array(self._until)
         return make_rows(self._ids, self._priority, self._offsets, *columns).stamped(self._schema, until)
 
+    def _end_row(self, id_: int, priority: float, until: float) -> None:
+        self._ids.append(id_)
+        self._priority.append(priority)
+        self._until.append(until)
+        self._offsets.append(self._chunked + len(self._recent) // FIELDS)
+        if len(self._recent) >= _CHUNK:
+            self._end_chunk()
+
     def _append(self, predicate: RowPredicate) -> None:
         attribute = self._schema.find(predicate.attribute)
-        if isinstance(predicate, Absent):
-            self._entries.append((attribute.dims[0], ABSENT, NAN, NAN, predicate.weight))
-        elif isinstance(predicate, Holds):
-            self._intervals(attribute.dims[0], INTERVAL, predicate.keys, predicate.weight)
+        if isinstance(predicate, Holds) and predicate.keys.count >= _MANY:
+            self._add_many(attribute.dims[0], predicate)
         else:
-            lon, lat = attribute.dims
-            self._intervals(lon, INTERVAL, predicate.lon, predicate.weight)
-            self._intervals(lat, JOINED, predicate.lat, 0.0)
-            for circle in predicate.circles:
-                radius = -circle.radius if circle.outside else circle.radius
-                self._entries.append((lon, CIRCLE, circle.centre.lon, circle.centre.lat, radius))
+            add_entries(self._recent, attribute, predicate)
 
-    def _intervals(self, dim: int, kind: int, keys: IntervalSet, weight: float) -> None:
-        (lo, hi), *rest = keys.parts
-        self._entries.append((dim, kind, lo, hi, weight))
-        self._entries.extend((dim, MORE, lo, hi, 0.0) for lo, hi in rest)
+    def _add_many(self, dim: int, predicate: Holds) -> None:
+        """The intervals of a predicate as a chunk of their own."""
+        self._end_chunk()
+        lo, hi = predicate.keys.arrays()
+        kinds, weights = np.full(len(lo), MORE), np.zeros(len(lo))
+        kinds[0], weights[0] = INTERVAL, predicate.weight
+        self._add_chunk(np.full(len(lo), dim), kinds, lo, hi, weights)
+
+    def _end_chunk(self) -> None:
+        if self._recent:
+            self._add_chunk(*np.array(self._recent).reshape(-1, FIELDS).T)
+            self._recent.clear()
+
+    def _add_chunk(self, *columns: Any) -> None:
+        self._chunked += len(columns[0])
+        for chunks, column, dtype in zip(self._chunks, columns, _DTYPES, strict=True):
+            chunks.append(np.ascontiguousarray(column, dtype))
 
 
 def decode_rows(rows: Rows, schema: Schema) -> list[Row]:

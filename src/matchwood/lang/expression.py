@@ -257,8 +257,13 @@ class In(Predicate):
         Predicate.__post_init__(self)
         if not self.values:
             raise ExpressionError(f"attribute {self.attribute!r}: expected at least one value in IN (...)")
-        for value in self.values:
-            _checked_value(self.attribute, value)
+        kinds = set(map(type, self.values))
+        if kinds == {int}:  # only the largest and the smallest can be too large
+            _checked_value(self.attribute, max(self.values))
+            _checked_value(self.attribute, min(self.values))
+        elif not kinds <= _ALWAYS_VALID:
+            for value in self.values:
+                _checked_value(self.attribute, value)
 
     def __str__(self) -> str:
         word = "NOT IN" if self.negated else "IN"

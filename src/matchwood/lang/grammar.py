@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,13 +15,13 @@ from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
     METRES,
-    PLAIN_NAME,
     And,
     BBox,
     Between,
     Compare,
     Constant,
     DWithin,
+    Expression,
     In,
     IsNull,
     Not,
@@ -30,73 +29,33 @@ from matchwood.lang.expression import (
     Or,
     Shape,
 )
-from matchwood.lang.template import Place, PlacedError, Step, Template
+from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
+from matchwood.lang.tokens import Token, tokens_of
 from matchwood.schema import Point
 
-_TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.])))", re.ASCII | re.IGNORECASE)
-_SPACE = re.compile(r"\s*", re.ASCII)
-
-_KIND_NAMES = {"n": "a number", "s": "a string", "q": "a quoted name", "end": "the end of the text"}
-
 _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
+_PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
-_NO_TOKEN = {
-    "'": "this string is never closed; end it with ' (a quote inside is written '')",
-    '"': 'this name is never closed; end it with " (a quote inside is written "")',
-    "&": "unexpected '&'; write AND",
-    "|": "unexpected '|'; write OR",
-    "!": "unexpected '!'; write NOT, or != for unequal",
-    "~": "unexpected '~'; write NOT",
-    **dict.fromkeys(
-        "\u2018\u2019\u201c\u201d`", "unexpected quote; write a string in straight single quotes, 'like this'"
-    ),
-}
-
-
-class _Token(NamedTuple):
-    """`kind` is w(ord), o(perator), n(umber), s(tring), q(uoted name) or end; `slot` numbers the constants."""
-
-    kind: str
-    text: str
-    upper: str
-    place: Place
-    slot: int = -1
-
-    def __str__(self) -> str:
-        return _KIND_NAMES.get(self.kind) or repr(self.text)
-
-
-def _tokens(shape: tuple[str, ...]) -> list[_Token]:
-    kinds, *pieces = shape
-    tokens: list[_Token] = []
-    for index, piece in enumerate(pieces):
-        offset = 0
-        while match := _TOKENS.match(piece, offset):
-            group = match.lastindex or 1
-            text = match[group]
-            tokens.append(_Token("wo"[group - 1], text, text.upper(), (2 * index, match.start(group))))
-            offset = match.end()
-        space = _SPACE.match(piece, offset)
-        offset = space.end() if space else offset
-        if offset < len(piece):
-            stray = piece[offset]
-            message = _NO_TOKEN.get(
-                stray, f"unexpected {stray!r} (U+{ord(stray):04X}); a name with it needs double quotes"
-            )
-            raise PlacedError(message, (2 * index, offset))
-        if index < len(kinds):
-            tokens.append(_Token(kinds[index], "", "", (2 * index + 1, 0), index))
-    tokens.append(_Token("end", "", "", (2 * len(pieces) - 2, len(pieces[-1]))))
-    return tokens
 
 
 @dataclass(slots=True)
 class _Group:
     """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand."""
 
-    opening: _Token
+    opening: Token
     terms: list[list[int]] = field(default_factory=lambda: [[]])
-    nots: list[_Token] = field(default_factory=list)
+    nots: list[Token] = field(default_factory=list)
+
+
+class _Condition(NamedTuple):
+    """What makes a predicate: a step of the template, and the values that it uses, by index."""
+
+    step: Step
+    attribute: int
+    weight: int
+    form: str = ""
+    """The operator, BETWEEN or IN, if the condition consists of that and `values`."""
+    values: tuple[int, ...] = ()
 
 
 class Grammar:
@@ -111,18 +70,38 @@ class Grammar:
     """
 
     def __init__(self, shape: tuple[str, ...]) -> None:
-        self.tokens = _tokens(shape)
+        self.tokens = tokens_of(shape)
         self.at = 0
         self.converters = [read.CONVERTERS[kind] for kind in shape[0]]
         self.fixed: list[Any] = []
         self.steps: list[Step] = []
         self.places: list[Place] = []
         self.depths: list[int] = []
+        self.conditions: dict[int, _Condition] = {}
+        self.conjunctions: dict[int, list[int]] = {}
 
     def template(self) -> Template:
         """The template of the shape; `PlacedError` if it is not of the grammar. O(tokens)."""
         self.expression()
-        return Template(tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places))
+        return Template(
+            tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places), self.conjuncts()
+        )
+
+    def conjuncts(self) -> tuple[Conjunct, ...]:
+        """The predicates of the expression, if it is a conjunction of predicates on different attributes; otherwise none."""
+        found: dict[str, Conjunct] = {}
+        root = len(self.steps) - 1
+        nodes = self.conjunctions.get(root, [root])
+        constants = len(self.converters)
+        for node in nodes:
+            condition = self.conditions.get(node)
+            if condition is None or condition.attribute < constants:  # a quoted name, which is a constant, may be any
+                return ()
+            name = self.fixed[condition.attribute - constants]
+            is_plain = all(i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values)
+            weight = condition.weight if condition.weight < constants else None
+            found[name] = Conjunct(name, condition.form if is_plain else "", condition.values, weight, node)
+        return tuple(found.values()) if len(found) == len(nodes) else ()
 
     def expression(self) -> None:
         if self.token.kind == "end":
@@ -174,17 +153,20 @@ class Grammar:
         terms = [self.join(And, term, group.opening) for term in group.terms]
         return self.join(Or, terms, group.opening)
 
-    def join(self, kind: type[And] | type[Or], children: list[int], token: _Token) -> int:
+    def join(self, kind: type[And] | type[Or], children: list[int], token: Token) -> int:
         if len(children) == 1:
             return children[0]
         chosen = itemgetter(*children)
         depth = 1 + max(self.depths[child] for child in children)
-        return self.node(lambda values, nodes: kind(chosen(nodes)), token, depth)
+        node = self.node(lambda values, nodes: kind(chosen(nodes)), token, depth)
+        if kind is And:
+            self.conjunctions[node] = children
+        return node
 
-    def negation(self, child: int, token: _Token) -> int:
+    def negation(self, child: int, token: Token) -> int:
         return self.node(lambda values, nodes: Not(nodes[child]), token, 1 + self.depths[child])
 
-    def node(self, step: Step, token: _Token, depth: int = 1) -> int:
+    def node(self, step: Step, token: Token, depth: int = 1) -> int:
         if depth > MAX_DEPTH:
             raise self.problem(f"the expression nests more than {MAX_DEPTH} levels deep; simplify it", token)
         self.steps.append(step)
@@ -194,44 +176,60 @@ class Grammar:
 
     def predicate(self) -> int:
         token = self.token
+        condition = self.condition()
+        node = self.node(condition.step, token)
+        self.conditions[node] = condition
+        return node
+
+    def condition(self) -> _Condition:
         if self.calls("DWITHIN"):
-            return self.node(self.dwithin(), token)
+            return self.dwithin()
         if self.calls("BBOX"):
-            return self.node(self.bbox(), token)
+            return self.bbox()
         if self.begins_value():
             value = self.value()
             operator = self.comparison("expected a comparison after a value").mirrored
-            return self.node(self.compare(self.attribute(), operator, value), token)
+            return self.compare(self.attribute(), operator, value)
         attribute = self.attribute()
         if self.token.text in _COMPARISONS:
             operator = self.comparison("")
-            return self.node(self.compare(attribute, operator, self.value()), token)
+            return self.compare(attribute, operator, self.value())
         if self.takes("IS"):
-            return self.node(self.is_null(attribute), token)
+            return self.is_null(attribute)
         negated = self.takes("NOT")
         if self.takes("BETWEEN"):
-            return self.node(self.between(attribute, negated), token)
+            return self.between(attribute, negated)
         if self.takes("IN"):
-            return self.node(self.is_in(attribute, negated), token)
+            return self.is_in(attribute, negated)
         expected = (
             "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
         )
         raise self.problem(f"expected {expected}, got {self.token}")
 
-    def compare(self, attribute: int, operator: Operator, value: int) -> Step:
+    def compare(self, attribute: int, operator: Operator, value: int) -> _Condition:
         weight = self.weight()
-        return lambda values, nodes: Compare(values[attribute], values[weight], operator=operator, value=values[value])
 
-    def between(self, attribute: int, negated: bool) -> Step:
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Compare(values[attribute], values[weight], operator=operator, value=values[value])
+
+        return _Condition(step, attribute, weight, operator.value, (value,))
+
+    def between(self, attribute: int, negated: bool) -> _Condition:
         lo = self.value()
         self.expect("AND", "between the two ends of BETWEEN")
         hi = self.value()
         weight = self.weight()
-        return lambda values, nodes: Between(
-            values[attribute], values[weight], lo=values[lo], hi=values[hi], negated=negated
-        )
 
-    def is_in(self, attribute: int, negated: bool) -> Step:
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Between(values[attribute], values[weight], lo=values[lo], hi=values[hi], negated=negated)
+
+        return _Condition(step, attribute, weight, "" if negated else "BETWEEN", (lo, hi))
+
+    def is_in(self, attribute: int, negated: bool) -> _Condition:
+        if self.token.kind == "l":
+            listed = self.token.slot
+            self.at += 1
+            return self.is_listed(attribute, listed, negated)
         self.expect("(", "after IN")
         if self.token.text == ")":
             raise self.problem("expected at least one value in IN (...)")
@@ -240,17 +238,30 @@ class Grammar:
             members.append(self.value())
         self.expect(")", "or , in the list of IN")
         weight = self.weight()
-        return lambda values, nodes: In(
-            values[attribute], values[weight], values=tuple([values[member] for member in members]), negated=negated
-        )
 
-    def is_null(self, attribute: int) -> Step:
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            chosen = tuple([values[member] for member in members])
+            return In(values[attribute], values[weight], values=chosen, negated=negated)
+
+        return _Condition(step, attribute, weight, "" if negated else "IN", tuple(members))
+
+    def is_listed(self, attribute: int, listed: int, negated: bool) -> _Condition:
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return In(values[attribute], values[weight], values=values[listed], negated=negated)
+
+        return _Condition(step, attribute, weight, "" if negated else "IN", (listed,))
+
+    def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
         self.expect("NULL", "after IS; compare with a value by =")
         weight = self.weight()
-        return lambda values, nodes: IsNull(values[attribute], values[weight], negated=negated)
+        return _Condition(
+            lambda values, nodes: IsNull(values[attribute], values[weight], negated=negated), attribute, weight
+        )
 
-    def dwithin(self) -> Step:
+    def dwithin(self) -> _Condition:
         attribute = self.place_attribute()
         if not self.calls("POINT"):
             raise self.problem(f"expected a centre such as POINT(-73.98 40.75), got {self.token}")
@@ -269,13 +280,12 @@ class Grammar:
             self.at += 1
         self.expect(")", "at the end of DWITHIN")
         weight = self.weight()
-        return lambda values, nodes: DWithin(
-            values[attribute],
-            values[weight],
-            centre=Point(values[lon], values[lat]),
-            radius=values[radius],
-            shape=shape,
-        )
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            centre = Point(values[lon], values[lat])
+            return DWithin(values[attribute], values[weight], centre=centre, radius=values[radius], shape=shape)
+
+        return _Condition(step, attribute, weight)
 
     def radius(self) -> int:
         radius = self.number(read.weight, "a radius such as 1 km")
@@ -288,7 +298,7 @@ class Grammar:
         self.converters[radius] = partial(read.metres, unit=unit)
         return radius
 
-    def bbox(self) -> Step:
+    def bbox(self) -> _Condition:
         attribute = self.place_attribute()
         west = self.number(read.longitude, "the west border")
         self.expect(",", "after the west border")
@@ -299,14 +309,12 @@ class Grammar:
         north = self.number(read.latitude, "the north border")
         self.expect(")", "at the end of BBOX")
         weight = self.weight()
-        return lambda values, nodes: BBox(
-            values[attribute],
-            values[weight],
-            west=values[west],
-            south=values[south],
-            east=values[east],
-            north=values[north],
-        )
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            sides = {"west": values[west], "south": values[south], "east": values[east], "north": values[north]}
+            return BBox(values[attribute], values[weight], **sides)
+
+        return _Condition(step, attribute, weight)
 
     def place_attribute(self) -> int:
         attribute = self.attribute()
@@ -371,7 +379,7 @@ class Grammar:
         return len(self.converters) + len(self.fixed) - 1
 
     @property
-    def token(self) -> _Token:
+    def token(self) -> Token:
         return self.tokens[self.at]
 
     def takes(self, text: str) -> bool:
@@ -390,7 +398,7 @@ class Grammar:
         if not self.takes(text):
             raise self.problem(f"expected {text} {where}, got {self.token}")
 
-    def problem(self, message: str, token: _Token | None = None) -> PlacedError:
+    def problem(self, message: str, token: Token | None = None) -> PlacedError:
         return PlacedError(message, (token or self.token).place)
 
     def why_not_after_operand(self, *, in_group: bool) -> str:
@@ -401,7 +409,7 @@ class Grammar:
         return f"expected AND, OR or {')' if in_group else 'the end of the text'}, got {self.token}"
 
 
-def _why_no_value(token: _Token) -> str:
+def _why_no_value(token: Token) -> str:
     if token.upper == "NULL":
         return "NULL is not a value; write IS NULL or IS NOT NULL"
     if token.kind == "q":

@@ -15,6 +15,7 @@ from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, a
 from matchwood.lang.places import Circle
 from matchwood.lang.row import Absent, Holds, Placed, RowPredicate
 from matchwood.schema import Attribute, Scalar, Schema, Type, type_of
+from matchwood.schema.keys import keys_of
 
 
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
@@ -65,6 +66,12 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
         keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
         return closed(*(reversed(keys) if backward else keys))
     assert isinstance(predicate, In)
+    first = _key(schema, predicate, predicate.values[0], "IN")  # which decides the type, if it is not known
+    if len(predicate.values) == 1:
+        return points([first])
+    attribute = schema.find(predicate.attribute)
+    if len(set(map(type, predicate.values))) == 1:
+        return points(keys_of(attribute, predicate.values))
     return points([_key(schema, predicate, value, "IN") for value in predicate.values])
 
 

@@ -1,7 +1,7 @@
 r"""Text -> Expression.
 
     text                  "age > 31 AND city = 'Oslo' ^0.4"
-      | split             one regular expression lifts the constants out
+      | split             one regular expression lifts the constants out; a list of numbers or of strings is one constant
     shape, constants      ("nsn", "age > ", " AND city = ", " ^", "")    ["31", "'Oslo'", "0.4"]
       | _template         the grammar, run once for each shape and cached
     Template              a straight-line program over the constants
@@ -29,12 +29,17 @@ from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.template import PlacedError, Template
 from matchwood.schema import describe
 
+_NUMBER = r"[+-]?+ (?: [0-9]++ (?: \.[0-9]*+ )?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+"
+_STRING = r"' [^']*+ (?: '' [^']*+ )*+ '"
+
 # One character class comes first, so that the search skips everything else in C; the look-behinds then decide what that
 # character begins. Possessive quantifiers (`*+`) detect a string that is never closed in linear time.
 _CONSTANTS = re.compile(
-    r"""( ['"+\-.0-9]
+    rf"""( ['"+\-.0-9(]
           (?: (?<=') [^']*+ (?: '' [^']*+ )*+ '
             | (?<=") [^"]*+ (?: "" [^"]*+ )*+ "
+            | (?: (?<=[iI][nN]\() | (?<=[iI][nN][ ]\() )
+              \s*+ (?: {_NUMBER} (?: \s*+ , \s*+ {_NUMBER} )++ | {_STRING} (?: \s*+ , \s*+ {_STRING} )++ ) \s*+ \)
             | (?: (?<=[0-9]) (?<! [\w.]. ) [0-9]*+ (?: \.[0-9]*+ )?
                 | (?<=[+-]) (?: [0-9]++ (?: \.[0-9]*+ )? | \.[0-9]++ )
                 | (?<=\.) (?<! [\w.]. ) [0-9]++
@@ -43,10 +48,15 @@ _CONSTANTS = re.compile(
         )""",
     re.ASCII | re.VERBOSE,
 )
-_KINDS = str.maketrans({"'": "s", '"': "q", **dict.fromkeys("+-.0123456789", "n")})
+_KINDS = str.maketrans({"'": "s", '"': "q", "(": "l", **dict.fromkeys("+-.0123456789", "n")})
 _CACHED_SHAPES = 4096
 _CACHED_LENGTH = 4096
-"""The shapes of longer texts are not cached: they are rare, seldom repeat, and would make the cache large."""
+"""Longer shapes are not cached: they are rare, seldom repeat, and would make the cache large."""
+
+Pieces = list[str]
+"""A text that is split: what lies between the constants (even positions) and the constants (odd positions)."""
+Shape = tuple[str, ...]
+"""The kinds of the constants of a text, then what lies between them."""
 
 
 def parse(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Expression:
@@ -71,9 +81,8 @@ def parse(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Expression:
     limits.check_length(len(text))
     pieces = _CONSTANTS.split(text)
     constants = pieces[1::2]
-    shape = ("".join([constant[0] for constant in constants]).translate(_KINDS), *pieces[::2])
     try:
-        template = _template(shape) if len(text) <= _CACHED_LENGTH else _template.__wrapped__(shape)
+        template = template_of(shape_of(pieces, constants))
     except PlacedError as error:
         raise error.within(text, pieces) from None
     try:
@@ -82,8 +91,28 @@ def parse(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Expression:
         raise template.first_error(constants).within(text, pieces) from None
 
 
+def split(text: str) -> Pieces:
+    """The text between the constants, and the constants, in turn. O(length)."""
+    return _CONSTANTS.split(text)
+
+
+def shape_of(pieces: Pieces, constants: list[str]) -> Shape:
+    """What texts that differ in their constants only have in common."""
+    return ("".join([constant[0] for constant in constants]).translate(_KINDS), *pieces[::2])
+
+
+def template_of(shape: Shape) -> Template:
+    """The template of a shape; `PlacedError` if it is not of the grammar. O(1) if the shape is cached."""
+    return _template(shape) if sum(map(len, shape)) <= _CACHED_LENGTH else _template.__wrapped__(shape)
+
+
+_ZEROS = ("0", "(0)")
+
+
 def without_numbers(text: str) -> str:
-    """The text with 0 for each number. Two texts that are equal after this have the same attributes, types and strings.
+    """The text with 0 for each number, and (0) for a list of them.
+
+    Two texts that are equal after this have the same attributes, types and strings.
 
     O(length), a fifth of the cost of `parse`.
 
@@ -91,11 +120,13 @@ def without_numbers(text: str) -> str:
     "price <= 0 ^0 AND item = 'size 5' AND d1 > 0"
     """
     pieces = _CONSTANTS.split(text)
-    pieces[1::2] = [constant if constant[0] in "'\"" else "0" for constant in pieces[1::2]]
+    pieces[1::2] = [
+        constant if "'" in constant or constant[0] == '"' else _ZEROS[constant[0] == "("] for constant in pieces[1::2]
+    ]
     return "".join(pieces)
 
 
 @lru_cache(_CACHED_SHAPES)
-def _template(shape: tuple[str, ...]) -> Template:
+def _template(shape: Shape) -> Template:
     """The template of a shape: the kinds of its constants, then the text between them. Errors are not cached."""
     return Grammar(shape).template()

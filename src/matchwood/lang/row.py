@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from matchwood import geo
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.places import Circle
 
@@ -44,3 +45,13 @@ class Row:
     """One conjunction; without predicates it holds for every event."""
 
     predicates: tuple[RowPredicate, ...]
+
+
+def can_hold(predicate: RowPredicate) -> bool:
+    """Is there a value for which the predicate holds? Of circles only some contradictions are noticed. O(circles)."""
+    if isinstance(predicate, Holds):
+        return bool(predicate.keys)
+    if isinstance(predicate, Absent):
+        return True
+    nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
+    return bool(predicate.lon) and bool(predicate.lat) and not nowhere

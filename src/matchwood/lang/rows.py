@@ -19,13 +19,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from matchwood import geo
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
 from matchwood.lang.expression import And, Constant, Expression, In, Not, Or, Predicate
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.leaves import leaf_predicates, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
-from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate, can_hold
 from matchwood.schema import Schema
 
 __all__ = ["MAX_ROWS", "Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
@@ -103,7 +102,7 @@ class _Normaliser:
         self.limits.check_entries(self._named)
         drafts: list[_Draft] = []
         for found in leaf_predicates(predicate, self.schema, negated):
-            if _can_hold(found):
+            if can_hold(found):
                 drafts.append({found.attribute: found})
             else:
                 self.reason = self.reason or f"{predicate} leaves no value"
@@ -176,7 +175,7 @@ class _Normaliser:
             predicates = _unchained(chain)
             self._spend(sum(map(_entries, predicates)))
             together = _together(predicates) if len(predicates) > 1 else predicates[0]
-            if together is not None and _can_hold(together):
+            if together is not None and can_hold(together):
                 drafts.append({attribute: together})
         if len(drafts) < len(chains) or not chains:
             self.reason = self.reason or _exclusion(attribute)
@@ -235,7 +234,7 @@ def _merged(drafts: Iterable[_Draft]) -> _Draft | str:
     merged: _Draft = {}
     for attribute, predicates in groups.items():
         together = predicates[0] if len(predicates) == 1 else _together(predicates)
-        if together is None or not _can_hold(together):
+        if together is None or not can_hold(together):
             return attribute
         merged[attribute] = together
     return merged
@@ -273,15 +272,6 @@ def _intersection(sets: Sequence[IntervalSet]) -> IntervalSet:
     return _intersection(sets[:half]) & _intersection(sets[half:])
 
 
-def _can_hold(predicate: RowPredicate) -> bool:
-    if isinstance(predicate, Holds):
-        return bool(predicate.keys)
-    if isinstance(predicate, Absent):
-        return True
-    nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
-    return bool(predicate.lon) and bool(predicate.lat) and not nowhere
-
-
 def _distinct(rows: list[_Draft]) -> list[_Draft]:
     if len(rows) < 2:
         return rows
@@ -291,10 +281,10 @@ def _distinct(rows: list[_Draft]) -> list[_Draft]:
 def _entries(predicate: RowPredicate) -> int:
     """The number of entries that the predicate takes in a row."""
     if isinstance(predicate, Holds):
-        return len(predicate.keys.parts)
+        return predicate.keys.count
     if isinstance(predicate, Absent):
         return 1
-    return len(predicate.lon.parts) + len(predicate.lat.parts) + len(predicate.circles)
+    return predicate.lon.count + predicate.lat.count + len(predicate.circles)
 
 
 def _draft_entries(draft: _Draft) -> int:

@@ -6,11 +6,12 @@ Templates are immutable; any number of threads may build from one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from matchwood.errors import ExpressionError, ParseError
 from matchwood.lang.expression import METRES, Expression, instant
@@ -35,6 +36,20 @@ class PlacedError(Exception):
         return ParseError(self.message, text, sum(map(len, pieces[:piece])) + offset)
 
 
+class Conjunct(NamedTuple):
+    """A predicate of a conjunction of predicates on different attributes."""
+
+    attribute: str
+    form: str
+    """The operator, BETWEEN or IN, if the condition consists of that and plain constants."""
+    constants: tuple[int, ...]
+    """Which constants of the text."""
+    weight: int | None
+    """Which constant of the text is the weight; None for the default."""
+    step: int
+    """Which step of the template makes the predicate."""
+
+
 @dataclass(frozen=True, slots=True)
 class Template:
     """A straight-line program that makes an expression from the constants of its text.
@@ -49,15 +64,22 @@ class Template:
     fixed: tuple[Any, ...]
     steps: tuple[Step, ...]
     places: tuple[Place, ...]
+    conjuncts: tuple[Conjunct, ...] = ()
+    """What the text consists of, if it is a conjunction of predicates on different attributes with plain names."""
 
     def build(self, constants: list[str]) -> Expression:
         """The expression with these constants; `ExpressionError` if one is not valid. O(steps)."""
-        values = [convert(text) for convert, text in zip(self.converters, constants, strict=True)]
-        values += self.fixed
+        values = self.values(constants)
         nodes: list[Expression] = []
         for step in self.steps:
             nodes.append(step(values, nodes))
         return nodes[-1]
+
+    def values(self, constants: list[str]) -> list[Any]:
+        """What the steps refer to."""
+        values = [convert(text) for convert, text in zip(self.converters, constants, strict=True)]
+        values += self.fixed
+        return values
 
     def first_error(self, constants: list[str]) -> PlacedError:
         """The error that `build` raises for these constants, with its place, found by building again."""
@@ -71,9 +93,19 @@ class Template:
             values += self.fixed
             for step, place in zip(self.steps, self.places, strict=True):  # noqa: B007
                 nodes.append(step(values, nodes))
+        except _ItemError as error:
+            return PlacedError(str(error), (place[0], error.offset))
         except ExpressionError as error:
             return PlacedError(str(error), place)
         raise AssertionError("the template accepts these constants")
+
+
+class _ItemError(ExpressionError):
+    """A constant of a list is not valid; `offset` is where it begins in the text of the list."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
 
 
 def _short(text: str) -> str:
@@ -100,6 +132,36 @@ def _number(text: str) -> int | float:
         return int(text)
     except ValueError:
         raise ExpressionError(f"expected a number of at most 4,300 digits, got one of {len(text):,}") from None
+
+
+def _items(text: str) -> tuple[int | float | str, ...]:
+    """The values of a list of numbers or of strings, without a Python call for each where they are plain."""
+    inside = text[1:-1]
+    if "'" in inside:
+        if "''" not in inside:
+            return tuple(inside.split("'")[1::2])
+        return tuple([_string(item) for item in _STRINGS.findall(inside)])
+    items = inside.split(",")
+    try:
+        if not ("." in inside or "e" in inside or "E" in inside):
+            return tuple(map(int, items))
+        return tuple([_number(item.strip()) for item in items])
+    except (ExpressionError, ValueError):
+        raise _item_error(items) from None
+
+
+def _item_error(items: list[str]) -> _ItemError:
+    offset = 1
+    for item in items:
+        try:
+            _number(item.strip())
+        except ExpressionError as error:
+            return _ItemError(str(error), offset + len(item) - len(item.lstrip()))
+        offset += len(item) + 1
+    raise AssertionError("every item of the list is a number")
+
+
+_STRINGS = re.compile(r"'[^']*+(?:''[^']*+)*+'")
 
 
 def timestamp(text: str) -> datetime:
@@ -141,5 +203,5 @@ def _degrees(text: str, *, limit: float, word: str) -> float:
 longitude = partial(_degrees, limit=180.0, word="longitude")
 latitude = partial(_degrees, limit=90.0, word="latitude")
 
-CONVERTERS: dict[str, Callable[[str], Any]] = {"n": _number, "s": _string, "q": _quoted_name}
+CONVERTERS: dict[str, Callable[[str], Any]] = {"n": _number, "s": _string, "q": _quoted_name, "l": _items}
 """The converter of each kind of constant, used where the grammar has no narrower one."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from matchwood.errors import InexactValueError, SchemaError, ValueTypeError
 from matchwood.schema.types import Attribute, Scalar, Type
@@ -33,6 +35,24 @@ def key_of(attribute: Attribute, value: object, register: bool) -> float:
         return _KEYS[attribute.type](attribute, value, register)
     except SchemaError as error:
         raise error.about(f"attribute {attribute.name!r}") from None
+
+
+def keys_of(attribute: Attribute, values: Sequence[Any]) -> list[float]:
+    """The keys of many values, as by `key_of` with `register`; without a Python call for each where they are of one class."""
+    kinds = set(map(type, values))
+    if attribute.type is Type.NUMBER and kinds == {int} and _are_exact(values):
+        return list(map(float, values))
+    if attribute.type is Type.STRING and kinds == {str} and attribute.symbols is not None:
+        known = attribute.symbols.codes
+        for value in values:
+            if value not in known:
+                attribute.symbols.code(value)
+        return [float(known[value]) for value in values]
+    return [key_of(attribute, value, True) for value in values]
+
+
+def _are_exact(integers: Sequence[Any]) -> bool:
+    return bool(-_EXACT_INTEGER <= min(integers) and max(integers) <= _EXACT_INTEGER)
 
 
 def value_of(attribute: Attribute, key: float) -> Scalar:

@@ -1,0 +1,197 @@
+"""Texts straight to entries: a program for each shape of text that is a conjunction of predicates on different attributes.
+
+Most subscriptions are of this form, and most systems have few shapes. The program of a shape reads the constants of a text and
+appends the entries of its one row; no tree and no interval set is made on the way. Whatever is not usual (an attribute that
+the schema does not know, a value of another type, a number beyond 2^53, a long list, a condition that never holds, a constant
+that is not valid) is left to the general way, `parse` and `normalise`, which alone decides what is wrong with a text. Where a
+program succeeds, its entries are those of the general way to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from matchwood.encode.arrays import INTERVAL, MORE
+from matchwood.encode.row_entries import add_entries
+from matchwood.errors import MatchwoodError
+from matchwood.lang import parser
+from matchwood.lang.leaves import leaf_predicates
+from matchwood.lang.limits import Limits
+from matchwood.lang.row import Placed, can_hold
+from matchwood.lang.template import CONVERTERS, Conjunct, PlacedError, Template
+from matchwood.schema import Attribute, Schema, Type
+
+MAX_VALUES = 64
+"""Conditions of a text, and values of a list, that a program takes."""
+_MOST_ENTRIES = MAX_VALUES * MAX_VALUES
+_LONGEST = 4096
+"""Longer texts are left to the general way; so no number has more digits than Python reads."""
+_EXACT = 2.0**53
+_INF = math.inf
+
+_Step = Callable[[list[str], Schema, list[float]], bool]
+"""Append the entries of one condition; False if it is unusual."""
+_Ends = Callable[[float], tuple[float, float]]
+
+
+def add_text(out: list[float], text: str, schema: Schema, limits: Limits) -> bool:
+    """Append the entries of the one row of a text; False, and nothing appended, if the text is unusual. O(length)."""
+    if len(text) > min(limits.max_length, _LONGEST) or limits.max_entries < _MOST_ENTRIES or limits.max_rows < 1:
+        return False
+    pieces = parser.split(text)
+    constants = pieces[1::2]
+    start = len(out)
+    steps = _program(parser.shape_of(pieces, constants))
+    if not steps:
+        return False
+    try:
+        for step in steps:
+            if not step(constants, schema, out):
+                del out[start:]
+                return False
+    except MatchwoodError:  # the general way meets it as well, and says where it is
+        del out[start:]
+        return False
+    return True
+
+
+@lru_cache(4096)
+def _program(shape: parser.Shape) -> tuple[_Step, ...]:
+    """The steps of a shape; none if it has no program."""
+    try:
+        template = parser.template_of(shape)
+    except PlacedError:
+        return ()
+    if len(template.conjuncts) > MAX_VALUES:
+        return ()
+    return tuple([_step_of(conjunct, shape[0], template) for conjunct in template.conjuncts])
+
+
+def _step_of(conjunct: Conjunct, kinds: str, template: Template) -> _Step:
+    name, form, slots, weight, _ = conjunct
+    kind = "".join(kinds[slot] for slot in slots) if form else ""
+    if form == "BETWEEN" and kind == "nn":
+        return _between(name, slots[0], slots[1], weight)
+    if form == "IN" and kind == "l":
+        return _listed(name, slots[0], weight)
+    if form in _ENDS and kind == "n":
+        return _number(name, _ENDS[form], slots[0], weight)
+    if form in ("=", "!=") and kind == "s":
+        return _string(name, form == "!=", slots[0], weight)
+    return _other(conjunct, template)
+
+
+def _weight(constant: str) -> float:
+    """The weight; NaN if it is not valid."""
+    weight = float(constant)
+    return weight if 0.0 <= weight < _INF else math.nan
+
+
+def _between(name: str, lo: int, hi: int, slot: int | None) -> _Step:
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute, low, high = schema.get(name), float(constants[lo]), float(constants[hi])
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        if attribute is None or attribute.type is not Type.NUMBER:
+            return False
+        out += (attribute.dims[0], INTERVAL, low + 0.0, high + 0.0, weight)
+        return -_EXACT < low <= high < _EXACT and weight == weight
+
+    return step
+
+
+def _number(name: str, ends: _Ends, at: int, slot: int | None) -> _Step:
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute, key = schema.get(name), float(constants[at])
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        if attribute is None or attribute.type is not Type.NUMBER:
+            return False
+        lo, hi = ends(key)
+        out += (attribute.dims[0], INTERVAL, lo + 0.0, hi + 0.0, weight)
+        return -_EXACT < key < _EXACT and weight == weight
+
+    return step
+
+
+_ENDS: dict[str, _Ends] = {
+    "=": lambda key: (key, key),
+    "<": lambda key: (-_INF, math.nextafter(key, -_INF)),
+    "<=": lambda key: (-_INF, key),
+    ">": lambda key: (math.nextafter(key, _INF), _INF),
+    ">=": lambda key: (key, _INF),
+}
+"""The interval of a comparison with a number; `!=` has two and is left to `_other`."""
+
+
+def _string(name: str, negated: bool, at: int, slot: int | None) -> _Step:
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute = schema.get(name)
+        if attribute is None or attribute.symbols is None:
+            return False
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        if weight != weight:
+            return False
+        code = float(attribute.symbols.code(_unquoted(constants[at])))
+        dim = attribute.dims[0]
+        if negated:
+            below, above = math.nextafter(code, -_INF), math.nextafter(code, _INF)
+            out += (dim, INTERVAL, -_INF, below + 0.0, weight, dim, MORE, above, _INF, 0.0)
+        else:
+            out += (dim, INTERVAL, code, code, weight)
+        return True
+
+    return step
+
+
+def _unquoted(constant: str) -> str:
+    text = constant[1:-1]
+    return text.replace("''", "'") if "'" in text else text
+
+
+def _listed(name: str, at: int, slot: int | None) -> _Step:
+    read = CONVERTERS["l"]
+
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute = schema.get(name)
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        if attribute is None or weight != weight or constants[at].count(",") >= MAX_VALUES:
+            return False
+        keys = _sorted_keys(attribute, read(constants[at]))
+        dim, kind, first = attribute.dims[0], INTERVAL, weight
+        for key in keys:
+            out += (dim, kind, key, key, first)
+            kind, first = MORE, 0.0
+        return bool(keys)
+
+    return step
+
+
+def _sorted_keys(attribute: Attribute, values: tuple[Any, ...]) -> list[float]:
+    """The keys of the values of a list, ascending, each once; none if they are unusual."""
+    is_text = type(values[0]) is str
+    if is_text and attribute.symbols is not None:
+        return sorted({float(attribute.symbols.code(value)) for value in values})
+    if is_text or attribute.type is not Type.NUMBER:
+        return []
+    keys = sorted({value + 0.0 for value in values})
+    if not -_EXACT < keys[0] <= keys[-1] < _EXACT or any(math.nextafter(lo, _INF) >= hi for lo, hi in pairwise(keys)):
+        return []
+    return keys
+
+
+def _other(conjunct: Conjunct, template: Template) -> _Step:
+    """Any other condition: its predicate as the general way reads it."""
+    make = template.steps[conjunct.step]
+
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        predicate: Any = make(template.values(constants), [])
+        found = leaf_predicates(predicate, schema, negated=False)
+        if len(found) != 1 or not can_hold(found[0]):
+            return False
+        add_entries(out, schema.find(conjunct.attribute), found[0])
+        return isinstance(found[0], Placed) or len(getattr(predicate, "values", ())) <= MAX_VALUES
+
+    return step
