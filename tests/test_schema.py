@@ -6,7 +6,9 @@ import json
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -375,7 +377,7 @@ def test_everything_else_is_there(value: object) -> None:
     assert not is_missing(value)
 
 
-@pytest.mark.parametrize("value", [object(), None, b"x", 1j, np.complex64(1), [1]])
+@pytest.mark.parametrize("value", [object(), None, 1j, np.complex64(1), [1]])
 def test_a_value_of_no_type_is_refused(value: object) -> None:
     with pytest.raises(ValueTypeError, match="expected a number, string, bool, datetime or Point, got"):
         type_of(value)
@@ -479,3 +481,30 @@ def test_an_attribute_of_open_type_means_the_same_whatever_it_becomes() -> None:
     for type_ in Type:
         assert Schema({"a": type_}).extends(open_type)
         assert not open_type.extends(Schema({"a": type_}))
+
+
+class Plan(Enum):
+    PRO = "pro"
+    LEVEL = 3
+
+
+def test_members_of_enums_and_uuids_are_their_values_and_texts() -> None:
+    schema = Schema({"plan": "string", "level": "number", "id": "string"})
+    plan, level, id_ = schema.find("plan"), schema.find("level"), schema.find("id")
+    assert schema.key(plan, Plan.PRO) == schema.key(plan, "pro")
+    assert schema.key(level, Plan.LEVEL) == 3.0
+    assert schema.key(id_, UUID(int=1)) == schema.key(id_, str(UUID(int=1)))
+    assert [type_of(value) for value in (Plan.PRO, Plan.LEVEL, UUID(int=1))] == ["string", "number", "string"]
+
+
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), memoryview(b"x")])
+def test_bytes_are_not_a_value(value: object) -> None:
+    with pytest.raises(ValueTypeError, match="is not a value; decode bytes to a string"):
+        type_of(value)
+    schema = Schema({"plan": "string"})
+    with pytest.raises(ValueTypeError, match=r"attribute 'plan': expected a string, got .*; decode bytes to a string"):
+        schema.key(schema.find("plan"), value)
+
+
+def test_the_na_of_pandas_is_missing() -> None:
+    assert is_missing(pytest.importorskip("pandas").NA)

@@ -8,7 +8,9 @@ import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta, timezone
-from enum import IntEnum, StrEnum
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -41,6 +43,11 @@ NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
 class Colour(StrEnum):
     RED = "red"
+
+
+class Size(Enum):
+    LARGE = 7
+    NAMED = "large"
 
 
 class Level(IntEnum):
@@ -133,6 +140,14 @@ def test_the_builder_can_make_every_tree(expression: Expression) -> None:
         (NOON.astimezone(timezone(timedelta(hours=5))), NOON),
         (np.datetime64("2026-01-31T12:00:00", "ns"), NOON),
         (np.datetime64("2026-01-31", "D"), NOON.replace(hour=0)),
+        (Decimal("31"), 31),
+        (Decimal("3.1e1"), 31),
+        (Decimal("0.1"), 0.1),
+        (Decimal(2**60 + 1), 2**60 + 1),
+        (Decimal("Infinity"), math.inf),
+        (Size.LARGE, 7),
+        (Size.NAMED, "large"),
+        (UUID(int=5), "00000000-0000-0000-0000-000000000005"),
     ],
 )
 def test_a_value_is_kept_as_python_s_own(given_value: object, kept: object) -> None:
@@ -263,3 +278,45 @@ def test_threads_that_extend_one_node_do_not_see_each_other() -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda n: base | (attr("b") == n), range(2000)))
     assert [str(children(node)[2]) for node in made] == [f"b = {n}" for n in range(2000)]
+
+
+@pytest.mark.parametrize("value", [b"x", bytearray(b"x"), memoryview(b"x")])
+def test_bytes_are_refused_with_what_to_do(value: object) -> None:
+    with pytest.raises(ExpressionError, match=r"attribute 'a': .* is not a value; decode bytes to a string"):
+        _ = a == value
+    with pytest.raises(ExpressionError, match="decode bytes"):
+        a.is_in([value])
+    with pytest.raises(ExpressionError, match="expected a list of values"):
+        a.is_in(value)  # type: ignore[arg-type]
+
+
+def test_pandas_scalars_are_python_s_or_missing() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert (a == pandas.Timestamp(NOON)).value == NOON
+    for missing in (pandas.NA, pandas.NaT, Decimal("NaN"), None):
+        with pytest.raises(ExpressionError, match=r"None is not a value; use is_null\(\) or is_not_null\(\)"):
+            _ = a == missing
+    with pytest.raises(ExpressionError, match="finer than a microsecond"):
+        _ = a == pandas.Timestamp("2026-01-31T12:00:00.000000001Z")
+
+
+def test_an_instant_between_microseconds_is_refused_as_in_events() -> None:
+    with pytest.raises(ExpressionError, match=r"attribute 'a': .* is finer than a microsecond; round it first"):
+        _ = a > np.datetime64("2026-01-31T12:00:00.000000001")
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: a + 1, lambda: 1 - a, lambda: a * 2, lambda: a / 2, lambda: a % 2, lambda: -a]
+)
+def test_arithmetic_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ExpressionError, match="attribute 'a': arithmetic is not supported"):
+        make()
+
+
+def test_a_long_list_is_checked_like_a_short_one() -> None:
+    assert a.is_in(range(5000)).values == tuple(range(5000))
+    assert a.is_in([*range(5000), np.int64(7)]).values == (*range(5000), 7)
+    with pytest.raises(ExpressionError, match="None is not a value"):
+        a.is_in([*range(5000), None])
+    with pytest.raises(ExpressionError, match="too large; use a string"):
+        a.is_in([*range(5000), 1 << 20_000])

@@ -400,3 +400,76 @@ def test_every_example_of_the_language_page_parses() -> None:
 def test_only_text_is_parsed() -> None:
     with pytest.raises(ExpressionError, match="expected the text of an expression, got 5"):
         parse(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("x + 1 > 2", 2, "'+'; arithmetic is not supported"),
+        ("x +1 > 2", 2, "arithmetic is not supported"),
+        ("x > 1 -2", 6, "arithmetic is not supported"),
+        ("x > 2 * y", 6, "'*'; arithmetic is not supported"),
+        ("x % 2 = 0", 2, "'%'; arithmetic is not supported"),
+        ("user-id = 3", 4, "a name with it needs double quotes"),
+        ("lower(x) = 'a'", 0, "functions are not supported, got lower(...)"),
+        ("a = 1 AND abs (x) > 2", 10, "functions are not supported, got abs(...)"),
+        ("min (1, 2) < x", 0, "functions are not supported, got min(...)"),
+        ("x = lower('A')", 4, "functions are not supported, got lower(...)"),
+        ("t > now()", 4, "functions are not supported, got now(...)"),
+        ("price < budget", 8, "comparing two attributes is not supported"),
+        ("price BETWEEN 1 AND budget", 20, "comparing two attributes is not supported"),
+        ("x LIKE 'a%'", 2, "patterns are not supported"),
+    ],
+)
+def test_what_other_languages_offer_is_refused_as_not_supported(text: str, position: int, reason: str) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse(text)
+    assert raised.value.position == position
+    assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a IN (1, 2)", (1, 2)),
+        ("a IN(1,2)", (1, 2)),
+        ("a in ( -1 ,+2, .5, 3., 1e2 )", (-1, 2, 0.5, 3.0, 100.0)),
+        ("a IN  (1, 2)", (1, 2)),
+        ("a IN\n(1, 2)", (1, 2)),
+        ("a IN ('x', 'y')", ("x", "y")),
+        ("a IN ('', 'it''s', ')', '(1, 2)', ',')", ("", "it's", ")", "(1, 2)", ",")),
+        ("a IN (1, 'x')", (1, "x")),
+        ("a IN (1, TRUE, INF)", (1, True, math.inf)),
+        ("a IN (TIMESTAMP('2026-01-31T12:00:00Z'), 2)", (NOON, 2)),
+    ],
+)
+def test_lists_are_read_alike_however_they_are_written(text: str, values: tuple[object, ...]) -> None:
+    found = parse(text)
+    assert repr(found) == repr(In("a", values=values))  # type: ignore[arg-type]
+    assert parse(f"NOT (b = 1) OR {text} ^2") == Or((Not(eq(1, "b")), found ^ 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("a IN (1, 1e999, 3)", 9),
+        (f"a IN (1, {'9' * 5000}, 3)", 9),
+        ("a IN (1, 2) 3", 12),
+        ("a IN (1, 2", 10),
+        ("a IN (1, 2,)", 11),
+        ("a IN (1 2)", 8),
+        ("a = (1, 2)", 4),
+        ("admin (1, 2) = 3", 0),
+    ],
+)
+def test_an_error_in_a_list_is_found_at_its_place(text: str, position: int) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse(text)
+    assert raised.value.position == position
+
+
+def test_lists_of_any_length_share_a_shape() -> None:
+    parser._template.cache_clear()
+    for count in (2, 3, 5000):
+        assert len(parse(f"a IN ({', '.join(map(str, range(count)))})").values) == count  # type: ignore[attr-defined]
+    assert parser._template.cache_info().misses == 1

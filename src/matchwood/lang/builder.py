@@ -1,7 +1,7 @@
 """Expressions written in Python: `attr("age", weight=0.4).between(22, 36) & (attr("city") == "Oslo")`.
 
-A builder makes the same trees as `parse`. It converts the values of Python programs (dates, NumPy scalars, sets) to those of
-trees (datetimes in UTC, Python scalars, tuples).
+A builder makes the same trees as `parse`. It converts the values of Python programs (dates, decimals, enums, UUIDs, NumPy and
+pandas scalars, sets) to those of trees (datetimes in UTC, Python scalars, tuples).
 
 Python binds `&` before `^`, and both before `<`, so every comparison needs parentheses; `weight=` needs none. A mix of operators
 that would lose a condition raises an `ExpressionError`. One case cannot be detected: `attr("a") > 5 ^ 2` is `attr("a") > 7`.
@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NoReturn
 
-from matchwood.errors import ExpressionError
+from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import (
     METRES,
     BBox,
@@ -28,7 +29,10 @@ from matchwood.lang.expression import (
     Shape,
     instant,
 )
-from matchwood.schema import Point, Scalar, describe
+from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
+
+_PLAIN = frozenset((int, str, bool))
+_BYTES = (bytes, bytearray, memoryview)
 
 
 class Attr:
@@ -144,6 +148,15 @@ class Attr:
             f"put each comparison in parentheses, ({self!r} > 5) & (...), and write a flag as ({self!r} == True)"
         )
 
+    def __add__(self, other: object) -> NoReturn:
+        raise self._error("arithmetic is not supported; compare the attribute itself with a constant")
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __add__
+
+    def __neg__(self) -> NoReturn:
+        self.__add__(None)
+
     __or__ = __rand__ = __ror__ = __and__
     __rxor__ = __xor__
 
@@ -155,21 +168,28 @@ class Attr:
 
     def _scalar(self, value: object) -> Scalar:
         """A value in the form of trees; the error for another one says what to write instead."""
-        plain = _plain(value)
+        try:
+            plain = _plain(value)
+        except MatchwoodError as error:
+            raise self._error(str(error)) from None
         if isinstance(plain, (int, float, str, datetime)) and plain == plain:
             return plain
         if plain is None or (isinstance(plain, (float, date)) and plain != plain):
             raise self._error(f"{plain} is not a value; use is_null() or is_not_null()")
         if isinstance(value, (Attr, Expression)):
             raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with each other")
+        if isinstance(value, _BYTES):
+            raise self._error(f"{describe(value)} is not a value; decode bytes to a string")
         if isinstance(value, Iterable):
             raise self._error(f"expected one value, got {describe(value)}; use is_in(...) for several")
         raise self._error(f"expected a number, string, bool, date or datetime, got {describe(value)}")
 
     def _scalars(self, values: Iterable[object]) -> tuple[Scalar, ...]:
-        if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        if isinstance(values, (str, *_BYTES, Mapping)) or not isinstance(values, Iterable):
             raise self._error(f"expected a list of values, got {describe(values)}")
-        ordered = sorted(values, key=repr) if isinstance(values, AbstractSet) else values
+        ordered: tuple[Any, ...] = tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
+        if set(map(type, ordered)) <= _PLAIN:
+            return ordered
         return tuple([self._scalar(value) for value in ordered])
 
     def _number(self, value: object, what: str) -> float:
@@ -202,19 +222,23 @@ def attr(name: str, *, weight: float = 1.0) -> Attr:
 
 
 def _plain(value: object) -> object:
-    """A Python scalar for a NumPy scalar, an enum member or a date; anything else unchanged."""
+    """A value in the form of trees: NumPy's scalars, enums, UUIDs, decimals and dates as Python's own; others unchanged.
+
+    A decimal becomes an integer if it is one, otherwise the nearest float64, as in events.
+    """
     if type(value) in (int, float, str, bool):
         return value
-    if getattr(value, "ndim", 0) == 0 and callable(item := getattr(value, "item", None)):
-        # In nanoseconds `item()` would give a bare integer; in microseconds it gives a datetime.
-        kind = getattr(getattr(value, "dtype", None), "kind", "")
-        value = value.astype("datetime64[us]").item() if kind == "M" else item()  # type: ignore[attr-defined]
-    if isinstance(value, date):
-        if value != value:  # pandas' NaT
-            return None
-        to_datetime = getattr(value, "to_pydatetime", None)
-        return instant(to_datetime() if callable(to_datetime) else value)
+    plain = unwrapped(value)
+    if is_missing(plain):
+        return plain if isinstance(plain, float) else None
+    if isinstance(plain, date):
+        if getattr(plain, "nanosecond", 0):
+            raise ExpressionError(f"{describe(value)} is finer than a microsecond; round it first")
+        to_datetime = getattr(plain, "to_pydatetime", None)
+        return instant(to_datetime() if callable(to_datetime) else plain)
+    if isinstance(plain, Decimal):
+        return int(plain) if plain.is_finite() and plain == plain.to_integral_value() else float(plain)
     for base in (int, float):
-        if isinstance(value, base) and not isinstance(value, bool):
-            return base(value)
-    return str.__str__(value) if isinstance(value, str) else value
+        if isinstance(plain, base) and not isinstance(plain, bool):
+            return base(plain)
+    return str.__str__(plain) if isinstance(plain, str) else plain

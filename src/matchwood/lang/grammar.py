@@ -204,7 +204,7 @@ class Grammar:
         expected = (
             "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
         )
-        raise self.problem(f"expected {expected}, got {self.token}")
+        raise self.problem(f"expected {expected}, got {self.token}{_unsupported(self.token)}")
 
     def compare(self, attribute: int, operator: Operator, value: int) -> _Condition:
         weight = self.weight()
@@ -327,6 +327,8 @@ class Grammar:
             self.at += 1
             return token.slot
         if token.kind == "w" and token.upper not in KEYWORDS:
+            if self.is_called():
+                raise self.problem(f"functions are not supported, got {token.text}(...); compare the attribute itself")
             self.at += 1
             return self.constant(token.text)
         remedy = f'; a name that is a keyword needs double quotes: "{token.text}"' if token.kind == "w" else ""
@@ -340,6 +342,8 @@ class Grammar:
     def value(self) -> int:
         token = self.token
         if not self.begins_value():
+            if token.kind == "w" and token.upper not in KEYWORDS and self.is_called():
+                raise self.problem(f"functions are not supported, got {token.text}(...); write a constant")
             raise self.problem(_why_no_value(token))
         if self.calls("TIMESTAMP", "DATE"):
             return self.text_of_instant(read.timestamp if token.upper == "TIMESTAMP" else read.midnight)
@@ -388,6 +392,11 @@ class Grammar:
         self.at += found
         return found
 
+    def is_called(self) -> bool:
+        """Does a parenthesis follow this token?"""
+        following = self.tokens[self.at + 1]
+        return following.text == "(" or following.kind == "l"
+
     def calls(self, *functions: str) -> bool:
         """Step over the next two tokens if they are one of `functions` and its parenthesis."""
         found = self.token.upper in functions and self.tokens[self.at + 1].text == "("
@@ -406,7 +415,17 @@ class Grammar:
             return "comparisons do not chain; join them with AND or use BETWEEN"
         if self.token.text == "^":
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
-        return f"expected AND, OR or {')' if in_group else 'the end of the text'}, got {self.token}"
+        end = ")" if in_group else "the end of the text"
+        return f"expected AND, OR or {end}, got {self.token}{_unsupported(self.token)}"
+
+
+def _unsupported(token: Token) -> str:
+    """What to say about a token that other languages allow after an operand."""
+    if token.kind == "n":
+        return "; arithmetic is not supported"
+    if token.upper in ("LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
+        return "; patterns are not supported, use = or IN"
+    return ""
 
 
 def _why_no_value(token: Token) -> str:
@@ -415,5 +434,6 @@ def _why_no_value(token: Token) -> str:
     if token.kind == "q":
         return "expected a value, got a quoted name; double quotes are for attributes, write a string in single quotes"
     if token.kind == "w" and token.upper not in KEYWORDS:
-        return f"expected a value, got the name {token}; write a string in single quotes, '{token.text}'"
+        string = f"write a string in single quotes, '{token.text}'"
+        return f"expected a value, got the name {token}; {string}; comparing two attributes is not supported"
     return f"expected a value (a number, a 'string', TRUE, FALSE, TIMESTAMP('...')), got {token}"

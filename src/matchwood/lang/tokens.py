@@ -25,6 +25,10 @@ _NO_TOKEN = {
     "|": "unexpected '|'; write OR",
     "!": "unexpected '!'; write NOT, or != for unequal",
     "~": "unexpected '~'; write NOT",
+    **{
+        sign: f"unexpected {sign!r}; arithmetic is not supported, and a name with it needs double quotes"
+        for sign in "+-*/%"
+    },
     **dict.fromkeys(
         "\u2018\u2019\u201c\u201d`", "unexpected quote; write a string in straight single quotes, 'like this'"
     ),

@@ -158,12 +158,14 @@ def _timestamp_key(attribute: Attribute, value: object, register: bool) -> float
 
 
 def _string_key(attribute: Attribute, value: object, register: bool) -> float:
-    if not isinstance(value, str):
-        raise ValueTypeError(f"expected a string, got {describe(value)}")
+    text = value if isinstance(value, str) else unwrapped(value)
+    if not isinstance(text, str):
+        remedy = "; decode bytes to a string" if isinstance(text, bytes | bytearray | memoryview) else ""
+        raise ValueTypeError(f"expected a string, got {describe(value)}{remedy}")
     assert attribute.symbols is not None
     if register:
-        return float(attribute.symbols.code(value))
-    code = attribute.symbols.codes.get(value)
+        return float(attribute.symbols.code(text))
+    code = attribute.symbols.codes.get(text)
     return UNKNOWN_SYMBOL if code is None else float(code)
 
 

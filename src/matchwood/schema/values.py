@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date
 from decimal import Decimal
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 from matchwood.errors import InexactValueError, ValueTypeError
 from matchwood.schema.types import Point, Range, Type
@@ -20,8 +22,11 @@ _TYPES_OF_CLASSES: tuple[tuple[tuple[type, ...], Type], ...] = (
 )
 
 
+_BYTES = (bytes, bytearray, memoryview)
+
+
 def type_of(value: object) -> Type:
-    """The type of a value, without a schema.
+    """The type of a value, without a schema; `ValueTypeError` if it is none.
 
     >>> type_of(True), type_of(3), type_of("x")
     (<Type.BOOL: 'bool'>, <Type.NUMBER: 'number'>, <Type.STRING: 'string'>)
@@ -30,22 +35,32 @@ def type_of(value: object) -> Type:
     for classes, type_ in _TYPES_OF_CLASSES:
         if isinstance(plain, classes):
             return type_
+    if isinstance(plain, _BYTES):
+        raise ValueTypeError(f"{describe(value)} is not a value; decode bytes to a string")
     raise ValueTypeError(f"expected a number, string, bool, datetime or Point, got {describe(value)}")
 
 
 def is_missing(value: object) -> bool:
-    """None and NaN mean that the attribute is absent; so do a decimal NaN, NumPy's and pandas' NaT."""
+    """None and NaN mean that the attribute is absent; so do a decimal NaN, NumPy's and pandas' NaT, and pandas' NA."""
     if isinstance(value, float):
         return value != value
     if value is None or isinstance(value, int | str):
         return value is None
     if isinstance(value, Decimal):
         return value.is_nan()
+    if (
+        type(value).__name__ == "NAType"
+    ):  # pandas' NA, which is not even equal to itself; this layer does not import pandas
+        return True
     return bool((isinstance(value, date) or _is_wrapped(value)) and value != value)
 
 
 def unwrapped(value: object) -> Any:
-    """A NumPy scalar as a Python scalar; anything else unchanged."""
+    """A NumPy scalar as a Python scalar, a member of an Enum as its value, a UUID as its text; anything else unchanged."""
+    if isinstance(value, Enum) and not isinstance(value, int | str | float):
+        return unwrapped(value.value)
+    if isinstance(value, UUID):
+        return str(value)
     if not _is_wrapped(value):
         return value
     wrapped: Any = value
