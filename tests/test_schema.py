@@ -152,7 +152,7 @@ def test_an_integer_is_held_exactly_or_refused(value: int) -> None:
 )
 def test_what_float64_would_round_is_refused(value: object) -> None:
     with pytest.raises(
-        InexactValueError, match=r"attribute 'x': .* has no exact float64; use a string or scale it down"
+        InexactValueError, match=r"attribute 'x': .* has no exact float64; declare the attribute as an id for = and IN"
     ):
         key("number", value)
 

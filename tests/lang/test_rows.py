@@ -374,7 +374,7 @@ def test_a_value_of_the_wrong_type_is_refused_with_predicate_attribute_and_type(
     with pytest.raises(ValueTypeError, match="'age' is of type number, but is used as point"):
         rows("BBOX(age, 0, 0, 1, 1)", {"age": "number"})
     with pytest.raises(InexactValueError, match="attribute 'age': 9007199254740993"):
-        rows("age = 9007199254740993")
+        rows("age = 9007199254740993", {"age": "number"})
 
 
 def test_text_is_a_timestamp_where_the_attribute_is_one() -> None:

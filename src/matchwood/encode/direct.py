@@ -129,7 +129,7 @@ _ENDS: dict[str, _Ends] = {
 def _string(name: str, negated: bool, at: int, slot: int | None) -> _Step:
     def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
         attribute = schema.get(name)
-        if attribute is None or attribute.symbols is None:
+        if attribute is None or attribute.type is not Type.STRING or attribute.symbols is None:
             return False
         weight = 1.0 if slot is None else _weight(constants[slot])
         if weight != weight:
@@ -172,7 +172,7 @@ def _listed(name: str, at: int, slot: int | None) -> _Step:
 def _sorted_keys(attribute: Attribute, values: tuple[Any, ...]) -> list[float]:
     """The keys of the values of a list, ascending, each once; none if they are unusual."""
     is_text = type(values[0]) is str
-    if is_text and attribute.symbols is not None:
+    if is_text and attribute.type is Type.STRING and attribute.symbols is not None:
         return sorted({float(attribute.symbols.code(value)) for value in values})
     if is_text or attribute.type is not Type.NUMBER:
         return []

@@ -30,7 +30,7 @@ from matchwood.lang.expression import (
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
 from matchwood.lang.leaves import values_in
 from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
-from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
+from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
 
 def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
@@ -65,15 +65,18 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
     if isinstance(value, Point):
         return f"POINT({value.lon!r} {value.lat!r})"
     known = schema.find(attribute)
-    if known.type is Type.STRING:
-        parts = [_UNNAMED if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo)) for lo, _ in value.parts]
+    if known.type in CODED:
+        parts = [
+            f"{_A[known.type]} no subscription names" if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo))
+            for lo, _ in value.parts
+        ]
     else:
         ends = [(lo,) if lo == hi else (lo, hi) for lo, hi in value.parts]
         parts = [" to ".join(literal(schema.value(known, key)) for key in keys) for keys in ends]
     return parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
 
 
-_UNNAMED = "a string no subscription names"
+_A = {Type.STRING: "a string", Type.ID: "an id"}
 
 
 def _keys_condition(predicate: Holds, schema: Schema) -> Expression:

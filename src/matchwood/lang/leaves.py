@@ -6,6 +6,7 @@ Names, types and strings are looked up in the schema, and learnt if it learns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from matchwood.errors import ValueTypeError
@@ -14,7 +15,7 @@ from matchwood.lang.expression import BBox, Between, Compare, DWithin, In, IsNul
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
 from matchwood.lang.row import Absent, Holds, Placed, RowPredicate
-from matchwood.schema import Attribute, Scalar, Schema, Type, type_of
+from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
 
 
@@ -53,6 +54,7 @@ def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
     return keys
 
 
+_EXACT_INTEGER = 2**53
 _BOTH = closed(0.0, 1.0)
 """Both values of a bool."""
 
@@ -66,13 +68,18 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
         keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
         return closed(*(reversed(keys) if backward else keys))
     assert isinstance(predicate, In)
-    first = _key(schema, predicate, predicate.values[0], "IN")  # which decides the type, if it is not known
-    if len(predicate.values) == 1:
+    values = predicate.values
+    first = _key(schema, predicate, _deciding(values), "IN")
+    if len(values) == 1:
         return points([first])
-    attribute = schema.find(predicate.attribute)
-    if len(set(map(type, predicate.values))) == 1:
-        return points(keys_of(attribute, predicate.values))
-    return points([_key(schema, predicate, value, "IN") for value in predicate.values])
+    if len(set(map(type, values))) == 1:
+        return points(keys_of(schema.find(predicate.attribute), values))
+    return points([_key(schema, predicate, value, "IN") for value in values])
+
+
+def _deciding(values: Sequence[Scalar]) -> Scalar:
+    """The value of a list that decides the type, if it is not known: one that looks like an id, or the first."""
+    return next(filter(_looks_like_id, values), values[0])
 
 
 _COMPARISONS = {
@@ -88,23 +95,29 @@ _EQUALITIES = frozenset({Operator.EQ, Operator.NE, "IN"})
 
 def _key(schema: Schema, predicate: Predicate, value: Scalar, operator: str) -> float:
     type_ = type_of(value)
-    if type_ is Type.STRING:
-        known = schema.get(predicate.attribute)
-        if known is not None and known.type is Type.TIMESTAMP:
-            type_ = Type.TIMESTAMP
-        elif operator not in _EQUALITIES and (known is None or known.type in (None, Type.STRING)):
-            raise ValueTypeError(
-                f"attribute {predicate.attribute!r}: strings have no order, so {operator} is refused; use =, != or IN"
-            )
-    elif _is_infinite(value):
-        known = schema.get(predicate.attribute)
-        if known is not None and known.type is Type.TIMESTAMP:
+    attribute = schema.get(predicate.attribute)
+    known = None if attribute is None else attribute.type
+    if type_ is Type.NUMBER:
+        if known is Type.TIMESTAMP and _is_infinite(value):
             return float(value)
+        if known is Type.ID or (known is None and operator in _EQUALITIES and _looks_like_id(value)):
+            type_ = Type.ID
+    elif type_ is Type.STRING and known is Type.TIMESTAMP:
+        type_ = Type.TIMESTAMP
+    if type_ in CODED and known in (None, type_) and operator not in _EQUALITIES:
+        raise ValueTypeError(
+            f"attribute {predicate.attribute!r}: {type_}s have no order, so {operator} is refused; use =, != or IN"
+        )
     try:
         attribute = schema.attribute_for(predicate.attribute, type_)
     except ValueTypeError as error:
         raise error.about(f"{predicate}") from None
     return schema.key(attribute, value)
+
+
+def _looks_like_id(value: Scalar) -> bool:
+    """Is it an integer beyond 2^53? Where float64 holds it by chance, the next one of its attribute would be refused."""
+    return type(value) is int and not -_EXACT_INTEGER <= value <= _EXACT_INTEGER
 
 
 def _is_infinite(value: Scalar) -> TypeGuard[float]:

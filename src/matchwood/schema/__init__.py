@@ -2,10 +2,11 @@
 
 from matchwood.schema.keys import UNKNOWN_SYMBOL, check_microseconds, exact_key, instant_key
 from matchwood.schema.schema import Schema
-from matchwood.schema.types import MAX_DIMENSIONS, Attribute, Point, Range, Scalar, Symbols, Type
+from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Point, Range, Scalar, Symbols, Type
 from matchwood.schema.values import describe, is_missing, point_of, type_of, unwrapped
 
 __all__ = [
+    "CODED",
     "MAX_DIMENSIONS",
     "UNKNOWN_SYMBOL",
     "Attribute",

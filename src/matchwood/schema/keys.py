@@ -4,6 +4,7 @@ number     itself; an integer that float64 cannot hold exactly is refused
 timestamp  microseconds since 1970-01-01T00:00:00Z (a naive datetime is taken as UTC, a date as its midnight)
 bool       0.0 and 1.0
 string     the code that the `Symbols` of its attribute gave it; codes have no order, so order comparisons are refused
+id         an integer of any size, by the code of its digits; no order either
 point      two keys: longitude and latitude in degrees
 """
 
@@ -17,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from matchwood.errors import InexactValueError, SchemaError, ValueTypeError
-from matchwood.schema.types import Attribute, Scalar, Type
+from matchwood.schema.types import Attribute, Scalar, Symbols, Type
 from matchwood.schema.values import describe, is_missing, text_of, unwrapped
 
 UNKNOWN_SYMBOL = -1.0
@@ -26,6 +27,7 @@ UNKNOWN_SYMBOL = -1.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _EXACT_INTEGER = 2**53
+_MAX_BITS = 14_000  # Python writes no integer of more than 4,300 digits
 _BELOW_A_MICROSECOND = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
@@ -43,12 +45,18 @@ def keys_of(attribute: Attribute, values: Sequence[Any]) -> list[float]:
     if attribute.type is Type.NUMBER and kinds == {int} and _are_exact(values):
         return list(map(float, values))
     if attribute.type is Type.STRING and kinds == {str} and attribute.symbols is not None:
-        known = attribute.symbols.codes
-        for value in values:
-            if value not in known:
-                attribute.symbols.code(value)
-        return [float(known[value]) for value in values]
+        return _codes(attribute.symbols, values)
+    if attribute.type is Type.ID and kinds == {int} and attribute.symbols is not None:
+        return _codes(attribute.symbols, list(map(str, values)))
     return [key_of(attribute, value, True) for value in values]
+
+
+def _codes(symbols: Symbols, texts: Sequence[str]) -> list[float]:
+    known = symbols.codes
+    for text in texts:
+        if text not in known:
+            symbols.code(text)
+    return [float(known[text]) for text in texts]
 
 
 def _are_exact(integers: Sequence[Any]) -> bool:
@@ -67,7 +75,10 @@ def value_of(attribute: Attribute, key: float) -> Scalar:
     if attribute.type is Type.TIMESTAMP:
         return _EPOCH + timedelta(microseconds=round(key))
     symbols = attribute.symbols
-    return symbols.texts[int(key)] if symbols is not None and 0 <= key < len(symbols) else f"<unregistered {key}>"
+    if symbols is None or not 0 <= key < len(symbols):
+        return f"<unregistered {key}>"
+    text = symbols.texts[int(key)]
+    return int(text) if attribute.type is Type.ID else text
 
 
 def instant_key(value: object) -> float:
@@ -115,7 +126,7 @@ def exact_key(value: int) -> float:
     >>> exact_key(2**53 + 1)
     Traceback (most recent call last):
     ...
-    matchwood.errors.InexactValueError: 9007199254740993 has no exact float64; use a string or scale it down
+    matchwood.errors.InexactValueError: 9007199254740993 has no exact float64; declare the attribute as an id ...
     """
     if -_EXACT_INTEGER <= value <= _EXACT_INTEGER:
         return float(value)
@@ -124,8 +135,13 @@ def exact_key(value: int) -> float:
     except OverflowError:
         key = math.inf
     if key != value:
-        raise InexactValueError(f"{text_of(value)} has no exact float64; use a string or scale it down")
+        raise _inexact(value)
     return key
+
+
+def _inexact(value: object) -> InexactValueError:
+    remedy = "declare the attribute as an id for = and IN on such integers, use a string, or scale it down"
+    return InexactValueError(f"{text_of(value)} has no exact float64; {remedy}")
 
 
 def _number_key(attribute: Attribute, value: object, register: bool) -> float:
@@ -140,7 +156,7 @@ def _number_key(attribute: Attribute, value: object, register: bool) -> float:
         raise ValueTypeError("expected a number, got NaN (in an event it means that the attribute is absent)")
     key = float(number)
     if isinstance(number, Decimal) and key != number and (math.isinf(key) or number == number.to_integral_value()):
-        raise InexactValueError(f"{text_of(number)} has no exact float64; use a string or scale it down")
+        raise _inexact(number)
     return key + 0.0
 
 
@@ -169,6 +185,28 @@ def _string_key(attribute: Attribute, value: object, register: bool) -> float:
     return UNKNOWN_SYMBOL if code is None else float(code)
 
 
+def _id_key(attribute: Attribute, value: object, register: bool) -> float:
+    number = value if type(value) is int else _integer(unwrapped(value))
+    if number is None or number.bit_length() > _MAX_BITS:
+        raise ValueTypeError(f"expected an integer, got {describe(value)}")
+    assert attribute.symbols is not None
+    if register:
+        return float(attribute.symbols.code(str(number)))
+    code = attribute.symbols.codes.get(str(number))
+    return UNKNOWN_SYMBOL if code is None else float(code)
+
+
+def _integer(value: object) -> int | None:
+    """The integer that a number is, None if it is none. A float is one if no other integer is as near."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < _EXACT_INTEGER else None
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else None
+    return int(value) if isinstance(value, int) else None
+
+
 def _no_key(attribute: Attribute, value: object, register: bool) -> float:
     expected = "a point (lon, lat)" if attribute.type is Type.POINT else "an attribute whose type is known"
     raise ValueTypeError(f"expected {expected}, got {describe(value)}")
@@ -179,6 +217,7 @@ _KEYS = {
     Type.BOOL: _bool_key,
     Type.TIMESTAMP: _timestamp_key,
     Type.STRING: _string_key,
+    Type.ID: _id_key,
     Type.POINT: _no_key,
     None: _no_key,
 }

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from matchwood.errors import SchemaError, UnknownAttributeError, ValueTypeError
 from matchwood.schema.comparison import schema_difference
 from matchwood.schema.keys import key_of, value_of
-from matchwood.schema.types import MAX_DIMENSIONS, Attribute, Scalar, Symbols, Type
+from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Scalar, Symbols, Type
 
 
 class _Step(NamedTuple):
@@ -205,7 +205,7 @@ class Schema:
                 raise SchemaError(
                     f"attribute {attribute.name!r}: dimensions {list(attribute.dims)} do not fit its type, or are used twice"
                 )
-            if type_ is Type.STRING:
+            if type_ in CODED:
                 texts = [str(text) for text in item.get("symbols", ())]
                 attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
                 if len(attribute.symbols.codes) != len(texts):
@@ -236,7 +236,7 @@ class Schema:
             self._learnt.append(_Step(attribute, False, len(self._by_dimension)))
             if type_ is Type.POINT:
                 attribute.dims = (*attribute.dims, self._new_dimension(attribute))
-            if type_ is Type.STRING:
+            if type_ in CODED:
                 attribute.symbols = Symbols()
             attribute.type = type_
         if attribute.type is not type_:

@@ -19,9 +19,15 @@ class Type(StrEnum):
 
     NUMBER = "number"
     STRING = "string"
+    ID = "id"
+    """Integers of any size that are only compared for equality: hashes, snowflake ids."""
     BOOL = "bool"
     TIMESTAMP = "timestamp"
     POINT = "point"
+
+
+CODED = frozenset((Type.STRING, Type.ID))
+"""The types whose keys are codes of a dictionary: they have no order."""
 
 
 class Point(NamedTuple):
@@ -43,7 +49,7 @@ Scalar = int | float | str | bool | datetime
 
 @dataclass(slots=True)
 class Symbols:
-    """Strings and their codes, 0, 1, 2, ... in order of appearance.
+    """Strings (of an id, its digits) and their codes, 0, 1, 2, ... in order of appearance.
 
     One writer. A code never changes, so a reader may look up while a writer appends.
     """
@@ -66,7 +72,7 @@ class Symbols:
 
 @dataclass(slots=True)
 class Attribute:
-    """A name, a type (None until it is learnt), dimensions, and symbols if the values are strings."""
+    """A name, a type (None until it is learnt), dimensions, and symbols if the values are strings or ids."""
 
     name: str
     type: Type | None
