@@ -16,6 +16,7 @@ from matchwood.errors import EventError, MatchwoodError, SchemaError, ValueTypeE
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.intervals import IntervalSet
 from matchwood.schema import (
+    CODED,
     Attribute,
     Point,
     Range,
@@ -177,9 +178,9 @@ def _interval_keys(attribute: Attribute, value: object, register: bool) -> Inter
 
 
 def _range_keys(attribute: Attribute, value: Range) -> tuple[float, float]:
-    if attribute.type is Type.STRING:
+    if attribute.type in CODED:
         raise ValueTypeError(
-            f"attribute {attribute.name!r}: strings have no order, so {describe(value)} is not a value; use a list"
+            f"attribute {attribute.name!r}: {attribute.type}s have no order, so {describe(value)} is not a value; use a list"
         )
     lo = -math.inf if value.lo is None else key_of(attribute, value.lo, True)
     hi = math.inf if value.hi is None else key_of(attribute, value.hi, True)
