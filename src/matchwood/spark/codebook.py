@@ -50,6 +50,7 @@ class Codebook:
     def declare(cls, schema: Schema | Mapping[str, str] | None = None) -> Codebook:
         """The first version of a new lineage: a `Schema`, or names and types."""
         first = schema if isinstance(schema, Schema) else Schema(schema)
+        _check_types(first)
         return cls(json.dumps(first.to_json()), uuid.uuid4().hex[:12], 1)
 
     def schema(self) -> Schema:
@@ -91,6 +92,7 @@ class Codebook:
         return self.extended([other.schema()])
 
     def _with(self, schema: Schema) -> Codebook:
+        _check_types(schema)
         content = json.dumps(schema.to_json())
         return self if content == self.content else replace(self, content=content, version=self.version + 1)
 
@@ -146,6 +148,13 @@ def stamp_of(table: DataFrame) -> dict[str, Any] | None:
     metadata = table.schema["dims"].metadata if "dims" in table.columns else {}
     found = metadata.get(_KEY)
     return dict(found) if isinstance(found, Mapping) else None
+
+
+def _check_types(schema: Schema) -> None:
+    """Refuse ids: the workers that learn a codebook skip texts that differ in numbers only, and would miss their codes."""
+    for attribute in schema:
+        if attribute.type is Type.ID:
+            raise SchemaError(f"attribute {attribute.name!r}: Spark does not support ids; declare it as a string")
 
 
 def _append(schema: Schema, other: Schema) -> None:
