@@ -13,10 +13,11 @@ from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import RowStore
-from matchwood.structures.base import EVERYTHING, Capability, new_values
+from matchwood.structures.base import EVERYTHING, Capability
 from matchwood.structures.event_base import Asked, EventIndex
 from matchwood.structures.live.event_store import Slots
 from matchwood.structures.live.kernels.layout import EventCount, Parts
+from matchwood.structures.scratch import Scratch, new_values
 
 MOST_DEPTH = 24
 NO_LIMIT = int(kernel.NONE)
@@ -36,7 +37,6 @@ class BEQTree(EventIndex):
     def __init__(self, *, x: int = 0, y: int = 1, leaf_events: int = 1024) -> None:
         super().__init__()
         self._x, self._y, self._most = x, y, leaf_events
-        self._scratch: LeafScratch | None = None
         self._tree = self._built(np.zeros(0, np.uint32))
 
     def _parameters(self) -> dict[str, Any]:
@@ -63,10 +63,10 @@ class BEQTree(EventIndex):
         kernel.remove_events(self._tree, self.store.state, slots)
         self.store.drop(slots)
 
-    def _answer(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
-        scratch = self._scratch_for(asked.store)
+    def _answer(self, scratch: Scratch, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+        own = self._scratch_for(asked.store, scratch)
         asked = asked._replace(store=asked.store.state)
-        return int(kernel.answer_rows(self._tree, self.store.state, scratch, asked, first, out, ends))
+        return int(kernel.answer_rows(self._tree, self.store.state, own, asked, first, out, ends))
 
     def _check(self) -> None:
         """Every list is sorted and has the leaf's events with their keys; every event is where its place says."""
@@ -143,20 +143,21 @@ class BEQTree(EventIndex):
             counts=counts,
         )
 
-    def _scratch_for(self, store: RowStore) -> LeafScratch:
+    def _scratch_for(self, store: RowStore, scratch: Scratch) -> LeafScratch:
         """Scratch for this store of rows, kept between calls as long as it suffices."""
-        scratch, slots = self._scratch, len(self.store.state.events)
+        held: LeafScratch | None = scratch.own
+        slots = len(self.store.state.events)
         dims, values = max(store.dimensions, 1), int(self.store.state.counts[EventCount.MAX_VALUES]) + 1
         names = int(store.state.rows["count"].max(initial=1))
         if (
-            scratch is not None
-            and len(scratch.values) >= dims
-            and len(scratch.wanted) >= names
-            and len(scratch.parts.lo) >= values
-            and len(scratch.found) >= slots
+            held is not None
+            and len(held.values) >= dims
+            and len(held.wanted) >= names
+            and len(held.parts.lo) >= values
+            and len(held.found) >= slots
         ):
-            return scratch
-        self._scratch = LeafScratch(
+            return held
+        scratch.own = held = LeafScratch(
             values=new_values(dims),
             wanted=np.zeros(names, np.int64),
             parts=Parts(lo=np.zeros(values), hi=np.zeros(values)),
@@ -166,9 +167,9 @@ class BEQTree(EventIndex):
             hi=np.zeros(names),
             counters=np.zeros(slots, np.uint16),
             found=np.zeros(slots + 1, np.uint32),
-            candidates=self.candidates,
+            candidates=scratch.work.counts,
         )
-        return self._scratch
+        return held
 
     def _run(self, leaf: int, dim: int) -> tuple[Float64s, Slots]:
         run = self._tree.runs[leaf * int(self._tree.counts[LeafCount.DIMENSIONS]) + dim]

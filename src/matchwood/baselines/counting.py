@@ -13,6 +13,7 @@ from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
 
 
@@ -31,7 +32,6 @@ class CountingIndex(VerifyingIndex):
     def __init__(self) -> None:
         super().__init__()
         self._lists = self._new_lists(1)
-        self._scratch = self._new_scratch()
 
     @abstractmethod
     def _fill(self, slots: Slots, first: int) -> int:
@@ -65,19 +65,16 @@ class CountingIndex(VerifyingIndex):
             keys = grown(self._lists.keys, size if self.has_keys else 0)
             self._lists = self._lists._replace(slots=grown(self._lists.slots, size), keys=keys)
 
-    def _new_scratch(self) -> CountingScratch:
-        size = len(self._lists.needed) + 1
-        return CountingScratch(
-            candidates=self._buffer,
-            counters=np.zeros(size, np.uint16),
-            touched=np.zeros(size, np.uint32),
-            progress=np.zeros(1, np.int64),
-        )
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        if self._scratch.candidates is not self._buffer or len(self._scratch.counters) <= len(self._lists.needed):
-            self._scratch = self._new_scratch()
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held, size = scratch.own, len(self._lists.needed) + 1
+        if held is None or held.candidates is not scratch.buffer or len(held.counters) < size:
+            scratch.own = CountingScratch(
+                candidates=scratch.buffer,
+                counters=np.zeros(size, np.uint16),
+                touched=np.zeros(size, np.uint32),
+                progress=np.zeros(1, np.int64),
+            )
 
     def _check(self) -> None:
         """Every row stands in as many lists as it should: once at least, and nothing else stands there."""

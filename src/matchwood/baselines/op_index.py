@@ -14,6 +14,7 @@ from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
+from matchwood.structures.scratch import Scratch
 
 MAX_DIMENSIONS = 1024  # there is a pair of lists for every two dimensions
 SAMPLE_ROWS = 20_000  # rows that tell how popular a dimension is
@@ -61,8 +62,8 @@ class OpIndex(CountingIndex):
     def _delete(self, slots: Slots) -> None:
         delete_rows(self._lists, self._pivots, self.store.state, slots)
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        state = self._lists, self._pivots, self.store.state, self._scratch
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._lists, self._pivots, self.store.state, scratch.own
         return int(answer_events(*state, query, first, out, ends))
 
     def _arrays(self) -> dict[str, np.ndarray]:

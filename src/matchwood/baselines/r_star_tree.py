@@ -14,6 +14,7 @@ from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Index, Query
+from matchwood.structures.scratch import Scratch
 
 MARGIN = 1e-12  # more than the error of the logarithm
 
@@ -78,11 +79,10 @@ class RStarTree(Index):
         for slot, box in self._boxes(slots):
             self._tree.delete(slot, tuple(box))
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         slots, offsets = self._stabbed(query.events)
-        stabbed = Stabbed(
-            slots=slots, offsets=offsets, values=self._values, seen=self._seen, candidates=self._candidates
-        )
+        own = {"values": scratch.values, "seen": scratch.seen, "candidates": scratch.work.counts}
+        stabbed = Stabbed(slots=slots, offsets=offsets, **own)
         state = self.store.state
         return int(verify_many(stabbed, state, query.events, first, query.combine, query.k, out, ends))
 

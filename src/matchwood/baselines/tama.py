@@ -15,6 +15,7 @@ from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, ENTRIES
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
+from matchwood.structures.scratch import Scratch
 
 
 class Tama(CountingIndex):
@@ -64,8 +65,8 @@ class Tama(CountingIndex):
     def _delete(self, slots: Slots) -> None:
         delete_rows(self._lists, self._domains, self.store.state, slots)
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        state = self._lists, self._domains, self.store.state, self._scratch
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._lists, self._domains, self.store.state, scratch.own
         return int(answer_events(*state, query, self._exact, first, out, ends))
 
     def _check(self) -> None:

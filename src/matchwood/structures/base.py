@@ -5,7 +5,9 @@ single event is a batch of one. `Index` does what all share: the exact row store
 results, saving, and repair after an exception. A structure adds its own state and six methods: `_insert`, `_delete`, `_answer`,
 `_check`, `_arrays` and `_restore`.
 
-One writer, and no reader while it writes: the engine holds one lock per batch.
+Threads: one writer, and no reader while it writes; the engine's lock sees to that. Readers (`match`, `top_k`) may run at the same
+time: each takes a scratch of its own (`structures.scratch`). After an interrupted change the first of them repairs the index, so
+that call must be alone: see `whole`.
 """
 
 from __future__ import annotations
@@ -21,15 +23,18 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows
-from matchwood.encode.picking import pick_events
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.lang.evaluate import Mode, mode_of
-from matchwood.store.collecting import ResultBuffer, collect
+from matchwood.store.collecting import Part
+from matchwood.store.kernels.candidates import VERIFIED
+from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.verify import ALL, ANY, VALUE
+from matchwood.store.kernels.verify import ALL, ANY
 from matchwood.store.row_store import RowStore, Slots
 from matchwood.store.storage import read_folder, write_folder
+from matchwood.structures.parallel import Batch, Pace
 from matchwood.structures.repair import Repairable
+from matchwood.structures.scratch import Scratch, ScratchPool, new_values
 
 
 class Capability(StrEnum):
@@ -91,12 +96,8 @@ class Index(Repairable):
 
     def __init__(self) -> None:
         self.store = RowStore()
-        self._events = 0
-        self._candidates = np.zeros(1, np.int64)  # kernels add to it
-        self._values = new_values(0)
-        self._seen = np.zeros(0, np.uint32)
-        self._results = ResultBuffer()
-        self._hits_per_event = 0.0  # of the last `match`: an estimate of the room that the next one needs
+        self._scratches = ScratchPool()
+        self._match_pace, self._top_k_pace = (Pace(), Pace()), (Pace(), Pace())  # by mode
 
     # implemented by each structure
 
@@ -109,8 +110,11 @@ class Index(Repairable):
         """Delete rows that are still in the store."""
 
     @abstractmethod
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        """Answer events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number."""
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        """Answer events[first:] into `out` and `ends`; return the first event not done, because out is full, or their number.
+
+        `scratch` has been prepared (`_prepare`). Nothing else may be written.
+        """
 
     @abstractmethod
     def _check(self) -> None:
@@ -197,22 +201,35 @@ class Index(Repairable):
         self.store.put(rows)
         self.repair()
 
-    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
-        """Every matching subscription of each event with its score, in no particular order."""
-        self.repair()
-        query = Query(events, self._mode(events, mode, combine), combine, 0)
-        found = self._collect(query, 1024, self._hits_per_event)
-        self._hits_per_event = len(found.ids) / max(events.size, 1)
-        return found
+    def match(
+        self,
+        events: Events,
+        *,
+        mode: Mode | str = Mode.ALL,
+        combine: object = None,
+        ordered: bool = False,
+        threads: int = 1,
+    ) -> Matches:
+        """Every matching subscription of each event with its score, in no particular order.
 
-    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
-        """The k best subscriptions of each event: score descending, then id ascending."""
+        `ordered`: score descending, then id ascending. `threads`: how many may work on a large batch.
+        """
+        self.repair()
+        checked = self._mode(events, mode, combine)
+        pace = self._match_pace[checked]
+        return self._answered(Query(events, checked, combine, 0), pace, ordered=ordered, threads=threads)
+
+    def top_k(
+        self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None, threads: int = 1
+    ) -> Matches:
+        """The k best subscriptions of each event: score descending, then id ascending. `threads` as for `match`."""
         self.repair()
         check_k(k)
         self._demand(Capability.TOP_K)
         checked = self._mode(events, mode, combine)
         best = min(int(k), max(self.store.subscriptions, 1))
-        return self._collect(Query(events, checked, combine, best), best, float(best))
+        pace = self._top_k_pace[checked]
+        return self._answered(Query(events, checked, combine, best), pace, ordered=False, threads=threads)
 
     def axes(self) -> list[AxisShape]:
         """The attributes that the structure divides, most important first; none if it does not work that way."""
@@ -228,12 +245,12 @@ class Index(Repairable):
         """Size, and work since the last `reset_counters`."""
         self.repair()
         bytes_ = self.store.nbytes + sum(array.nbytes for array in self._arrays().values())
-        return Stats(len(self.store), self._nodes(), bytes_, self._events, int(self._candidates[0]), self._details())
+        candidates = int(self._scratches.counts[VERIFIED])
+        return Stats(len(self.store), self._nodes(), bytes_, self._scratches.events, candidates, self._details())
 
     def reset_counters(self) -> None:
         """Start counting events and candidates from zero."""
-        self._events = 0
-        self._candidates[:] = 0
+        self._scratches.reset()
 
     def save(self, path: str | Path) -> None:
         """Write the index to a new folder that `load` can map. O(bytes)."""
@@ -288,40 +305,39 @@ class Index(Repairable):
         if capability not in self.capabilities:
             raise UnsupportedError(f"index {self.name!r} does not offer {capability}; 'scan' does")
 
-    def _collect(self, query: Query, room: int, hits_each: float) -> Matches:
-        """The hits of all events; `room` and `hits_each` as for `collect`."""
-        self._prepare()
-        self._events += query.events.size
-        order = self._order(query)
-        if order is not None:
-            query = query._replace(events=pick_events(query.events, order))
-        answer = partial(self._answer, query)
-        return collect(answer, query.events.size, room=room, hits_each=hits_each, order=order, buffer=self._results)
+    def _answered(self, query: Query, pace: Pace, *, ordered: bool, threads: int) -> Matches:
+        """The hits of all events."""
+
+        def answer(scratch: Scratch, events: Events) -> Part:
+            self._prepare(scratch)
+            scratch.work.events += events.size
+            run = partial(self._answer, scratch, query._replace(events=events))
+            part = scratch.results.fill(run, events.size, query.k)
+            if ordered:
+                order_hits(part.offsets, part.ids, part.scores)
+            return part
+
+        def order_of(events: Events) -> Int64s | None:
+            return self._order(query._replace(events=events))
+
+        return Batch(self._scratches, answer, order_of, pace, threads).answered(query.events)
 
     def _order(self, query: Query) -> Int64s | None:
         """The order in which the events are best answered; None for the order of the batch."""
         return None
 
-    def _prepare(self) -> None:
-        """Make scratch as large as the store requires."""
-        if len(self._values) < self.store.dimensions:
-            self._values = new_values(self.store.dimensions)
-        if len(self._seen) < self.store.slots:
-            self._seen = np.zeros(len(self.store.state.rows), np.uint32)
+    def _prepare(self, scratch: Scratch) -> None:
+        """Make a scratch as large as the store requires."""
+        if len(scratch.values) < self.store.dimensions:
+            scratch.values = new_values(self.store.dimensions)
+        if len(scratch.seen) < self.store.slots:
+            scratch.seen = np.zeros(len(self.store.state.rows), np.uint32)
 
 
 def check_k(k: object) -> None:
     """Refuse a k that is not a whole number of at least 1."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise QueryError(f"expected k to be a whole number >= 1, got {k!r}")
-
-
-def new_values(dimensions: int) -> np.ndarray:
-    """Scratch for one event, every dimension absent."""
-    values = np.zeros(dimensions, VALUE)
-    values["lo"] = values["hi"] = np.nan
-    values["weight"] = 1.0
-    return values
 
 
 def has_ranges(events: Events) -> bool:

@@ -4,12 +4,13 @@ The counterpart of `structures.base`: there rows are kept and queried by events,
 `EventIndex` does what all share: the exact event store, the checks of arguments, the store of the querying rows, the growing of
 results. A structure adds its own state and what is abstract here.
 
-One writer, and no reader while it writes: the engine holds one lock per batch.
+Threads: as in `structures.base`: one writer alone, or any number of readers (`match`), each with a scratch of its own.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -19,13 +20,14 @@ from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.encode.picking import pick_groups
 from matchwood.errors import EventError, QueryError, UnsupportedError
 from matchwood.lang.evaluate import Mode, mode_of
-from matchwood.store.collecting import ResultBuffer, collect
+from matchwood.store.kernels.candidates import VERIFIED
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ALL, ANY
 from matchwood.store.row_store import RowStore
 from matchwood.structures.base import EVERYTHING, Capability, check_k, has_ranges
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.repair import Repairable
+from matchwood.structures.scratch import Scratch, ScratchPool
 
 SMALL_BATCH = 4096  # rows that are held in a store that stays: to make one takes longer than to answer a row
 
@@ -52,10 +54,7 @@ class EventIndex(Repairable):
 
     def __init__(self) -> None:
         self.store = EventStore()
-        self.candidates = np.zeros(1, np.int64)  # events verified or counted so far; kernels add to it
-        self._hits_each = 0.0  # of the last batch: the first guess of room for the next
-        self._results = ResultBuffer()
-        self._asking = RowStore()  # holds the rows of a small batch while they are answered
+        self._scratches = ScratchPool()
 
     # what a structure adds
 
@@ -68,7 +67,7 @@ class EventIndex(Repairable):
         """Let go of events, out of the store too."""
 
     @abstractmethod
-    def _answer(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, scratch: Scratch, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
         """Answer the subscriptions from `first` on; return the first not done, because out is full, or their number."""
 
     @abstractmethod
@@ -138,40 +137,41 @@ class EventIndex(Repairable):
             return Matches(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
         heads = np.flatnonzero(np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]]))
         groups = np.append(heads, rows.size).astype(np.int64)
-        if len(self._asking):  # an exception kept the last rows there
-            self._asking = RowStore()
-        store = self._asking if rows.size <= SMALL_BATCH else RowStore()
-        slots = store.add(rows)
+        best = min(int(k), max(len(self), 1)) if k else 0
+        scratch = self._scratches.take()
         try:
-            best = min(int(k), max(len(self), 1)) if k else 0
-            return self._collect(rows, Asked(store, slots, groups, float(now), checked, combine, best))
+            small = rows.size <= SMALL_BATCH
+            store = scratch.asking if small and not len(scratch.asking) else RowStore()
+            if small:
+                scratch.asking = store  # another one if an exception has kept rows in the last
+            asked = Asked(store, store.add(rows), groups, float(now), checked, combine, best)
+            try:
+                return self._answered(scratch, rows, asked)
+            finally:
+                if small:
+                    store.remove(rows.ids[heads])
         finally:
-            if store is self._asking:
-                store.remove(rows.ids[heads])
+            self._scratches.give_back(scratch)
 
-    def _collect(self, rows: Rows, asked: Asked) -> Matches:
+    def _answered(self, scratch: Scratch, rows: Rows, asked: Asked) -> Matches:
         """The answers to rows that are in a store."""
         order, many = self._order(rows, asked.groups, asked.mode), len(asked.groups) - 1
         if order is not None:
             groups, at = pick_groups(asked.groups, order)
             asked = asked._replace(groups=groups, slots=asked.slots[at])
-        found = collect(
-            lambda first, out, ends: self._answer(asked, first, out, ends),
-            many,
-            room=max(1024, asked.k),
-            hits_each=0.0 if asked.k else self._hits_each,
-            order=order,
-            buffer=self._results,
-        )
-        if not asked.k:
-            self._hits_each = len(found.ids) / many
-        return found
+        part = scratch.results.fill(partial(self._answer, scratch, asked), many, asked.k)
+        return part._replace(order=order).matches()
 
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
         self.repair()
         self.store.check()
         self._check()
+
+    @property
+    def candidates(self) -> int:
+        """How many events have been verified or counted so far."""
+        return int(self._scratches.counts[VERIFIED])
 
     @property
     def nbytes(self) -> int:
@@ -184,7 +184,6 @@ class EventIndex(Repairable):
     def _rebuilt(self) -> Self:
         index = type(self)(**self._parameters())
         index.store = self.store
-        index.candidates = self.candidates
         if len(self.store):
             index._insert(self.store.live_slots())
         return index

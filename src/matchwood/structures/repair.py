@@ -11,9 +11,13 @@ restores that (`engine.undo`).
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from threading import RLock
 from types import TracebackType
 from typing import Self
+
+_repairing = RLock()
 
 
 class Repairable(ABC):
@@ -26,10 +30,18 @@ class Repairable(ABC):
     def _rebuilt(self) -> Self:
         """A structure like this one, over the same store, built from what the store holds."""
 
+    @property
+    def whole(self) -> bool:
+        """Is nothing left to `repair`? Otherwise the next call repairs the structure, which may change its store too: that call
+        must be the only one, even if it only reads."""
+        return self._whole
+
     def repair(self) -> None:
         """Rebuild the structure if a change was interrupted. O(1) if not."""
         if not self._whole:
-            self.__dict__ = self._rebuilt().__dict__  # one assignment: either repaired, or still marked
+            with _repairing:  # of several threads that find it damaged, one repairs it
+                if not self._whole:
+                    self.__dict__ = self._rebuilt().__dict__  # one assignment: either repaired, or still marked
 
     def _changing(self) -> Changing:
         """Mark the structure until the block ends; checks that may refuse a change come before it."""
@@ -53,3 +65,13 @@ class Changing:
     ) -> None:
         if kind is None and self._outermost:
             self._structure._whole = True
+
+
+def _forget_lock() -> None:
+    """In a forked process, where the thread that held the lock does not exist."""
+    global _repairing
+    _repairing = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.candidates import BOUNDARIES, KEY, PREDICATES, SIGNATURES, TALLY
 from matchwood.structures.base import Index
+from matchwood.structures.scratch import Scratch
 
 PLACES = {"boundaries_tested": BOUNDARIES, "signatures_tested": SIGNATURES, "predicates_tested": PREDICATES}
 
@@ -19,22 +19,26 @@ class Tallied(Index):
     predicates_tested   intervals of rows compared exactly
     """
 
-    _tally: Int64s | None = None
+    _counts_tests = False
 
     def count_tests(self, *, on: bool = True) -> None:
         """Count every test from now on (`stats().details`), or stop. Slows matching. An event that is answered again because
         its results had no room is counted twice; match a batch once before it is counted."""
-        self._tally = np.zeros(TALLY, np.int64) if on else None
+        self._counts_tests = on
+        for work in self._scratches.works:
+            work.tally = None
 
-    def reset_counters(self) -> None:
-        """Start counting from zero."""
-        super().reset_counters()
-        if self._tally is not None:
-            self._tally[:] = 0
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        if self._counts_tests and scratch.work.tally is None:
+            scratch.work.tally = np.zeros(TALLY, np.int64)
 
     def _tests(self) -> dict[str, float]:
         """The counts, for `stats`."""
-        return {} if self._tally is None else {name: float(self._tally[place]) for name, place in PLACES.items()}
+        if not self._counts_tests:
+            return {}
+        total = sum((work.tally for work in self._scratches.works if work.tally is not None), np.zeros(TALLY, np.int64))
+        return {name: float(total[place]) for name, place in PLACES.items()}
 
 
 def new_keys(dimensions: int) -> np.ndarray:

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.candidates import ANSWER, MAX_FOUND, VISITED, WORK, Candidates
+from matchwood.store.kernels.candidates import ANSWER, MAX_FOUND, VISITED, Candidates
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.tally import Tallied, new_keys
 
 
 class VerifyingIndex(Tallied):
-    """An index with a buffer of candidates, as large as the store needs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._candidates = np.zeros(WORK, np.int64)
-        self._buffer = self._new_buffer()
+    """An index whose scratches have a buffer of candidates, as large as the store needs."""
 
     @property
     def _visited(self) -> float:
         """How many parts of the structure events have visited."""
-        return float(self._candidates[VISITED])
+        return float(self._scratches.counts[VISITED])
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        held, tally = self._buffer, self._tally
-        counts_as_asked = len(held.tally) == 0 if tally is None else held.tally is tally
-        if held.values is not self._values or held.seen is not self._seen or not counts_as_asked:
-            self._buffer = self._new_buffer()
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held, tally = scratch.buffer, scratch.work.tally
+        if (
+            held is None
+            or held.values is not scratch.values
+            or held.seen is not scratch.seen
+            or (len(held.tally) > 0 if tally is None else held.tally is not tally)
+        ):
+            scratch.buffer = _new_buffer(scratch)
 
-    def _new_buffer(self) -> Candidates:
-        return Candidates(
-            values=self._values,
-            keys=new_keys(len(self._values)),
-            seen=self._seen,
-            slots=np.zeros(MAX_FOUND + 1, np.uint32),
-            answer=np.zeros(1, ANSWER),
-            work=self._candidates,
-            tally=np.zeros(0, np.int64) if self._tally is None else self._tally,
-        )
+
+def _new_buffer(scratch: Scratch) -> Candidates:
+    work = scratch.work
+    return Candidates(
+        values=scratch.values,
+        keys=new_keys(len(scratch.values)),
+        seen=scratch.seen,
+        slots=np.zeros(MAX_FOUND + 1, np.uint32),
+        answer=np.zeros(1, ANSWER),
+        work=work.counts,
+        tally=np.zeros(0, np.int64) if work.tally is None else work.tally,
+    )

@@ -24,6 +24,7 @@ from matchwood.structures.be_star.kernels.layout import Ranking, Split, Tree
 from matchwood.structures.be_star.kernels.match import EVENT, BEStarScratch, answer_events
 from matchwood.structures.be_star.kernels.rewrite import rewrite_rows
 from matchwood.structures.be_star.kernels.split import SAMPLE
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
 
 SPLITS = {split.name.lower(): split for split in Split}
@@ -79,7 +80,6 @@ class BEStarTree(VerifyingIndex):
         self._options = _Options(capacity, alpha, beta, split, ranking, batch)
         self._tree = self._new_tree()
         self._work = _new_construction(0, 0)
-        self._scratch = self._new_scratch()
 
     def update(self, rows: Rows) -> None:
         """Replace the rows of subscriptions that are there, all or none; in place where the home bucket stays the same."""
@@ -122,8 +122,8 @@ class BEStarTree(VerifyingIndex):
     def _delete(self, slots: Slots) -> None:
         delete_rows(self._tree, self.store.state, slots)
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        return int(answer_events(self._tree, self.store.state, self._scratch, query, first, out, ends))
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        return int(answer_events(self._tree, self.store.state, scratch.own, query, first, out, ends))
 
     def _check(self) -> None:
         check_tree(self._tree, self.store.state, self.store.live_slots())
@@ -178,23 +178,25 @@ class BEStarTree(VerifyingIndex):
         """
         if not window.size or not len(self.store):
             return 0
-        self._prepare()
+        scratch = self._scratches.take()
+        self._prepare(scratch)
         loss, rank, gain = (np.zeros(len(self._tree.buckets)) for _ in range(3))
-        adapt.observe(self._tree, self.store.state, self._scratch, window, loss)
+        adapt.observe(self._tree, self.store.state, scratch.own, window, loss)
         adapt.rank_buckets(self._tree, window.size, loss, rank, gain)
         roots = np.zeros(self._nodes(), np.uint32)
         roots = roots[: int(adapt.find_low(self._tree, rank, gain, threshold, roots))]
         if not len(roots):
             return 0
-        slots = np.concatenate([self._slots_below(int(root)) for root in roots])
+        slots = np.concatenate([self._slots_below(int(root), scratch) for root in roots])
+        self._scratches.give_back(scratch)
         with self._changing():
             delete_rows(self._tree, self.store.state, slots)
             self._insert_each(slots)
         return len(roots)
 
-    def _slots_below(self, b: int) -> Slots:
+    def _slots_below(self, b: int, scratch: Scratch) -> Slots:
         slots = np.zeros(int(self._tree.buckets[b]["rows"]), np.uint32)
-        adapt.collect_rows(self._tree, b, self._scratch.pending, slots)
+        adapt.collect_rows(self._tree, b, scratch.own.pending, slots)
         return slots
 
     # construction
@@ -310,20 +312,16 @@ class BEStarTree(VerifyingIndex):
 
     # matching
 
-    def _new_scratch(self) -> BEStarScratch:
-        size = len(self._tree.buckets)
-        return BEStarScratch(
-            candidates=self._buffer,
-            pending=np.zeros(size, np.uint32),
-            bounds=np.zeros(size, np.float64),
-            event=np.zeros(1, EVENT),
-        )
-
-    def _prepare(self) -> None:
-        super()._prepare()
-        held = self._scratch
-        if held.candidates is not self._buffer or len(held.pending) < len(self._tree.buckets):
-            self._scratch = self._new_scratch()
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held, size = scratch.own, len(self._tree.buckets)
+        if held is None or held.candidates is not scratch.buffer or len(held.pending) < size:
+            scratch.own = BEStarScratch(
+                candidates=scratch.buffer,
+                pending=np.zeros(size, np.uint32),
+                bounds=np.zeros(size, np.float64),
+                event=np.zeros(1, EVENT),
+            )
 
 
 def _new_construction(rows: int, dimensions: int) -> Construction:

@@ -23,6 +23,7 @@ from matchwood.structures.k_index.kernels.layout import (
     spread_entries,
 )
 from matchwood.structures.k_index.kernels.match import CURSOR, NEAR, KIndexScratch, answer_events
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
 
 MAX_CELLS = 4096
@@ -61,7 +62,6 @@ class KIndex(VerifyingIndex):
             absent=np.zeros(0, np.uint32),
             tops=np.zeros(1, SIZE_BOUND),
         )
-        self._scratch = self._new_scratch(0)
 
     def _insert(self, slots: Slots) -> None:
         shapes, counts = np.zeros(len(slots), ROW_SHAPE), np.zeros(self.store.dimensions, np.int64)
@@ -100,11 +100,12 @@ class KIndex(VerifyingIndex):
     def _delete(self, slots: Slots) -> None:
         self._demand(Capability.UPDATES)
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        lists = NEAR * int(np.diff(query.events.offsets).max(initial=0)) + 1
-        if self._scratch.candidates is not self._buffer or len(self._scratch.cursors) < lists:
-            self._scratch = self._new_scratch(lists)
-        return int(answer_events(self._postings, self.store.state, self._scratch, query, first, out, ends))
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        lists, held = NEAR * int(np.diff(query.events.offsets).max(initial=0)) + 1, scratch.own
+        if held is None or held.candidates is not scratch.buffer or len(held.cursors) < lists:
+            cursors, heads = np.zeros(lists, CURSOR), np.zeros(lists, np.uint64)
+            scratch.own = KIndexScratch(candidates=scratch.buffer, cursors=cursors, heads=heads)
+        return int(answer_events(self._postings, self.store.state, scratch.own, query, first, out, ends))
 
     def _check(self) -> None:
         index = self._postings
@@ -151,9 +152,6 @@ class KIndex(VerifyingIndex):
         for size, (start, end) in enumerate(pairwise(sizes.tolist())):
             tops[size] = priority[start:end].max(initial=-np.inf), absent[start:end].max(initial=0.0)
         return tops
-
-    def _new_scratch(self, lists: int) -> KIndexScratch:
-        return KIndexScratch(candidates=self._buffer, cursors=np.zeros(lists, CURSOR), heads=np.zeros(lists, np.uint64))
 
 
 def _offsets(sizes: Int64s) -> Int64s:

@@ -12,7 +12,7 @@ from matchwood.store.batch_order import FEWEST, centres_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import RowStore
-from matchwood.structures.base import AxisShape, new_values
+from matchwood.structures.base import AxisShape
 from matchwood.structures.event_base import Asked, EventIndex
 from matchwood.structures.live.event_store import EventStore, Slots
 from matchwood.structures.live.kernels.layout import EventCount, Parts
@@ -34,6 +34,7 @@ from matchwood.structures.mo_tree.tree import (
     ticks_of,
     with_places,
 )
+from matchwood.structures.scratch import Scratch, new_values
 
 MAX_INTERVALS = 1 << 16  # of the rows of a batch, 24 bytes each: very long rows are answered fewer at a time
 
@@ -54,7 +55,6 @@ class LiveEvents(EventIndex):
         self._like = like
         self._planned_for = 0
         self._tree = new_tree(TreePlan((), 0))
-        self._scratch: LiveScratch | None = None
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The events and their tree without spare room, for saving. O(1)."""
@@ -87,7 +87,6 @@ class LiveEvents(EventIndex):
         slots = self.store.live_slots()
         self._tree = new_tree(planned_events(self.store, slots, self._like() if self._like else ()))
         self._planned_for = len(slots)
-        self._scratch = None
         slots, numbers = self._by_bucket(slots)
         self.store.reorder(slots)
         self._place(np.arange(len(slots), dtype=np.uint32), numbers)
@@ -107,14 +106,14 @@ class LiveEvents(EventIndex):
         release(self._tree, slots)
         self.store.drop(slots)
 
-    def _answer(self, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, scratch: Scratch, asked: Asked, first: int, out: Out, ends: Int64s) -> int:
         asked_state = asked._replace(store=asked.store.state)
         while True:
-            scratch = self._scratch_for(asked.store)
-            done = int(answer_rows(self._tree, self.store.state, scratch, asked_state, first, out, ends))
+            own = self._scratch_for(asked.store, scratch)
+            done = int(answer_rows(self._tree, self.store.state, own, asked_state, first, out, ends))
             if done >= 0:
                 return done
-            self._scratch = scratch._replace(batch=with_more_hits(scratch.batch))
+            scratch.own = own._replace(batch=with_more_hits(own.batch))
             if ~done > first:
                 return ~done
 
@@ -146,21 +145,24 @@ class LiveEvents(EventIndex):
         tree = self._tree
         return tree.bits.nbytes + tree.nodes.nbytes + tree.directory.nbytes + tree.places.nbytes
 
-    def _scratch_for(self, store: RowStore) -> LiveScratch:
-        """Scratch that fits this store of rows; kept between calls."""
-        scratch, tree, state = self._scratch, self._tree, self.store.state
+    def _scratch_for(self, store: RowStore, scratch: Scratch) -> LiveScratch:
+        """Scratch that fits the tree and this store of rows; kept between calls."""
+        held: LiveScratch | None = scratch.own
+        tree, state = self._tree, self.store.state
         dims, entries = max(store.dimensions, 1), int(store.state.rows["count"].max(initial=1))
         values = int(state.counts[EventCount.MAX_VALUES]) + 1
         if (
-            scratch is not None
-            and len(scratch.values) >= dims
-            and scratch.lo.shape[1] >= entries
-            and len(scratch.seen) >= len(state.events)
-            and len(scratch.parts.lo) >= values
+            held is not None
+            and scratch.fits is tree.axes  # which are those of the plan
+            and len(held.values) >= dims
+            and held.lo.shape[1] >= entries
+            and len(held.seen) >= len(state.events)
+            and len(held.parts.lo) >= values
         ):
-            return scratch
+            return held
         axes, queries = len(tree.axes), max(min(QUERIES, MAX_INTERVALS // entries), 1)
-        self._scratch = LiveScratch(
+        scratch.fits = tree.axes
+        scratch.own = held = LiveScratch(
             values=new_values(dims),
             dims=np.zeros(max(dims, entries), np.int64),
             parts=Parts(lo=np.zeros(values), hi=np.zeros(values)),
@@ -178,7 +180,7 @@ class LiveEvents(EventIndex):
             digits=np.zeros(axes + 1, np.int64),
             line=np.zeros(LINE, np.uint64),
             seen=np.zeros(len(state.events), np.uint32),
-            candidates=self.candidates,
+            candidates=scratch.work.counts,
             batch=new_batch(len(tree.directory), queries),
         )
-        return self._scratch
+        return held

@@ -14,7 +14,7 @@ from matchwood.store.batch_order import FEWEST, keys_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
 from matchwood.store.row_store import Slots
-from matchwood.structures.base import AxisShape, Index, Query, new_values
+from matchwood.structures.base import AxisShape, Index, Query
 from matchwood.structures.mo_tree.check import check_tree
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.batch import QUERIES, new_batch, with_more_hits
@@ -34,6 +34,7 @@ from matchwood.structures.mo_tree.tree import (
     ticks_of,
     with_places,
 )
+from matchwood.structures.scratch import Scratch, new_values
 from matchwood.structures.tally import new_keys
 
 MAX_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
@@ -61,7 +62,6 @@ class MOTree(Index):
         self._options: dict[str, Any] = {"plan": plan, "bytes_per_row": bytes_per_row, "layers": layers}
         self._planned_for = 0
         self._tree = new_tree(TreePlan((), 0))
-        self._scratch: MatchScratch | None = None
 
     def replan(self) -> None:
         """Plan for the rows that are there and lay out everything anew, the row store too, in the order of the buckets. O(n)."""
@@ -69,7 +69,6 @@ class MOTree(Index):
         with self._changing():
             self._tree = new_tree(self._plan(slots))
             self._planned_for = len(slots)
-            self._scratch = None
             keys = np.empty(len(slots), np.uint64)
             order_keys(self._tree, self.store.state, slots, keys)
             order = np.argsort(keys)
@@ -138,14 +137,13 @@ class MOTree(Index):
             return None
         return neighbours([ticks_of(tree, axis, keys_of(events, int(axis["dim"]))) for axis in layers])
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         groups = np.arange(len(ends) + 1)
         while True:
-            scratch = self._scratch_for(query)
-            done = int(answer_events(self._tree, self.store.state, scratch, groups, query, first, out, ends))
+            done = int(answer_events(self._tree, self.store.state, scratch.own, groups, query, first, out, ends))
             if done >= 0:
                 return done
-            self._scratch = scratch._replace(batch=with_more_hits(scratch.batch))
+            scratch.own = scratch.own._replace(batch=with_more_hits(scratch.own.batch))
             if ~done > first:
                 return ~done
 
@@ -158,7 +156,6 @@ class MOTree(Index):
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._planned_for = int(saved["planned_for"][0])
         self._tree = restored_tree(saved)
-        self._scratch = None
 
     def _parameters(self) -> dict[str, Any]:
         return self._options
@@ -171,14 +168,19 @@ class MOTree(Index):
         shown = {c.name.lower(): c for c in (TreeCount.LAYERS, TreeCount.AXES, TreeCount.PLANES, TreeCount.BUCKETS)}
         return {**{name: float(counts[c]) for name, c in shown.items()}, "directory": float(len(self._tree.directory))}
 
-    def _scratch_for(self, query: Query) -> MatchScratch:
-        """Scratch that fits the tree and the store; kept between calls."""
-        scratch, dims = self._scratch, self.store.dimensions
-        if scratch is not None and scratch.values.shape[1] >= dims and scratch.seen is self._seen:
-            return scratch
-        tree = self._tree
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held, axes = scratch.own, self._tree.axes  # which are those of the plan
+        if held is None or scratch.fits is not axes or held.values.shape[1] < self.store.dimensions:
+            scratch.own, scratch.fits = self._new_scratch(scratch), axes
+        elif held.seen is not scratch.seen:
+            scratch.own = held._replace(seen=scratch.seen)
+
+    def _new_scratch(self, scratch: Scratch) -> MatchScratch:
+        """Scratch that fits the tree and the store."""
+        tree, dims = self._tree, self.store.dimensions
         queries, axes, cells = max(min(QUERIES, MAX_VALUES // max(dims, 1)), 1), len(tree.axes), len(tree.cells) + 1
-        self._scratch = MatchScratch(
+        return MatchScratch(
             values=new_values(queries * dims).reshape(queries, dims),
             keys=new_keys(queries * dims).reshape(queries, dims),
             plain=np.zeros(queries, np.bool_),
@@ -197,8 +199,7 @@ class MOTree(Index):
             best=np.zeros((queries, MAX_RANKED)),
             held=np.zeros(queries, np.int64),
             worst=np.zeros(queries),
-            seen=self._seen,
-            candidates=self._candidates,
+            seen=scratch.seen,
+            candidates=scratch.work.counts,
             batch=new_batch(len(tree.directory), queries),
         )
-        return self._scratch

@@ -19,12 +19,14 @@ from matchwood.structures.ranked.ir_tree import IRTree
 from matchwood.structures.ranked.kernels import rows as row_kernel
 from matchwood.structures.ranked.kernels import threshold as kernel
 from matchwood.structures.ranked.kernels.bounds import STREAM, SUMMARY, RowBounds
+from matchwood.structures.ranked.kernels.layout import LEVELS
 from matchwood.structures.ranked.kernels.threshold import RankedSearch
 from matchwood.structures.ranked.parts import Entries
 from matchwood.structures.ranked.scored_r_tree import ScoredRTree
 from matchwood.structures.ranked.segment_tree import SegmentTree
 from matchwood.structures.ranked.sopt_r_tree import SOPTRTree
 from matchwood.structures.ranked.structure import ScoredIntervals, new_cursors
+from matchwood.structures.scratch import Scratch
 
 STRUCTURES: dict[str, type[ScoredIntervals]] = {
     structure.name: structure for structure in (SOPTRTree, IRTree, SegmentTree, IntervalTree, ScoredRTree)
@@ -74,18 +76,6 @@ class RankedIndex(Index):
         self._trees = STRUCTURES[structure](branching=branching, dimensions=0)
         self.order = order
         self._bounds = _new_bounds(ORDERS.index(order))
-        self._search = RankedSearch(
-            forest=self._trees.state,
-            bounds=self._bounds,
-            cursors=new_cursors(1, 256, self._trees.visits),
-            streams=np.zeros(1, STREAM),
-            values=self._values,
-            seen=self._seen,
-            stamps=np.zeros(0, np.uint32),
-            epoch=np.zeros(1, np.int64),
-            pending=np.zeros(kernel.MAX_BATCH, np.uint32),
-            candidates=self._candidates,
-        )
 
     def _insert(self, slots: Slots) -> None:
         dims, entries, always = self._split(slots)
@@ -110,14 +100,14 @@ class RankedIndex(Index):
             bounds.summary[:] = _new_bounds(ORDERS.index(self.order)).summary
             bounds.max_weight[:] = 0.0
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         events, mode, combine, k = query
-        search, store = self._prepared(events), self.store.state
+        search, store = self._prepared(scratch, events), self.store.state
         done, full = kernel.answer_many(search, store, events, first, mode, combine, k, out, ends)
         if full:  # cursors get more room; the caller tries again from where the kernel stopped
             count = len(search.cursors.sizes)
-            cursors = new_cursors(count, 4 * len(search.cursors.heap) // count, self._trees.visits)
-            self._search = search._replace(cursors=cursors)
+            cursors = new_cursors(count, 4 * len(search.cursors.heap) // count, search.cursors.visits)
+            scratch.own = search._replace(cursors=cursors)
         return int(done)
 
     def _check(self) -> None:
@@ -179,22 +169,41 @@ class RankedIndex(Index):
         n, out = row_kernel.split_rows(self.store.state, slots, bounds, dims, entries, always)
         return dims[:n], entries.take(np.arange(n)), always[:out]
 
-    def _prepared(self, events: Events) -> RankedSearch:
+    def _new_search(self, scratch: Scratch) -> RankedSearch:
+        return RankedSearch(
+            forest=self._trees.state,
+            bounds=self._bounds,
+            cursors=new_cursors(1, 256, np.zeros(LEVELS + 1, np.int64)),
+            streams=np.zeros(1, STREAM),
+            values=scratch.values,
+            seen=scratch.seen,
+            stamps=np.zeros(0, np.uint32),
+            epoch=np.zeros(1, np.int64),
+            pending=np.zeros(kernel.MAX_BATCH, np.uint32),
+            candidates=scratch.work.counts,
+        )
+
+    def _prepared(self, scratch: Scratch, events: Events) -> RankedSearch:
         """The search over the present trees and rows, with a cursor for each dimension that an event has."""
-        search = self._search
+        search: RankedSearch = self._new_search(scratch) if scratch.own is None else scratch.own
         widest = int(np.diff(events.offsets).max(initial=1))
         if len(search.streams) < widest:
             room = len(search.cursors.heap) // len(search.cursors.sizes)
-            cursors = new_cursors(widest, room, self._trees.visits)
+            cursors = new_cursors(widest, room, search.cursors.visits)
             search = search._replace(streams=np.zeros(widest, STREAM), cursors=cursors)
         if len(search.stamps) < self.store.slots:
             search = search._replace(
                 stamps=np.zeros(len(self.store.state.rows), np.uint32), epoch=np.zeros(1, np.int64)
             )
-        present = {"forest": self._trees.state, "bounds": self._bounds, "values": self._values, "seen": self._seen}
+        present = {
+            "forest": self._trees.state,
+            "bounds": self._bounds,
+            "values": scratch.values,
+            "seen": scratch.seen,
+        }
         changed = {name: state for name, state in present.items() if getattr(search, name) is not state}
-        self._search = search._replace(**changed) if changed else search
-        return self._search
+        scratch.own = search = search._replace(**changed) if changed else search
+        return search
 
 
 def _by_dimension(dims: np.ndarray, entries: Entries) -> list[tuple[int, Entries]]:

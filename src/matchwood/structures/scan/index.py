@@ -13,6 +13,7 @@ from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scan.kernels import match as kernel
 from matchwood.structures.scan.kernels.match import Columns, ScanScratch
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.tally import Tallied
 
 MAX_COLUMNS = 8
@@ -46,10 +47,6 @@ class Scan(Tallied):
             0, np.float32
         )  # by dimension: the share of events expected to pass; the least is tested first
         self._columns = _new_columns(2, 0, 0)
-        keys = np.full((2, 0x10000), np.nan, np.float32)
-        self._scratch = ScanScratch(
-            values=self._values, lo=keys[0], hi=keys[1], seen=self._seen, candidates=self._candidates
-        )
 
     def columns_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(dims, lo, hi) of every column, positions in the order of the slots: what a scan in another language needs. O(rows)."""
@@ -79,8 +76,8 @@ class Scan(Tallied):
         columns.positions[columns.slots[holes]] = holes
         self._size = size
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        state = self._columns, self.store.state, self._size, self._scratch, self._tally
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        state = self._columns, self.store.state, self._size, scratch.own, scratch.work.tally
         return int(kernel.answer_many(*state, query, first, out, ends))
 
     def _check(self) -> None:
@@ -171,10 +168,16 @@ class Scan(Tallied):
             rank[dim] = held.mean() / len(group)
         return rank
 
-    def _prepare(self) -> None:
-        super()._prepare()
-        if self._scratch.values is not self._values or self._scratch.seen is not self._seen:
-            self._scratch = self._scratch._replace(values=self._values, seen=self._seen)
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held = scratch.own
+        if held is None:
+            keys = np.full((2, 0x10000), np.nan, np.float32)
+            scratch.own = ScanScratch(
+                values=scratch.values, lo=keys[0], hi=keys[1], seen=scratch.seen, candidates=scratch.work.counts
+            )
+        elif held.values is not scratch.values or held.seen is not scratch.seen:
+            scratch.own = held._replace(values=scratch.values, seen=scratch.seen)
 
 
 def _new_columns(width: int, capacity: int, slots: int) -> Columns:

@@ -14,6 +14,7 @@ from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Index, Query
+from matchwood.structures.scratch import Scratch
 from matchwood.structures.vcr import plan
 from matchwood.structures.vcr.check import check_lists
 from matchwood.structures.vcr.kernels import layout as kernel
@@ -80,7 +81,6 @@ class VCR(Index):
         self._pieces = np.zeros(kernel.MAX_PIECES, kernel.PIECE)
         no_dims = plan.NO_DIMENSION, plan.NO_DIMENSION
         self.state = self._laid_out(no_dims, (np.zeros(1), np.zeros(1)), (1, 1))
-        self._scratch = self._new_scratch()
 
     @property
     def dims(self) -> tuple[int, int]:
@@ -115,12 +115,9 @@ class VCR(Index):
         else:
             vcr_update.remove_rows(self.state, positions, self._pieces)
 
-    def _answer(self, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        scratch = self._scratch
-        if scratch.values is not self._values or scratch.seen is not self._seen:
-            self._scratch = scratch = scratch._replace(values=self._values, seen=self._seen)
-        events, _, combine, k = query
-        return int(vcr_match.answer_many(self.state, self.store.state, scratch, events, first, combine, k, out, ends))
+    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
+        (events, _, combine, k), state = query, (self.state, self.store.state, scratch.own)
+        return int(vcr_match.answer_many(*state, events, first, combine, k, out, ends))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         state, counts = self.state, self.state.counts
@@ -131,7 +128,6 @@ class VCR(Index):
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self.state = VCRState(**{name: saved[name] for name in VCRState._fields})
         self._planned = int(saved["planned"][0])
-        self._scratch = self._new_scratch()
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -173,7 +169,6 @@ class VCR(Index):
         self.state = self._laid_out(dims, edges, (longest, longest))
         sides = self._sides or self._best_sides(slots)
         self.state = self._laid_out(dims, edges, sides)
-        self._scratch = self._new_scratch()
         self._fill(self._positions_of(slots))
         self._planned = len(slots)
 
@@ -280,16 +275,24 @@ class VCR(Index):
             shapes=shapes,
         )
 
-    def _new_scratch(self) -> VCRScratch:
+    def _prepare(self, scratch: Scratch) -> None:
+        super()._prepare(scratch)
+        held, grid = scratch.own, self.state.distances  # which are those of the grid
+        if held is None or scratch.fits is not grid:
+            scratch.own, scratch.fits = self._new_scratch(scratch), grid
+        elif held.values is not scratch.values or held.seen is not scratch.seen:
+            scratch.own = held._replace(values=scratch.values, seen=scratch.seen)
+
+    def _new_scratch(self, scratch: Scratch) -> VCRScratch:
         x, y = (2 * side - 1 for side in self.sides)
         return VCRScratch(
-            values=self._values,
-            seen=self._seen,
+            values=scratch.values,
+            seen=scratch.seen,
             search=np.zeros(1, vcr_match.SEARCH),
             sides=np.zeros(2, vcr_match.SIDE),
             found=np.zeros(max(1024, x * y + x + y + 1), vcr_match.FOUND),
             pending=np.zeros(2 * vcr_match.CHUNK, np.uint32),
-            candidates=self._candidates,
+            candidates=scratch.work.counts,
         )
 
     def _check(self) -> None:
