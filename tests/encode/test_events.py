@@ -29,8 +29,9 @@ TYPES = {
     "place": "point",
     "in.n": "number",
     "in.deep.s": "string",
+    "i": "id",
 }
-NAMES = ("n", "s", "b", "t", "place", "presence", "in.n", "new")
+NAMES = ("n", "s", "i", "b", "t", "place", "presence", "in.n", "new")
 SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.floats(),
     st.integers(-(2**60), 2**60),

@@ -39,6 +39,7 @@ from matchwood.errors import (
 from matchwood.lang.evaluate import judge, rank
 from matchwood.lang.event import event_keys
 from matchwood.lang.json_form import to_json
+from matchwood.lang.limits import Limits
 from matchwood.lang.rows import normalise
 from matchwood.store.storage import signed
 from matchwood.structures import INDEXES, Capability
@@ -257,7 +258,7 @@ def test_what_always_matches_is_allowed(engine: Engine) -> None:
 
 
 def test_a_normal_form_past_the_limit_is_refused() -> None:
-    engine = Engine(max_rows=2)
+    engine = Engine(limits=Limits(max_rows=2))
     with pytest.raises(TooComplexError, match="subscription 0: the normal form has 4 rows, the limit is 2"):
         engine.subscribe("(a = 1 OR b = 1) AND (c = 1 OR d = 1)")
 

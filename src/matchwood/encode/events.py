@@ -131,7 +131,7 @@ class EventReader:
 
     def _read(self, values: Mapping[str, Any], prefix: str) -> None:
         get, dims, keys = self._attributes.get, self._dims, self._keys
-        number, text, truth = Type.NUMBER, Type.STRING, Type.BOOL
+        number, text, truth, number_id = Type.NUMBER, Type.STRING, Type.BOOL, Type.ID
         register = self._register
         for name, value in values.items():
             attribute = get(prefix + name if prefix else name)
@@ -148,6 +148,9 @@ class EventReader:
             elif type_ is text and kind is str and not register:
                 symbols: Any = attribute.symbols
                 keys.append(symbols.codes.get(value, UNKNOWN_SYMBOL))
+            elif type_ is number_id and kind is int and not register:
+                symbols = attribute.symbols
+                keys.append(symbols.codes.get(str(value), UNKNOWN_SYMBOL))
             elif type_ is truth and kind is bool:
                 keys.append(value)
             else:

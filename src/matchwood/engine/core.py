@@ -30,6 +30,7 @@ from matchwood.engine.undo import Change, Undo, undo_change
 from matchwood.errors import MatchwoodError, QueryError, SchemaError, UnknownSubscriptionError
 from matchwood.lang.bad_values import BadValues, OnBadValue, on_bad_value_of
 from matchwood.lang.evaluate import Combine, Mode
+from matchwood.lang.limits import Limits
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.schema import Schema, describe, instant_key
 from matchwood.store.kernels.ordering import order_hits
@@ -51,7 +52,7 @@ class EngineCore:
         scoring: str | Combine | None,
         on_bad_value: str,
         clock: Clock,
-        max_rows: int,
+        limits: Limits,
     ) -> None:
         if schema is not None and not isinstance(schema, Schema | Mapping):
             raise SchemaError(f"expected a Schema or a mapping from attribute to type, got {describe(schema)}")
@@ -65,7 +66,7 @@ class EngineCore:
         self._scoring = make_scoring(scoring)
         self._clock = clock
         is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
-        self._reader = Reader(self.schema, max_rows, None if is_strict else self.bad_values)
+        self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values)
         self._undo: Undo | None = None  # of the current change, or of one that was interrupted
         self._saved_at: str | None = None  # the folder that holds exactly this engine
         watch_forks(self)

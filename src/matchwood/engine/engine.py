@@ -17,7 +17,7 @@ from matchwood.engine.saving import load_engine, save_engine
 from matchwood.engine.subscribing import Subscribing
 from matchwood.errors import MatchwoodError, QueryError
 from matchwood.lang.evaluate import Combine
-from matchwood.lang.rows import MAX_ROWS
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.planner import AUTO, Planned
 from matchwood.schema import Schema
 from matchwood.structures import Stats
@@ -31,8 +31,8 @@ class Engine(Subscribing, Matching, Covering):
     engine; with "auto" the engine chooses it by timing, and chooses again when the workload changes (`plan`). `ids` says what the
     ids of subscriptions are, "int" or "str". `scoring` is "sum" (the default), "max", or a function (score, weight) -> score that
     is monotone and never lowers a score. `on_bad_value` says what to do with a value in an event that its attribute cannot take:
-    "raise" refuses the event; "absent" takes the attribute as absent, and counts and logs the value (`bad_values`). `max_rows`
-    limits the normal form of an expression.
+    "raise" refuses the event; "absent" takes the attribute as absent, and counts and logs the value (`bad_values`). `limits`
+    bounds the size of an expression, for subscriptions that strangers write.
 
     Thread safety: calls may come from several threads. Matching runs in parallel; changes come one at a time and exclude it for
     the moment of the change. A call that raises has changed nothing. Every call first removes subscriptions that have expired.
@@ -56,7 +56,7 @@ class Engine(Subscribing, Matching, Covering):
         scoring: str | Combine | None = None,
         on_bad_value: str = "raise",
         clock: Clock = system_clock,
-        max_rows: int = MAX_ROWS,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         super().__init__(
             schema,
@@ -66,7 +66,7 @@ class Engine(Subscribing, Matching, Covering):
             scoring=scoring,
             on_bad_value=on_bad_value,
             clock=clock,
-            max_rows=max_rows,
+            limits=limits,
         )
 
     def __len__(self) -> int:
@@ -168,16 +168,16 @@ class Engine(Subscribing, Matching, Covering):
         scoring: str | Combine | None = None,
         on_bad_value: str = "raise",
         clock: Clock = system_clock,
-        max_rows: int = MAX_ROWS,
+        limits: Limits = DEFAULT_LIMITS,
         verify: bool = True,
     ) -> Engine:
         """The engine that `save` wrote to `path`. Files are mapped; `verify` reads them once to compare checksums.
 
-        Scoring, `on_bad_value`, clock and `max_rows` are not saved: pass them again. O(bytes), without `verify` O(arrays).
+        Scoring, `on_bad_value`, clock and `limits` are not saved: pass them again. O(bytes), without `verify` O(arrays).
         """
 
         def made(schema: Schema, ids: str) -> Engine:
-            return cls(schema, ids=ids, scoring=scoring, on_bad_value=on_bad_value, clock=clock, max_rows=max_rows)
+            return cls(schema, ids=ids, scoring=scoring, on_bad_value=on_bad_value, clock=clock, limits=limits)
 
         engine = load_engine(made, path, verify=verify)
         engine._saved_at = str(Path(path).absolute())

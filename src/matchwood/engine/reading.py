@@ -19,6 +19,7 @@ from matchwood.lang.builder import attr
 from matchwood.lang.event import PLACE, Event
 from matchwood.lang.expression import Expression, all_of
 from matchwood.lang.json_form import from_json
+from matchwood.lang.limits import Limits
 from matchwood.lang.moving import moved
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import Row, normalise
@@ -54,14 +55,14 @@ class ReadEvents(NamedTuple):
 
 
 class Reader:
-    """Reads under one schema, with one limit for the size of a normal form.
+    """Reads under one schema, with limits for the size of an expression.
 
     Values in events that their attributes cannot take are counted in `bad`, and refused if there is none.
     """
 
-    def __init__(self, schema: Schema, max_rows: int, bad: BadValues | None = None) -> None:
+    def __init__(self, schema: Schema, limits: Limits, bad: BadValues | None = None) -> None:
         self.schema = schema
-        self.max_rows = max_rows
+        self.limits = limits
         self.bad = bad
 
     def subscription(self, id_: int, about: Described, subject: str) -> Rows:
@@ -83,10 +84,17 @@ class Reader:
 
     def _add(self, builder: RowsBuilder, id_: int, about: Described, subject: str) -> None:
         source = about.source
+        priority = checked_priority(about.priority, subject)
+        if type(source) is str and about.place is None and about.radius is None:
+            try:
+                builder.add_text(id_, priority, source, until=about.until, limits=self.limits)
+            except MatchwoodError as error:
+                raise error.about(subject) from None
+            return
         if about.place is not None or about.radius is not None:
             source = self._around(source, about.place, about.radius, subject)
         rows = self.rows(source, subject)
-        builder.add(id_, checked_priority(about.priority, subject), rows, until=about.until)
+        builder.add(id_, priority, rows, until=about.until)
 
     def _around(self, source: Source, place: Place | None, radius: float | None, subject: str) -> Expression:
         """The expression and the condition that the place of the event lies in a circle."""
@@ -119,7 +127,7 @@ class Reader:
         """The rows of an expression as objects; an error names the subject."""
         expression = self._expression(source, subject)
         try:
-            return normalise(expression, self.schema, max_rows=self.max_rows)
+            return normalise(expression, self.schema, limits=self.limits)
         except MatchwoodError as error:
             raise error.about(subject) from None
 
@@ -164,7 +172,7 @@ class Reader:
     def _expression(self, source: Source, subject: str) -> Expression:
         try:
             if isinstance(source, str):
-                return parse(source)
+                return parse(source, limits=self.limits)
             if isinstance(source, Mapping | bool):
                 return from_json(source)
         except MatchwoodError as error:
