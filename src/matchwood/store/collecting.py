@@ -31,10 +31,6 @@ class Part(NamedTuple):
     order: Int64s | None = None
     """Answer i is that to query order[i]; None: to query i."""
 
-    def copied(self) -> Part:
-        """The part in memory of its own, for when the buffer is needed again."""
-        return self._replace(ids=self.ids.copy(), scores=self.scores.copy())
-
     def matches(self) -> Matches:
         """The answers in the order of the queries, in memory of their own."""
         if self.order is None:
@@ -73,6 +69,12 @@ class ResultBuffer:
         if len(out.ids) > MAX_KEPT:
             self._out = new_out(FIRST_ROOM)
         return Part(offsets, out.ids[:hits], out.scores[:hits])
+
+    def exchange(self, spare: Out | None) -> Out:
+        """Let others have the memory of the last part, and continue with the given one, or with new memory of that size."""
+        out = self._out
+        self._out = new_out(len(out.ids)) if spare is None else spare
+        return out
 
     def _grow(self, room: int, hits: int) -> Out:
         """More room; the first hits are kept."""

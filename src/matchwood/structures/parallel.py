@@ -18,7 +18,8 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.encode.picking import pick_events
-from matchwood.store.collecting import Answers, Part
+from matchwood.store.collecting import Answers, Part, ResultBuffer
+from matchwood.store.kernels.results import Out
 from matchwood.structures.scratch import Scratch, ScratchPool
 from matchwood.structures.threads import run_parts
 
@@ -111,7 +112,8 @@ class Batch:
         def do(number: int) -> None:
             scratch = self._scratches.take()
             try:
-                sink.put(number, self._timed(scratch, events.take(bounds[number], bounds[number + 1])))
+                part = self._timed(scratch, events.take(bounds[number], bounds[number + 1]))
+                sink.put(number, part, scratch.results)
             finally:
                 self._scratches.give_back(scratch)
 
@@ -142,12 +144,13 @@ class _InOrder:
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._waiting: dict[int, Part] = {}
+        self._waiting: dict[int, tuple[Part, Out]] = {}
+        self._spare: list[Out] = []  # the memory of parts that have been appended
         self._next = 0
         self._appending = Lock()
 
-    def put(self, number: int, part: Part) -> None:
-        """Take a part, whose buffer is needed again."""
+    def put(self, number: int, part: Part, buffer: ResultBuffer) -> None:
+        """Take a part, whose buffer is needed again: one that has to wait takes its memory with it."""
         if number == self._next and self._appending.acquire(blocking=False):
             try:
                 self._append(part)
@@ -155,7 +158,11 @@ class _InOrder:
             finally:
                 self._appending.release()
         else:
-            self._waiting[number] = part.copied()
+            try:
+                spare = self._spare.pop()
+            except IndexError:
+                spare = None
+            self._waiting[number] = part, buffer.exchange(spare)
         self.finish()
 
     def finish(self) -> None:
@@ -167,8 +174,9 @@ class _InOrder:
                 self._appending.release()
 
     def _append_waiting(self) -> None:
-        while (part := self._waiting.pop(self._next, None)) is not None:
-            self._append(part)
+        while (waiting := self._waiting.pop(self._next, None)) is not None:
+            self._append(waiting[0])
+            self._spare.append(waiting[1])
 
     def _append(self, part: Part) -> None:
         self._answers.append(part)
@@ -182,9 +190,9 @@ class _Reordered:
         self._answers, self._order, self._threads = answers, order, threads
         self._parts: list[Part | None] = [None] * parts
 
-    def put(self, number: int, part: Part) -> None:
+    def put(self, number: int, part: Part, buffer: ResultBuffer) -> None:
         """Take a part, whose buffer is needed again."""
-        self._parts[number] = part.copied()
+        self._parts[number] = part._replace(ids=part.ids.copy(), scores=part.scores.copy())
 
     def finish(self) -> None:
         """Put everything where it belongs."""
