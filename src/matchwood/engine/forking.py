@@ -1,11 +1,11 @@
 """Forking: a forked process has only the thread that forked, and memory as it was at that moment.
 
-So a fork waits until no other thread is inside a call of an engine, starts a process or is inside the compiler: it acquires their
-locks before, and releases them afterwards in both processes. In the new process engines forget their planner's thread, which
-does not exist there.
+So a fork waits until no other thread is changing an engine, starts a process or is inside the compiler: it acquires their
+locks before, that of an engine for reading, and releases them afterwards in both processes. In the new process engines forget
+their planner's thread and all threads that read, which do not exist there.
 
 A call may take long, or may wait for the very thread that forks (expressions that come from a pool of processes). Hence the wait
-for engines is limited. An engine that is still inside a call then cannot be used in the new process: it may be half changed, and
+for engines is limited. An engine that is still being changed then cannot be used in the new process: it may be half changed, and
 no thread there can release its lock. A `LostLock` takes the place of the lock and raises a clear error. The first process is not
 affected.
 """
@@ -16,11 +16,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from threading import RLock
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 from weakref import WeakSet
 
 from numba.core.compiler_lock import global_compiler_lock
 
+from matchwood.engine.locking import ReadWriteLock
 from matchwood.errors import MatchwoodError
 from matchwood.planner.background import Lock
 from matchwood.planner.compiling import SPAWNING
@@ -32,7 +33,7 @@ PATIENCE = 5.0
 class Forked(Protocol):
     """An object with a lock that forks wait for, and that they notify in the new process."""
 
-    _lock: Lock
+    _lock: ReadWriteLock | LostLock
 
     def _after_fork(self, *, whole: bool) -> None: ...
 
@@ -44,6 +45,12 @@ class LostLock:
         self._refuse()
 
     def release(self) -> None:
+        self._refuse()
+
+    def read(self) -> Any:
+        self._refuse()
+
+    def write(self) -> Any:
         self._refuse()
 
     def __enter__(self) -> bool:
@@ -72,7 +79,7 @@ def watch_forks(engine: Forked) -> None:
 def _before() -> None:
     _take(_one_at_a_time)
     _take(SPAWNING)
-    _taken.extend(lock.release for lock in _acquired([engine._lock for engine in _engines()], PATIENCE))
+    _taken.extend(lock.release_read for lock in _acquired(_locks(), PATIENCE))
     # Last, since a thread that holds an engine's lock may compile, and a thread that compiles waits for no engine.
     global_compiler_lock.acquire()
     _taken.append(global_compiler_lock.release)
@@ -85,11 +92,8 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     for engine in _engines():
-        # Acquired by this thread in `_before`, or free; otherwise held by a thread that does not exist here.
-        whole = engine._lock.acquire(blocking=False)
-        if whole:
-            _taken.append(engine._lock.release)
-        else:
+        whole = isinstance(engine._lock, ReadWriteLock) and engine._lock.reset_after_fork()
+        if not whole:
             _all.discard(engine)
         engine._after_fork(whole=whole)
     _after_in_parent()
@@ -100,18 +104,18 @@ def _take(lock: Lock) -> None:
     _taken.append(lock.release)
 
 
-def _acquired(locks: Sequence[Lock], seconds: float) -> list[Lock]:
-    """Acquire the locks, as far as they can be had in that time; return those.
+def _acquired(locks: Sequence[ReadWriteLock], seconds: float) -> list[ReadWriteLock]:
+    """Acquire the locks for reading, as far as they can be had in that time; return those.
 
     While it waits for one it holds no other: a thread that holds it may wait for another one.
     """
     end = time.monotonic() + seconds
-    held: list[Lock] = []
+    held: list[ReadWriteLock] = []
     try:
         while True:
             busy = None
             for lock in locks:
-                if lock not in held and lock.acquire(blocking=False):
+                if lock not in held and lock.acquire_read(blocking=False):
                     held.append(lock)
                 elif lock not in held and time.monotonic() < end:
                     busy = lock
@@ -119,13 +123,17 @@ def _acquired(locks: Sequence[Lock], seconds: float) -> list[Lock]:
             if busy is None:
                 return held
             while held:
-                held.pop().release()
-            if busy.acquire(timeout=max(end - time.monotonic(), 0.0)):
+                held.pop().release_read()
+            if busy.acquire_read(timeout=max(end - time.monotonic(), 0.0)):
                 held.append(busy)
     except BaseException:  # Ctrl-C
         while held:
-            held.pop().release()
+            held.pop().release_read()
         raise
+
+
+def _locks() -> list[ReadWriteLock]:
+    return [engine._lock for engine in _engines() if isinstance(engine._lock, ReadWriteLock)]
 
 
 def _engines() -> list[Forked]:
