@@ -63,7 +63,7 @@ class Installation:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.package = folder / "site" / "matchwood"
-        jit = [f"jit/{name}.py" for name in ("__init__", "cache", "decorators", "linking", "state")]
+        jit = [f"jit/{name}.py" for name in ("__init__", "cache", "decorators", "linking", "prebuilt", "state")]
         for name in ["geo.py", "encode/arrays.py", *jit]:
             (self.package / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(PACKAGE / name, self.package / name)

@@ -4,6 +4,7 @@
 
 BASE is the first of these that can be written to: `NUMBA_CACHE_DIR`/matchwood, the user's cache folder/matchwood, and a
 private folder in the temp folder. If none can, kernels are compiled anew in each process: slower, never an error.
+What is not there may have come compiled with the package (`jit.prebuilt`).
 
 Numba's own cache (`cache=True`) does not do here, for four reasons:
 
@@ -42,6 +43,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,8 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.errors import NumbaWarning
 from numba.core.serialize import dumps
+
+from matchwood.jit.prebuilt import prebuilt_places
 
 PREFIX = "kernels-"
 UNUSED_DAYS = 30
@@ -79,15 +83,14 @@ class KernelCache(_Cache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The compiled code for this signature and processor, or None if it has to be compiled."""
         target_context.refresh()
-        key = self._key(sig, target_context.codegen())
-        path = self._path(key)
-        if path is None:
-            return None
-        try:
-            kept_key, payload = pickle.loads(path.read_bytes())
-            return CompileResult._rebuild(target_context, *payload) if kept_key == key else None
-        except Exception:  # missing, or damaged: a truncated pickle can raise anything. Compiling anew replaces it
-            return None
+        own = self._key(sig, target_context.codegen())
+        for path, key in chain([(self._path(own), own)], self._prebuilt(own)):
+            with contextlib.suppress(Exception):  # missing, or damaged: a truncated pickle can raise anything
+                if path is not None:
+                    kept_key, payload = pickle.loads(path.read_bytes())
+                    if kept_key == key:
+                        return CompileResult._rebuild(target_context, *payload)
+        return None
 
     def save_overload(self, sig: Any, cres: Any) -> None:
         """Keep the code; a full or vanished disk is no error."""
@@ -122,11 +125,21 @@ class KernelCache(_Cache):
         return sig, codegen.magic_tuple(), code
 
     def _path(self, key: tuple[Any, ...]) -> Path | None:
-        text = repr(key)
         # A type that prints an address (a jitted function given as an argument) is never met again: it would only pile up.
-        if (folder := self.cache_path) is None or " at 0x" in text:
+        if (folder := self.cache_path) is None or " at 0x" in repr(key):
             return None
-        return Path(folder, f"{self._name}.{hashlib.sha256(text.encode()).hexdigest()[:24]}.kernel")
+        return Path(folder, self._file(key))
+
+    def _prebuilt(self, own: tuple[Any, ...]) -> Iterator[tuple[Path, tuple[Any, ...]]]:
+        """Where the code may be that came compiled, and the key that it must have."""
+        if self._enabled and self._fingerprint is not None:
+            name = folder_name(self._fingerprint, bool(config.BOUNDSCHECK))
+            for folder, processor in prebuilt_places(name, own[1]):
+                key = (own[0], processor, *own[2:])
+                yield folder / self._file(key), key
+
+    def _file(self, key: tuple[Any, ...]) -> str:
+        return f"{self._name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.kernel"
 
 
 def _fingerprint_of(function: Callable[..., Any]) -> str | None:
@@ -183,11 +196,16 @@ def _kernel_source(package: Traversable, name: str) -> bytes | None:
         return None
 
 
+def folder_name(fingerprint: str, boundscheck: bool) -> str:
+    """The name of the folder for kernels of this fingerprint, in the cache and among those that come compiled."""
+    python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
+    return f"{PREFIX}{fingerprint}-numba{numba.__version__}-{python}{'-boundscheck' * boundscheck}"
+
+
 @functools.cache
 def cache_folder(fingerprint: str, numba_cache_dir: str, boundscheck: bool) -> Path | None:
     """The folder for kernels of this fingerprint, made if it is missing; None if no place can be written to."""
-    python = f"py{sys.version_info.major}{sys.version_info.minor}{getattr(sys, 'abiflags', '')}"
-    name = f"{PREFIX}{fingerprint}-numba{numba.__version__}-{python}{'-boundscheck' * boundscheck}"
+    name = folder_name(fingerprint, boundscheck)
     for base in _bases(numba_cache_dir):
         folder = base / name
         try:
