@@ -13,10 +13,13 @@ import pytest
 from numba.core import config
 from numba.core.dispatcher import Dispatcher
 
+from bench.objects import as_mappings
+from matchwood import Engine
 from matchwood.lang.evaluate import Mode
 from matchwood.planner import RULES, compiling, warm
 from matchwood.planner.background import Stopped
 from matchwood.planner.compiling import compile_ahead, stamp
+from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS, LIVE, exercise
 from matchwood.planner.trial import Task, run_trials
 from matchwood.planner.uses import Use, Uses
 from matchwood.structures import INDEXES, Capability, make_index
@@ -47,12 +50,11 @@ def test_a_process_is_started_only_for_what_has_no_stamp(fresh: Path, monkeypatc
     asked: list[list[str]] = []
 
     def started(arguments: list[str]) -> None:
-        asked.append(arguments[1:])
-        scoring = "--scoring" in arguments
-        for name in arguments[1 + scoring :]:
-            path = stamp(name, scoring=scoring)
-            assert path is not None
-            path.touch()
+        assert "--nice" in arguments
+        asked.append([word for word in arguments[1:] if word != "--nice"])
+        path = stamp(arguments[-1], scoring="--scoring" in arguments)
+        assert path is not None
+        path.touch()
 
     monkeypatch.setattr(compiling, "_started", started)
     compile_ahead(["scan", "vcr"], lambda: None)
@@ -111,7 +113,7 @@ def test_the_process_finds_the_modules_of_this_one(fresh: Path) -> None:
 
 def test_two_processes_do_not_compile_the_same(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warmed: list[str] = []
-    monkeypatch.setattr(warm, "warm", lambda name, *, scoring: warmed.append(name))
+    monkeypatch.setattr(warm, "exercise", lambda name, *, scoring: warmed.append(name))
     for _ in range(2):
         warm.compile_to_disk("scan")
     assert warmed == ["scan"]
@@ -130,8 +132,8 @@ def versions() -> set[str]:
 
 
 def called_beyond(name: str) -> set[str]:
-    """The kernels that a trial and an exchange of the structure call, and warming it does not."""
-    warm.warm(name)
+    """The kernels that a trial and an exchange of the structure call, and its exercise does not."""
+    exercise(name)
     city = City.preset("quick", size=20_000)
     rows, events = city.subscriptions(), city.events(256)
     warmed = versions()
@@ -158,3 +160,34 @@ def called_beyond(name: str) -> set[str]:
 def test_after_warming_a_trial_and_an_exchange_call_no_other_kernel(name: str) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as fresh_process:
         assert fresh_process.apply(called_beyond, (name,)) == set()
+
+
+def called_beyond_part(part: str) -> set[str]:
+    """The kernels that an engine calls for live events or covers, and the exercises of these parts do not."""
+    parts = [LIVE] if part == LIVE else [COVERS, COVERED, COVER_UPDATES]
+    for each in ("scan", *parts):
+        exercise(each)
+    warmed = versions()
+    engine, city = Engine(City.preset("mixed").schema(), index="scan"), City.preset("mixed", size=3_000)
+    engine.subscribe_rows(city.subscriptions())
+    expression = engine.subscription(7).expression
+    if part == LIVE:
+        for event in as_mappings(city.events(600), city.schema()):
+            engine.publish(event, until="9999-01-01")
+        engine.subscribe(expression)
+        for mode in ("all", "any"):
+            engine.live(0, k=3, mode=mode)
+        engine.retract(0)
+    else:
+        engine.covers(expression)
+        engine.covered_by(expression)
+        engine.unsubscribe_many(range(1_000))
+        engine.subscribe(expression)
+        engine.reduce()
+    return versions() - warmed
+
+
+@pytest.mark.parametrize("part", [LIVE, COVERS])
+def test_after_their_exercises_live_events_and_covers_call_no_other_kernel(part: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as fresh_process:
+        assert fresh_process.apply(called_beyond_part, (part,)) == set()

@@ -298,6 +298,7 @@ def test_a_large_load_gets_a_structure_and_the_same_answers(tmp_path: Path) -> N
     for engine in (told, free):
         engine.subscribe_rows(city.subscriptions())
     assert "of 6,000 rows" in free.plan()
+    assert free.ready(timeout=250)
     assert "predicates per row" in free.plan()
     for batch in range(4):
         events = city.events(100, batch=batch)

@@ -62,10 +62,10 @@ class Background:
         threading.Thread(target=self._run, args=(job, begun), name=NAME, daemon=False).start()
         begun.wait()
 
-    def wait(self) -> None:
-        """Wait until no job is running."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no job is running; False if that takes longer than `timeout` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._busy)
+            return self._changed.wait_for(lambda: not self._busy, timeout)
 
     def stop(self) -> None:
         """End the job, and every later one, at its next `check`."""

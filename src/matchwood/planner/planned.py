@@ -5,6 +5,9 @@ A plan is made when many rows are inserted at once, and again, in the background
 built beside the old one from chunks of rows; the ids that change meanwhile are recorded and copied over; the exchange happens
 under the engine's lock. So every answer comes from a structure that holds exactly the rows of that moment.
 The background thread compiles nothing while it holds the lock: what it calls then, it has called on the new structure before.
+
+No call of a user compiles a structure. Rows are inserted into what is compiled, at first a `scan`; the background has the others
+compiled by another process (`compiling`) and makes a new plan as soon as there is one more.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.background import Background, Lock
-from matchwood.planner.compiling import compile_ahead
+from matchwood.planner.compiling import compile_ahead, is_available, is_compiled
 from matchwood.planner.plan import Plan, first_plan, make_plan
+from matchwood.planner.preparing import PREPARING, SCAN, prepare_first_calls
 from matchwood.planner.rules import RULES, Rules
 from matchwood.planner.sample import exercise_copying, generated_events, sample_rows, sample_store
 from matchwood.planner.trial import Task
@@ -41,7 +45,14 @@ CATCH_UP_ROUNDS = 8
 EXERCISED = 256
 """Subscriptions changed at once to load the kernels for bulk changes: more than a structure inserts one by one."""
 
+NOT_COMPILED = "temporary, until another structure is compiled, which happens in the background"
+"""The reason of the plan meanwhile."""
+
 Planning = Callable[..., Plan]
+
+
+class _NotCompiledError(Exception):
+    """No contender but `scan` is compiled."""
 
 
 class Planned:
@@ -70,6 +81,7 @@ class Planned:
         self._generation = 0
         self._background = Background()
         self._problem: Exception | None = None
+        self._missing = False  # did the latest plan lack a contender that was not compiled?
 
     # as an index
 
@@ -84,6 +96,8 @@ class Planned:
 
     def insert(self, rows: Rows) -> None:
         """As `Index.insert`; if far more rows come than there are, a plan is made first."""
+        if not len(self.store):
+            prepare_first_calls()
         is_small = rows.size < self._rules.min_rows or rows.size <= self._rules.replan.growth * len(self.store)
         if is_small or self._changed_ids is not None:
             self._change(rows.ids, lambda index: index.insert(rows))
@@ -159,9 +173,9 @@ class Planned:
         if self._problem is not None:
             raise self._problem
 
-    def wait(self) -> None:
-        """Wait until no plan is being made. The caller must not hold the lock."""
-        self._background.wait()
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no plan is being made; False if that takes longer. The caller must not hold the lock."""
+        return self._background.wait(timeout)
 
     def after_fork(self, lock: Lock) -> None:
         """In a forked process: continue with this lock, without the thread and what it was building."""
@@ -219,10 +233,19 @@ class Planned:
                 self._problem = error
 
     def _load(self, rows: Rows) -> None:
-        """Plan for the rows that are inserted, and build the structure from them and those that are there."""
-        present = self.store.extract_all()
+        """Plan for the rows that are inserted, and build the structure from them and those that are there.
+
+        If no contender but `scan` is compiled, insert the rows and leave the plan to the background.
+        """
+        self._missing = False
         sample = sample_rows(rows, self._rules.trial.sample_of(rows.size))
-        plan = self._planned(Mode.ALL, sample, len(present.ids) + rows.size, None)
+        try:
+            plan = self._planned(Mode.ALL, sample, len(self.store) + rows.size, None, prepare=self._compiled_ones)
+        except _NotCompiledError:
+            self._change(rows.ids, lambda index: index.insert(rows))
+            self._plans[Mode.ALL] = Plan(self.name, Mode.ALL, len(self.store), (NOT_COMPILED,))
+            return
+        present = self.store.extract_all()
         index = make_index(plan.index)
         index.insert(rows)
         index.insert(present)
@@ -235,25 +258,50 @@ class Planned:
         )
         self._generation += 1
         self._watch.planned(len(index), from_real_events=self._watch.events() is not None)
+        if self._missing:
+            self._start(Reason("not every structure was compiled when rows were inserted"))
+
+    def _compiled_ones(self, names: Iterable[str]) -> list[str]:
+        """Those of the contenders that are compiled; raises if only `scan` is."""
+        names = list(names)
+        compiled = [name for name in names if is_compiled(name, scoring=self._combine is not None)]
+        self._missing = len(compiled) < len(names)
+        if self._missing and set(compiled) <= {SCAN}:
+            raise _NotCompiledError
+        return compiled
 
     def _work(self, reason: Reason) -> None:
         """In the background: plan each mode in use and build the structures that are missing."""
+        total = 0
         try:
-            exercise_copying()
-            with self._held():
-                modes, generation = self._watch.uses.modes(), self._generation
-                if Mode.ANY not in modes:
-                    self._indexes.pop(Mode.ANY, None)
-                    self._plans.pop(Mode.ANY, None)
-            for mode in modes:
-                self._plan_mode(mode, reason, generation)
+            with PREPARING.planning():
+                self._compile_ahead([SCAN])
+                exercise_copying()
+                while True:
+                    self._missing = False
+                    total = self._plan_modes(reason)
+                    if not self._missing:
+                        break
+                    reason = Reason("one more structure has been compiled")
             self._problem = None
         except Exception as error:
             self._problem = error
         finally:
             with self._held():
                 self._changed_ids = None
-                self._watch.planned(len(self.store), from_real_events=self._watch.events() is not None)
+                self._watch.planned(total or len(self.store), from_real_events=self._watch.events() is not None)
+
+    def _plan_modes(self, reason: Reason) -> int:
+        """Plan each mode in use; return the number of rows at the beginning."""
+        with self._held():
+            total = len(self.store)
+            modes, generation = self._watch.uses.modes(), self._generation
+            if Mode.ANY not in modes:
+                self._indexes.pop(Mode.ANY, None)
+                self._plans.pop(Mode.ANY, None)
+        for mode in modes:
+            self._plan_mode(mode, reason, generation)
+        return total
 
     def _plan_mode(self, mode: Mode, reason: Reason, generation: int) -> None:
         with self._held():
@@ -262,7 +310,7 @@ class Planned:
                 self.store, self._rules.trial.sample_of(total) if total >= self._rules.min_rows else 0
             )
             current = self._indexes.get(mode, self._indexes[Mode.ALL]).name
-        steps: dict[str, Callable[..., None]] = {"prepare": self._compile_ahead, "check": self._background.check}
+        steps: dict[str, Callable[..., Any]] = {"prepare": self._available_ones, "check": self._background.check}
         plan = self._planned(mode, sample, total, current, **steps).because(f"chosen because {reason.text}")
         shared = mode is Mode.ANY and plan.index == self._indexes[Mode.ALL].name
         unchanged = plan.index == current and not reason.stale and (mode is Mode.ALL or mode in self._indexes)
@@ -278,7 +326,15 @@ class Planned:
                 self._indexes.pop(mode, None)
             self._plans[mode] = plan
 
-    def _planned(self, mode: Mode, sample: Rows, total: int, current: str | None, **steps: Callable[..., None]) -> Plan:
+    def _available_ones(self, names: Iterable[str]) -> list[str]:
+        """Have the first of the contenders compiled that is not; return all that are."""
+        names, scoring = list(names), self._combine is not None
+        missing = [name for name in names if not is_available(name, scoring=scoring)]
+        self._compile_ahead(missing[:1])
+        self._missing = self._missing or len(missing) > 1
+        return [name for name in names if name not in missing[1:]]
+
+    def _planned(self, mode: Mode, sample: Rows, total: int, current: str | None, **steps: Callable[..., Any]) -> Plan:
         with self._held():
             uses, events = self._watch.uses, self._watch.events()
             uses = replace(uses, events=dict(uses.events))

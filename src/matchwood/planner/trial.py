@@ -39,8 +39,9 @@ class Estimate:
         return self.event + changes_per_event * self.change
 
 
-def _compile_on_call(names: Iterable[str]) -> None:
-    """Prepare nothing: kernels are compiled when they are called."""
+def _compile_on_call(names: Iterable[str]) -> Iterable[str]:
+    """Time all, and prepare nothing: kernels are compiled when they are called."""
+    return names
 
 
 def _never_stop() -> None:
@@ -57,8 +58,8 @@ class Task:
     mode: Mode
     uses: Uses
     combine: object = None
-    prepare: Callable[[Iterable[str]], None] = _compile_on_call
-    """Called with the names of the contenders before they are timed."""
+    prepare: Callable[[Iterable[str]], Iterable[str]] = _compile_on_call
+    """Called with the names of the contenders; returns those that are timed now."""
     check: Callable[[], None] = _never_stop
     """Called between the steps of the trial; may raise to end it."""
 
@@ -87,7 +88,7 @@ def run_trials(contenders: Iterable[Contender], task: Task, rules: Trial) -> dic
     """The estimates of the capable contenders. Those that are far slower than the best on a quarter of the sample stay there."""
     growth = {contender.index: contender.growth for contender in contenders if is_capable(contender.index, task)}
     changes = task.uses.changes_per_event()
-    task.prepare(growth)
+    growth = {name: growth[name] for name in task.prepare(growth)}
     small = sample_rows(task.rows, max(task.rows.size // 4, 1))
     first = {name: _run(name, small, task, rules) for name in growth}
     least = min((run.event + changes * run.change for run in first.values()), default=0.0)
