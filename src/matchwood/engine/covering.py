@@ -27,6 +27,7 @@ class Covering(EngineCore):
         >>> engine.covers("age > 20").tolist()
         [0]
         """
+        self._subscriptions.covers.prepare()
         return self._asked(expression, self._subscriptions.covers.covering)
 
     def covered_by(self, expression: Source) -> Any:
@@ -38,6 +39,7 @@ class Covering(EngineCore):
         >>> engine.covered_by("age > 20").tolist()
         [1]
         """
+        self._subscriptions.covers.prepare(covered=True)
         return self._asked(expression, self._subscriptions.covers.covered_by)
 
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
@@ -51,6 +53,7 @@ class Covering(EngineCore):
         >>> engine.reduce()
         Reduction(kept=array([0]), cover={1: 0, 2: 0})
         """
+        self._subscriptions.covers.prepare()
         with self._changes:
             self._catch_up()
             with self._lock.write():

@@ -9,6 +9,8 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import UnsupportedError
+from matchwood.planner.compiling import compile_now
+from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS
 from matchwood.store.row_store import RowStore
 
 if TYPE_CHECKING:
@@ -57,6 +59,13 @@ class Covers:
     def forget(self) -> None:
         """Drop the index, because subscriptions may have changed in an unknown way."""
         self._index = None
+
+    def prepare(self, *, covered: bool = False) -> None:
+        """Have the kernels compiled for `covering` and `reduce`, or for `covered_by`, if they are not.
+
+        Called without the lock of the engine: other calls go on while this one waits.
+        """
+        compile_now([COVERED if covered else COVERS, COVER_UPDATES], "the search for covers")
 
     def covering(self, rows: Rows) -> Int64s:
         """The ids of those that cover the one subscription in `rows`, ascending."""

@@ -15,6 +15,7 @@ from matchwood.engine.waiting import Waiting, WaitingValues
 from matchwood.errors import EventError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import Mode
+from matchwood.planner.planned_events import PlannedEvents
 from matchwood.schema import Schema
 from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
@@ -76,7 +77,7 @@ class Live:
 
     def __init__(self, events: LiveEvents, next_id: int = 0, waiting: Waiting | None = None) -> None:
         self.next_id = next_id
-        self._events = events
+        self._events = PlannedEvents(events)
         self._waiting = Waiting() if waiting is None else waiting
         self._before: Before | None = None  # events changed by the current change, which may have to be undone
         self.expiry = Expiry(self._until_of)
