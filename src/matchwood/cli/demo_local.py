@@ -9,9 +9,11 @@ import numpy as np
 
 from matchwood.cli.demo_city import offers_of, saved_searches
 from matchwood.cli.progress import Progress
+from matchwood.cli.warm import compile_parts
 from matchwood.encode.arrays import Matches
 from matchwood.engine import Engine
 from matchwood.lang.event import Event
+from matchwood.structures import INDEXES
 from matchwood.workloads import City
 
 CHUNK = 200
@@ -23,6 +25,8 @@ def run(options: argparse.Namespace) -> None:
     print(
         f"A synthetic city: {options.subscriptions:,} saved searches, {options.events:,} offers, index {options.index!r}.\n"
     )
+    if options.index in INDEXES:
+        compile_parts(["scan", options.index])
     engine = Engine({"place": "point"}, index=options.index)
     texts = saved_searches(city, np.random.default_rng(options.seed))
     with Progress("reading saved searches", len(texts)) as bar:

@@ -17,7 +17,9 @@ import numpy as np
 
 from matchwood.cli import demo_report
 from matchwood.cli.demo_city import offers_of, saved_searches
+from matchwood.cli.warm import compile_parts
 from matchwood.errors import UnsupportedError
+from matchwood.structures import INDEXES
 from matchwood.workloads import City
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ def run(options: argparse.Namespace) -> None:
         city = City(size=options.subscriptions, source="synthetic", seed=options.seed)
         sizes = write_city(city, options.events, options.seed, out)
         said.append(f"{sizes[0]:,} lines of searches, {sizes[1]:,} of offers")
+    if options.index in INDEXES:
+        compile_parts(["scan", options.index])  # the workers of a local Spark use the same cache
     with stages("start Spark"):
         spark = local_session(master=options.master)
     lake = Lake(out / "lake")

@@ -1,4 +1,7 @@
-"""The process that Spark forks Python workers from, with the indexes and their kernels imported before the fork.
+"""The process that Spark forks Python workers from, with the indexes and the kernels that all use loaded before the fork.
+
+Kernels are loaded if they are compiled, on this machine or in the package. If they are not, the first task that needs them has
+them compiled (`shard_cache.compile_once`): a daemon that compiled would keep its first worker waiting without need.
 
 `session.settings` sets `spark.python.daemon.module` to this module. Without it workers start more slowly.
 
@@ -15,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark import daemon
 
+from matchwood.planner.compiling import is_compiled
+from matchwood.planner.exercise import FEW_ROWS, exercise
 from matchwood.store.kernels.ordering import order_hits
 
 _worker = daemon.worker
@@ -29,9 +34,11 @@ def worker(sock: Any, authenticated: Any) -> Any:
 
 
 def prepare() -> None:
-    """Trigger the imports that PyArrow and Numba make at first use, and freeze all objects."""
+    """Trigger the imports that PyArrow and Numba make at first use, load kernels, and freeze all objects."""
     pa.array(np.zeros(1))
     order_hits(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    if is_compiled("scan"):
+        exercise("scan", rows=FEW_ROWS)
     gc.collect()
     gc.freeze()
 

@@ -24,7 +24,7 @@ from pyspark.sql import functions as fn
 from matchwood.encode.arrays import Rows, concatenate_rows
 from matchwood.errors import QueryError, SchemaError, UnsupportedError
 from matchwood.lang.event import PLACE
-from matchwood.planner import AUTO, planned_index
+from matchwood.planner import AUTO, RULES, planned_index
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
 from matchwood.spark.batches import (
@@ -37,7 +37,7 @@ from matchwood.spark.batches import (
 )
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.lake import Lake, Manifest
-from matchwood.spark.shard_cache import Release, check_shard, folder_bytes, save_shard
+from matchwood.spark.shard_cache import Release, check_shard, compile_once, folder_bytes, save_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from matchwood.structures import INDEXES, Capability, Index, make_index
 
@@ -245,6 +245,8 @@ class Building:
         rows = concatenate_rows([part.rows for part in parts])
         ids = np.concatenate([part.ids for part in parts])
         until = np.concatenate([part.until for part in parts])
+        for part in [contender.index for contender in RULES.contenders] if self.index == AUTO else [self.index]:
+            compile_once(part)
         built = made_index(rows, self.index, self.options)
         name = f"shard-{shard:05}-{uuid.uuid4().hex[:8]}"
         path = Path(self.folder) / name

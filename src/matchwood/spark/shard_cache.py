@@ -18,6 +18,7 @@ import numpy as np
 from matchwood import __version__
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import StorageError
+from matchwood.planner.compiling import compile_ahead
 from matchwood.store import storage
 from matchwood.store.storage import read_folder, write_folder
 from matchwood.structures import Index, load_index
@@ -53,6 +54,11 @@ class Release:
         return f"matchwood {self.package} (format {self.format})"
 
 
+def compile_once(name: str) -> None:
+    """Have the kernels of a structure compiled by one process of this machine; the other workers wait for it."""
+    compile_ahead([name], lambda: None)
+
+
 class MappedShard:
     """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy.
 
@@ -65,6 +71,7 @@ class MappedShard:
         # Not verified: that would read the whole folder in every worker, whereas mapping reads only the pages that are used.
         _, arrays = read_folder(path, KIND, verify=False)
         self.index: Index = load_index(path / "index", verify=False)
+        compile_once(self.index.name)
         self._ids: Int64s = arrays["expiring_ids"]
         self._until: Float64s = arrays["expiring_until"]
         self._expired = 0
