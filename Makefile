@@ -15,7 +15,7 @@ JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_pr
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bounds check bench report stress kafka docs clean
+.PHONY: help demo test bounds check bench report stress kafka docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
@@ -58,6 +58,18 @@ report: $(VENV)/.bench ## write docs/performance.md, its plots and the table of 
 docs: $(VENV)/.docs ## build the documentation and the API reference as a site: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "open build/site/index.html (its search needs a server: $(BIN)/python -m http.server --directory build/site)"
+
+# The kernels are compiled for a processor level that nearly every x86-64 server has (jit/prebuilt.py), and then used where
+# compiling is made to fail.
+wheel: $(VENV)/.dev ## build and check a wheel with compiled kernels, for this Python on Linux x86-64: dist/*.whl; takes some minutes
+	rm -rf build/kernels build/wheel
+	NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES= NUMBA_CACHE_DIR=build/kernels MATCHWOOD_KERNELS=0 $(BIN)/matchwood warm --all
+	MATCHWOOD_BUILD_KERNELS=build/kernels/matchwood $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m venv --clear build/wheel/venv
+	build/wheel/venv/bin/python -m pip install --quiet build/wheel/*.whl
+	build/wheel/venv/bin/python -I tests/wheel.py
+	mkdir -p dist && mv build/wheel/*.whl dist/
+	@ls dist/*linux_x86_64.whl
 
 clean: ## remove .venv and all build products
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

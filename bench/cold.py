@@ -10,6 +10,9 @@ is used through `Engine`: matching (all matches and the best, one event and seve
 Live events and covering are measured in an engine with the index `scan` that has been used already, so that only their own
 kernels count; their first answer is the seconds from their first call on.
 
+`texts` is the first minute of a new user: `Engine()`, subscriptions as text, one match, with all defaults. `texts, prebuilt` is
+the same with the kernels of `make wheel`, which are compiled first and not counted.
+
 `auto` is measured twice. The first answer is taken with the defaults, where another process compiles. The other figures are taken
 with MATCHWOOD_COMPILE_AHEAD=0, where the engine's own process compiles what the planner tries.
 """
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from matchwood.workloads import City
 
 AUTO, LIVE, COVERING = "auto", "live events", "covering"
+TEXTS, PREBUILT = "texts", "texts, prebuilt"
 SIZES = {"quick": 2_000, "paper": 10_000}
 QUICK = ("scan",)
 """The systems of the preset `quick`; compiling all of them takes minutes."""
@@ -54,13 +58,19 @@ def systems(preset: str) -> list[str]:
     """The names of what is measured."""
     from matchwood.structures import INDEXES
 
-    known = [*INDEXES, LIVE, COVERING, AUTO]
+    known = [*INDEXES, LIVE, COVERING, AUTO, TEXTS, PREBUILT]
     return [name for name in known if preset != "quick" or name in QUICK]
 
 
 def record(report: Report, system: str, size: int) -> None:
     """Measure one system and add its figures to the report."""
-    figures = in_fresh_process(system, size, MATCHWOOD_COMPILE_AHEAD="0")
+    if system == PREBUILT:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = in_fresh_process(TEXTS, size, MATCHWOOD_KERNELS=prebuilt_kernels(folder))
+    elif system == TEXTS:
+        figures = in_fresh_process(TEXTS, size)
+    else:
+        figures = in_fresh_process(system, size, MATCHWOOD_COMPILE_AHEAD="0")
     if system == AUTO:
         figures |= in_fresh_process(system, size, "--only-first-answer")
     for metric, value in figures.items():
@@ -79,6 +89,16 @@ def in_fresh_process(system: str, size: int, *options: str, **environment: str) 
         )
     figures: Figures = json.loads(done.stdout)
     return figures
+
+
+def prebuilt_kernels(folder: str) -> str:
+    """Compile the kernels of `Engine()` for the processor level of wheels; the folder that holds them."""
+    level = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": folder}
+    environment = {**os.environ, **level, "MATCHWOOD_KERNELS": "0"}
+    subprocess.run(
+        [sys.executable, "-m", "matchwood.cli.main", "warm"], env=environment, stdout=subprocess.DEVNULL, check=True
+    )
+    return f"{folder}/matchwood"
 
 
 class Compilations(numba_events.Listener):  # type: ignore[misc]
@@ -125,6 +145,8 @@ def measure(system: str, size: int, *, only_first_answer: bool = False) -> Figur
     from matchwood import Engine
 
     imported = time.perf_counter() - start
+    if system == TEXTS:
+        return {"first_answer_s": imported + first_text_answer(Engine(), size), **counted.figures()}
     from bench.objects import as_mappings
     from matchwood.workloads import City
 
@@ -149,6 +171,20 @@ def measure(system: str, size: int, *, only_first_answer: bool = False) -> Figur
         first_answer = time.perf_counter() - start
         part.use(engine, city)
     return {"first_answer_s": first_answer, **counted.figures()}
+
+
+def first_text_answer(engine: Engine, size: int) -> float:
+    """Seconds until subscriptions as text have been added and an event has been matched."""
+    texts = [
+        f"price BETWEEN {i % 900} AND {i % 900 + 50} AND city = 'c{i % 40}' AND age >= {i % 70}" for i in range(size)
+    ]
+    start = time.perf_counter()
+    engine.subscribe_many(texts)
+    found = engine.match({"price": 100, "city": "c3", "age": 80})
+    seconds = time.perf_counter() - start
+    expected = [i for i in range(size) if i % 40 == 3 and i % 900 <= 100 <= i % 900 + 50]
+    assert sorted(match.id for match in found) == expected
+    return seconds
 
 
 def use_index(engine: Engine, city: City) -> None:

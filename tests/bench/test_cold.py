@@ -32,7 +32,7 @@ def test_a_kernel_is_counted_once_and_its_helpers_as_compilations() -> None:
     assert set(counted.figures().values()) == {0}
 
 
-@pytest.mark.parametrize("system", ["scan", "k-index", cold.LIVE, cold.COVERING])
+@pytest.mark.parametrize("system", ["scan", "k-index", cold.LIVE, cold.COVERING, cold.TEXTS])
 def test_every_kind_of_system_answers_and_reports_the_same_figures(system: str) -> None:
     figures = cold.measure(system, 100)
     assert figures.keys() == {"first_answer_s", "compile_cpu_s", "kernels", "compilations"}
@@ -52,6 +52,18 @@ def test_the_first_answer_of_auto_is_taken_where_another_process_compiles(monkey
     cold.record(report, "auto", 10)
     assert report.value(workload="city-mixed", system="auto", metric="first_answer_s") == 1.0
     assert report.value(workload="city-mixed", system="auto", metric="MATCHWOOD_COMPILE_AHEAD") == 0
+
+
+def test_prebuilt_kernels_are_handed_to_the_fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(system: str, size: int, *options: str, **environment: str) -> cold.Figures:
+        assert (system, environment) == (cold.TEXTS, {"MATCHWOOD_KERNELS": "built"})
+        return {"first_answer_s": 2.0}
+
+    monkeypatch.setattr(cold, "in_fresh_process", measured)
+    monkeypatch.setattr(cold, "prebuilt_kernels", lambda folder: "built")
+    report = Report("quick")
+    cold.record(report, cold.PREBUILT, 10)
+    assert report.value(workload="city-mixed", system=cold.PREBUILT, metric="first_answer_s") == 2.0
 
 
 def test_the_quick_preset_measures_a_part_of_the_systems_that_there_are() -> None:
