@@ -20,7 +20,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.engine.clock import Clock
-from matchwood.engine.forking import watch_forks
+from matchwood.engine.forking import LostLock, watch_forks
 from matchwood.engine.ids import Id, Ids, Names, ids_of, subscription_id
 from matchwood.engine.live import Live
 from matchwood.engine.locking import ReadWriteLock
@@ -33,10 +33,10 @@ from matchwood.lang.evaluate import Combine, Mode
 from matchwood.lang.limits import Limits
 from matchwood.planner import AUTO, Plan, Planned
 from matchwood.schema import Schema, describe, instant_key
-from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.scoring import scoring as make_scoring
 from matchwood.structures import Index, LiveEvents, make_index
 from matchwood.structures.base import AxisShape
+from matchwood.structures.threads import available_threads
 
 
 class EngineCore:
@@ -58,7 +58,7 @@ class EngineCore:
             raise SchemaError(f"expected a Schema or a mapping from attribute to type, got {describe(schema)}")
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
         self.bad_values = BadValues()
-        self._lock = ReadWriteLock()
+        self._lock: ReadWriteLock | LostLock = ReadWriteLock()
         self._changes = RLock()
         names = Names() if ids_of(ids) is Ids.STR else None
         self._subscriptions = Subscriptions(self._make_index(index, index_options or {}), names)
@@ -167,14 +167,12 @@ class EngineCore:
 
     # matching
 
-    def _best_matches(self, events: Events, k: int, mode: Mode | str) -> Matches:
-        return self._index.top_k(events, k, mode=mode, combine=self._scoring.compiled)
-
-    def _all_matches(self, events: Events, mode: Mode | str, *, ordered: bool = True) -> Matches:
-        matches = self._index.match(events, mode=mode, combine=self._scoring.compiled)
-        if ordered:
-            order_hits(matches.offsets, matches.ids, matches.scores)
-        return matches
+    def _found(self, events: Events, k: int | None, mode: Mode | str, *, ordered: bool = True) -> Matches:
+        """The k best matches of each event, or all; a batch uses all cores."""
+        combine, threads = self._scoring.compiled, 1 if events.size == 1 else available_threads()
+        if k is None:
+            return self._index.match(events, mode=mode, combine=combine, ordered=ordered, threads=threads)
+        return self._index.top_k(events, k, mode=mode, combine=combine, threads=threads)
 
     # forks
 
@@ -182,6 +180,6 @@ class EngineCore:
         """In a new process. Not `whole`: another thread was inside a call, and its lock can never be released here."""
         self._changes = RLock()
         if not whole:
-            self._lock = self._lock.lost()
+            self._lock = LostLock()
         if isinstance(self._index, Planned):
             self._index.after_fork(self._lock)

@@ -81,7 +81,7 @@ class Live:
         self._waiting = Waiting() if waiting is None else waiting
         self._before: Before | None = None  # events changed by the current change, which may have to be undone
         self.expiry = Expiry(self._until_of)
-        ids = events.store.ids(events.store.live_slots())
+        ids = events.ids()
         self.expiry.add(dict(zip(ids.tolist(), self._until_of(ids).tolist(), strict=True)))
 
     def __len__(self) -> int:
@@ -90,7 +90,7 @@ class Live:
 
     def ids(self) -> Int64s:
         """The ids of all events, ascending, expired ones that have not been removed yet included."""
-        return np.sort(self._events.store.ids(self._events.store.live_slots()))
+        return np.sort(self._events.ids())
 
     def unknown(self, ids: Int64s) -> Int64s:
         """Those of the ids that no event has, not even an expired one."""
@@ -120,10 +120,8 @@ class Live:
         self.next_id = max(self.next_id, int(ids.max(initial=-1)) + 1)
 
     def _as_they_are(self, ids: Int64s) -> Before:
-        store = self._events.store
-        return Before(
-            ids, store.extract(store.slots_of(ids)), self._events.until(ids), self._waiting.values_of(ids.tolist())
-        )
+        waiting = self._waiting.values_of(ids.tolist())
+        return Before(ids, self._events.extract(ids), self._events.until(ids), waiting)
 
     def settle(self, schema: Schema, bad: BadValues) -> None:
         """Make waiting values part of their events where the schema has learnt the types of their attributes.
@@ -226,10 +224,12 @@ def merged_events(old: Events, new: Events, dims: Sequence[int]) -> Events:
     """Events with further values; `new` and `dims` say which values of the old ones are replaced. O(values log values)."""
     old_owner = np.repeat(np.arange(old.size), np.diff(old.offsets))
     new_owner = np.repeat(np.arange(new.size), np.diff(new.offsets))
-    old_key, new_key = old_owner << 16 | old.dims, new_owner << 16 | new.dims
+    old_key: Int64s = old_owner << 16 | old.dims
+    new_key: Int64s = new_owner << 16 | new.dims
     kept = ~(np.isin(old.dims, np.array(dims, np.uint16)) | np.isin(old_key, new_key))
     key = np.concatenate([old_key[kept], new_key])
     order = np.argsort(key, kind="stable")  # the values of a list stay in order
-    columns = [np.concatenate([a[kept], b])[order] for a, b in zip(old[1:], new[1:], strict=True)]
+    pairs: list[tuple[np.ndarray, np.ndarray]] = list(zip(old[1:], new[1:], strict=True))
+    columns = [np.concatenate([a[kept], b])[order] for a, b in pairs]
     offsets = np.searchsorted(key[order] >> 16, np.arange(old.size + 1))
     return make_events(offsets, *columns)

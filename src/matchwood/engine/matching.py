@@ -150,7 +150,7 @@ class Matching(EngineCore):
             arrays = self._reader.event(event)
             with self._lock.read():
                 if forgotten == self.schema.forgotten:  # else dimensions may mean something else by now
-                    found = self._all_matches(arrays, mode) if k is None else self._best_matches(arrays, k, mode)
+                    found = self._found(arrays, k, mode)
                     names = self._subscriptions.names
                     if as_arrays:
                         return batch(found, names)
@@ -171,10 +171,7 @@ class Matching(EngineCore):
             read = self._reader.events(events)
             with self._lock.read():
                 if forgotten == self.schema.forgotten:
-                    if k is None:
-                        found = self._all_matches(read.arrays, mode, ordered=ordered)
-                    else:
-                        found = self._best_matches(read.arrays, k, mode)
+                    found = self._found(read.arrays, k, mode, ordered=ordered)
                     log_rejected(read.rejected)
                     return batch(found, self._subscriptions.names, read)
 

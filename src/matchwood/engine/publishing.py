@@ -142,7 +142,7 @@ class Publishing(EngineCore):
                 is_kept[list(read.rejected)] = False
                 ids[list(read.rejected)] = NOT_KEPT
             with self._lock.read():
-                found = self._all_matches(arrays, mode) if k is None else self._best_matches(arrays, k, mode)
+                found = self._found(arrays, k, mode)
                 result = batch(found, self._subscriptions.names, read)
             kept = np.flatnonzero(is_kept)
             if len(kept):

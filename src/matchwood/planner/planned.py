@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class _NotCompiledError(Exception):
 
 
 class Planned:
-    """See the module. All methods but `replan` and `wait` are called with `lock` held."""
+    """See the module. All methods but `replan` and `wait` are called with `lock` held: for writing, or, by readers, for reading."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Planned:
         self._generation = 0
         self._background = Background()
         self._problem: Exception | None = None
+        self._counting, self._making = RLock(), RLock()  # between readers
         self._missing = False  # did the latest plan lack a contender that was not compiled?
 
     # as an index
@@ -121,17 +123,28 @@ class Planned:
         for index in others:
             index.restore(ids, restored)
 
-    def match(self, events: Events, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+    def match(
+        self,
+        events: Events,
+        *,
+        mode: Mode | str = Mode.ALL,
+        combine: object = None,
+        ordered: bool = False,
+        threads: int = 1,
+    ) -> Matches:
         """As `Index.match`."""
         checked = mode_of(mode)
-        found = self._index_for(checked).match(events, mode=checked, combine=combine)
+        index = self._index_for(checked)
+        found = index.match(events, mode=checked, combine=combine, ordered=ordered, threads=threads)
         self._record(Use(checked, best=False), events, None, combine)
         return found
 
-    def top_k(self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None) -> Matches:
+    def top_k(
+        self, events: Events, k: int, *, mode: Mode | str = Mode.ALL, combine: object = None, threads: int = 1
+    ) -> Matches:
         """As `Index.top_k`."""
         checked = mode_of(mode)
-        found = self._index_for(checked).top_k(events, k, mode=checked, combine=combine)
+        found = self._index_for(checked).top_k(events, k, mode=checked, combine=combine, threads=threads)
         self._record(Use(checked, best=True), events, k, combine)
         return found
 
@@ -181,11 +194,12 @@ class Planned:
         """In a forked process: continue with this lock, without the thread and what it was building."""
         self._lock = lock
         self._background, self._changed_ids, self._problem = Background(), None, None
+        self._counting, self._making = RLock(), RLock()
 
     # inside
 
     def _structures(self) -> list[Index]:
-        return list({id(index): index for index in self._indexes.values()}.values())
+        return list({id(index): index for index in list(self._indexes.values())}.values())
 
     def _change(self, ids: Int64s, change: Callable[[Index], None]) -> None:
         """Change these subscriptions in all structures. If a later one refuses, the engine restores the first (`restore`)."""
@@ -206,16 +220,24 @@ class Planned:
         for_all = self._indexes[Mode.ALL]
         if Capability.ANY in for_all.capabilities:
             return for_all
-        index = make_index("scan")
-        index.insert(for_all.store.extract_all())
-        self._indexes[mode] = index
-        self._plans[mode] = Plan("scan", mode, len(index), ("temporary, until a structure for this mode is chosen",))
-        return index
+        with self._making:
+            if mode not in self._indexes:
+                index = make_index("scan")
+                index.insert(for_all.store.extract_all())
+                why = "temporary, until a structure for this mode is chosen"
+                self._indexes[mode], self._plans[mode] = index, Plan("scan", mode, len(index), (why,))
+            return self._indexes[mode]
 
     def _record(self, use: Use, events: Events, k: int | None, combine: object) -> None:
-        self._combine = combine
-        self._watch.matched(use, events, k)
-        self._review()
+        """Count what was matched. Readers run at once: one that finds another counting leaves it at that."""
+        if not self._counting.acquire(blocking=False):
+            return
+        try:
+            self._combine = combine
+            self._watch.matched(use, events, k)
+            self._review()
+        finally:
+            self._counting.release()
 
     def _review(self) -> None:
         if self._background.running:

@@ -51,6 +51,19 @@ class PlannedEvents:
         """As `LiveEvents.until`."""
         return self._serving().until(ids) if len(self) else np.full(len(ids), -np.inf)
 
+    def ids(self) -> Int64s:
+        """As `LiveEvents.ids`."""
+        return self._serving().ids()
+
+    def extract(self, ids: Int64s) -> Events:
+        """As `LiveEvents.extract`."""
+        return self._serving().extract(ids)
+
+    def check(self) -> None:
+        """As `LiveEvents.check`."""
+        if self._plain is None:
+            self._events.check()
+
     def match(self, rows: Rows, now: float, *, k: int | None, mode: Mode | str, combine: object) -> Matches:
         """As `LiveEvents.match`, of one subscription."""
         return self._serving().match(rows, now, k=k, mode=mode, combine=combine)

@@ -124,6 +124,14 @@ class EventIndex(Repairable):
         """When each of these events expires; -inf of one that is not kept. O(ids)."""
         return self.store.until(np.ascontiguousarray(ids, np.int64))
 
+    def ids(self) -> Int64s:
+        """The ids of all events. O(events)."""
+        return self.store.ids(self.store.live_slots())
+
+    def extract(self, ids: Int64s) -> Events:
+        """These events, which must be known. O(values)."""
+        return self.store.extract(self.store.slots_of(np.ascontiguousarray(ids, np.int64)))
+
     def match(
         self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None
     ) -> Matches:

@@ -52,6 +52,14 @@ class PlainEvents:
         """When each of these events expires; -inf of one that is not kept. O(ids)."""
         return np.array([self._events.get(id_, _UNKNOWN)[0] for id_ in ids.tolist()], np.float64)
 
+    def ids(self) -> Int64s:
+        """The ids of all events. O(events)."""
+        return np.array([*self._events], np.int64)
+
+    def extract(self, ids: Int64s) -> Events:
+        """These events, which must be known. O(values)."""
+        return concatenate_events([self._events[id_][1] for id_ in ids.tolist()])
+
     def match(
         self, rows: Rows, now: float, *, k: int | None = None, mode: Mode | str = Mode.ALL, combine: object = None
     ) -> Matches:
