@@ -124,11 +124,11 @@ from matchwood.engine import forking
 forking.PATIENCE = 0.3
 engine, other = engine_at_work(4000), Engine()
 inside, go_on = threading.Event(), threading.Event()
-def expressions():
-    yield "x = 100.5"
-    inside.set()
-    go_on.wait()
-thread = threading.Thread(target=lambda: engine.subscribe_many(expressions()))
+def change():
+    with engine._lock.write():
+        inside.set()
+        go_on.wait()
+thread = threading.Thread(target=change)
 thread.start()
 inside.wait()
 def work():
@@ -144,7 +144,29 @@ def work():
 ended(in_a_child(work))
 go_on.set()
 thread.join()
-assert found(engine, 100.5) == [99, 100, 4000]
+use(engine)
+"""
+    assert_well(machine.run(script, ahead=False))
+
+
+def test_an_engine_forked_while_a_thread_reads_expressions_goes_on_without_them(machine: Machine) -> None:
+    script = """
+engine = engine_at_work(4000)
+inside, go_on = threading.Event(), threading.Event()
+def expressions():
+    yield "x = 100.5 AND new = 5"
+    inside.set()
+    go_on.wait()
+thread = threading.Thread(target=lambda: engine.subscribe_many(expressions()))
+thread.start()
+inside.wait()
+def work():
+    use(engine)
+    assert "new" not in engine.schema
+ended(in_a_child(work))
+go_on.set()
+thread.join()
+assert [m.id for m in engine.match({"x": 100.5, "new": 5})] == [4000, 99, 100]
 """
     assert_well(machine.run(script, ahead=False))
 

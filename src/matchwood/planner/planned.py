@@ -57,7 +57,7 @@ class _NotCompiledError(Exception):
 
 
 class Planned:
-    """See the module. All methods but `replan` and `wait` are called with `lock` held: for writing, or, by readers, for reading."""
+    """See the module. All methods but `replan` and `wait` are called with `lock` held, by readers for reading."""
 
     def __init__(
         self,
