@@ -311,7 +311,7 @@ class Subscribing(Publishing):
         """
         with self._changing() as change:
             numbers = self._numbers(ids)
-            if len(np.unique(numbers)) != len(numbers):
+            if len(numbers) > 1 and len(np.unique(numbers)) != len(numbers):
                 raise SubscriptionError("a subscription is named twice in one move_many")
             before, rows = moved_rows(self._subscriptions, numbers, places, self._reader)
             with self._lock.write():

@@ -73,11 +73,13 @@ class Subscriptions:
             store = self.index.store
             rows = store.extract(store.slots_of(np.array([id_], np.int64)))
         until = self._until.get(id_)
-        return rows.stamped(None, None if until is None else np.full(rows.size, until))
+        return rows if until is None else rows.stamped(None, np.full(rows.size, until))
 
     def rows_of_many(self, ids: Int64s) -> Rows:
         """As `rows_of` for several, one after the other. O(entries)."""
-        if len(ids) == 1 or self.paused:
+        if len(ids) == 1:
+            return self.rows_of(int(ids[0]))
+        if self.paused:
             return concatenate_rows([self.rows_of(id_) for id_ in ids.tolist()])
         rows = self.index.store.extract(self.index.store.slots_of(ids))
         return rows.stamped(None, self._until_of(rows.ids) if self._until else None)
