@@ -12,7 +12,6 @@ Empty lines are skipped. A record with an unknown key is rejected, since a missp
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
@@ -25,6 +24,7 @@ import numpy as np
 
 from matchwood.encode.events import EventReader
 from matchwood.encode.expressions import subscription_rows
+from matchwood.encode.json_text import loads
 from matchwood.encode.json_values import of_json
 from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.rejects import (
@@ -229,7 +229,7 @@ class _Reader:
 
     def _record(self, line: str | bytes) -> Mapping[str, Any]:
         try:
-            record = json.loads(line)
+            record = loads(line)
         except (ValueError, RecursionError) as error:
             raise StorageError(f"the line is not JSON: {error}") from None
         if not isinstance(record, dict):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from matchwood.encode.arrays import Rows
+from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.objects import decode_rows
 from matchwood.engine.ids import Id
-from matchwood.engine.reading import Reader
+from matchwood.engine.reading import AnyEvent, Reader
 from matchwood.errors import MatchwoodError
 from matchwood.lang.describe import describe_predicate, describe_value
 from matchwood.lang.evaluate import Combine, Judgement, Mode, PredicateVerdict, judge
@@ -55,12 +55,12 @@ class Explanation:
 
 
 def explain_rows(
-    rows: Rows, event: Event | Mapping[str, object], reader: Reader, *, id_: Id, mode: Mode | str, combine: Combine
+    rows: Rows, event: AnyEvent, reader: Reader, *, id_: Id, mode: Mode | str, combine: Combine
 ) -> Explanation:
     """The explanation of one subscription, given by its rows, and one event. O(predicates)."""
     schema = reader.schema
     try:
-        keys = event_keys(event, schema, bad=reader.bad)
+        keys = event_keys(json_event(event) if isinstance(event, JsonText) else event, schema, bad=reader.bad)
     except MatchwoodError as error:
         known = event.id if isinstance(event, Event) else None
         raise error.about("the event" if known is None else f"event {known}") from None

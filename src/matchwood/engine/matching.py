@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, overload
 
-from matchwood.encode.arrays import Events
 from matchwood.engine.core import EngineCore
 from matchwood.engine.explanation import Explanation, explain_rows
 from matchwood.engine.ids import Id
+from matchwood.engine.reading import AnyEvent, ManyEvents
 from matchwood.engine.results import BatchMatches, Match, MatchWithMetadata, batch, listed, with_metadata
 from matchwood.errors import MatchwoodError
 from matchwood.lang.evaluate import Mode
-from matchwood.lang.event import Event
 from matchwood.structures.base import check_k
 
 LOG = logging.getLogger("matchwood")
-
-AnyEvent = Event | Mapping[str, object]
 
 
 class Matching(EngineCore):
@@ -48,7 +45,8 @@ class Matching(EngineCore):
 
         In mode "any" one predicate that holds is enough (relaxed matching). With `metadata` each match has that of its
         subscription; with `as_arrays` ids and scores come as arrays, which is faster where there are many. Attributes of the
-        event that no subscription names are ignored. Cost: that of the index, and sorting the matches.
+        event that no subscription names are ignored. The event may also be a JSON object as bytes or text. Cost: that of the
+        index, and sorting the matches.
 
         >>> from matchwood import Engine
         >>> engine = Engine()
@@ -96,10 +94,10 @@ class Matching(EngineCore):
         check_k(k)
         return self._matched(event, k, mode, metadata, as_arrays)
 
-    def match_many(
-        self, events: Events | Iterable[AnyEvent], *, mode: Mode | str = Mode.ALL, ordered: bool = True
-    ) -> BatchMatches:
+    def match_many(self, events: ManyEvents, *, mode: Mode | str = Mode.ALL, ordered: bool = True) -> BatchMatches:
         """The matches of a batch of events as arrays; with `ordered=False` those of an event in any order, which is faster.
+
+        Events may be a list, a DataFrame or Arrow table (in the forms of docs/encoding.md), JSON lines as bytes, or arrays.
 
         An event that cannot be used has no matches; `rejected` of the result has the error of each, by position. A batch uses
         all cores.
@@ -115,7 +113,7 @@ class Matching(EngineCore):
         """
         return self._matched_many(events, None, mode, ordered=ordered)
 
-    def top_k_many(self, events: Events | Iterable[AnyEvent], k: int, *, mode: Mode | str = Mode.ALL) -> BatchMatches:
+    def top_k_many(self, events: ManyEvents, k: int, *, mode: Mode | str = Mode.ALL) -> BatchMatches:
         """The k best matches of each event of a batch as arrays, best first. See `match_many`.
 
         >>> from matchwood import Engine
@@ -159,12 +157,10 @@ class Matching(EngineCore):
                     return listed(found, names)
 
     def _matched_many(
-        self, events: Events | Iterable[AnyEvent], k: int | None, mode: Mode | str, *, ordered: bool = True
+        self, events: ManyEvents, k: int | None, mode: Mode | str, *, ordered: bool = True
     ) -> BatchMatches:
         self._catch_up()
-        if not isinstance(events, Events | list | tuple | Event | Mapping | str | bytes) and isinstance(
-            events, Iterable
-        ):
+        if isinstance(events, Iterator):  # it can be read once only
             events = list(events)
         while True:
             forgotten = self.schema.forgotten

@@ -8,12 +8,12 @@ from datetime import datetime
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
+from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.picking import pick_events
 from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, event_id
 from matchwood.engine.live import LiveMatch
-from matchwood.engine.matching import AnyEvent
-from matchwood.engine.reading import ReadEvents
+from matchwood.engine.reading import AnyEvent, ReadEvents
 from matchwood.engine.results import BatchMatches, Match, batch
 from matchwood.engine.waiting import waiting_values
 from matchwood.errors import EventError, MatchwoodError
@@ -55,7 +55,8 @@ class Publishing(EngineCore):
         >>> engine.subscribe("price < 40").live
         []
         """
-        found = self._published([event], [until], k, mode, replace=replace)
+        given = json_event(event) if isinstance(event, JsonText) else event
+        found = self._published([given], [until], k, mode, replace=replace)
         for error in found.rejected.values():
             raise error
         return list(map(Match._make, zip(found.ids.tolist(), found.scores.tolist(), strict=True)))
@@ -82,7 +83,7 @@ class Publishing(EngineCore):
         """
         if isinstance(events, Event | Mapping | str | bytes) or not isinstance(events, Iterable):
             raise EventError("expected several events; for a single one use publish")
-        given = list(events)
+        given = [json_event(event) if isinstance(event, JsonText) else event for event in events]
         each = list(until) if isinstance(until, Iterable) and not isinstance(until, str) else [until] * len(given)
         if len(each) != len(given):
             raise EventError(f"expected an `until` for each of {len(given)} events, got {len(each)}")
@@ -123,7 +124,7 @@ class Publishing(EngineCore):
 
     def _published(
         self,
-        events: list[AnyEvent],
+        events: list[Event | Mapping[str, object]],
         until: list[datetime | str | None],
         k: int | None,
         mode: Mode | str,
@@ -155,7 +156,12 @@ class Publishing(EngineCore):
         return result
 
     def _kept_as(
-        self, events: list[AnyEvent], until: list[datetime | str | None], now: float, *, replace: bool
+        self,
+        events: list[Event | Mapping[str, object]],
+        until: list[datetime | str | None],
+        now: float,
+        *,
+        replace: bool,
     ) -> tuple[Int64s, Float64s, dict[int, MatchwoodError]]:
         """The id that each event is to be kept under, NOT_KEPT for none, its `until`, and the errors."""
         ids, ends = np.full(len(events), NOT_KEPT), np.full(len(events), -np.inf)
@@ -180,7 +186,7 @@ class Publishing(EngineCore):
                 wrong[position] = error.about(f"event {position}") if len(events) > 1 else error
         return ids, ends, wrong
 
-    def _usable(self, events: list[AnyEvent], read: ReadEvents) -> tuple[Events, Int64s]:
+    def _usable(self, events: list[Event | Mapping[str, object]], read: ReadEvents) -> tuple[Events, Int64s]:
         """The arrays of the events that are not rejected, and their positions."""
         good = read.positions()
         return self._reader.events([events[at] for at in good.tolist()], register=True).arrays, good

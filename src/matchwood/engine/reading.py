@@ -12,7 +12,9 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.checks import check_events
 from matchwood.encode.events import EventReader
+from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.objects import RowsBuilder, decode_rows
+from matchwood.encode.tables import is_table, read_events
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, SchemaError, SubscriptionError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.builder import attr
@@ -28,6 +30,12 @@ from matchwood.schema import Point, Schema, describe, point_of, unwrapped
 Source = str | Expression | Mapping[str, Any] | bool
 """The expression of a subscription: text, a tree from the builder, or CQL2 JSON, in which `true` and `false` are expressions."""
 
+
+AnyEvent = Event | Mapping[str, object] | JsonText
+"""An event as users pass it: an `Event`, a mapping from attribute to value, or such an object as JSON text."""
+
+ManyEvents = Events | Iterable[AnyEvent] | JsonText | Any
+"""Several events: any events one after the other, JSON lines as one text, a table (Arrow, pandas, Polars), or arrays."""
 
 Place = Point | tuple[float, float]
 
@@ -131,35 +139,48 @@ class Reader:
         except MatchwoodError as error:
             raise error.about(subject) from None
 
-    def event(self, event: Event | Mapping[str, object]) -> Events:
+    def event(self, event: AnyEvent) -> Events:
         """The arrays of one event. O(values)."""
         reader = EventReader(self.schema, bad=self.bad)
         try:
-            reader.add(event)
+            reader.add(json_event(event) if isinstance(event, JsonText) else event)
         except MatchwoodError as error:
             known = event.id if isinstance(event, Event) else None
             raise error.about("the event" if known is None else f"event {known}") from None
         return reader.build()
 
-    def events(self, events: Events | Iterable[Event | Mapping[str, object]], *, register: bool = False) -> ReadEvents:
+    def events(self, events: ManyEvents, *, register: bool = False) -> ReadEvents:
         """The arrays of the events that can be used, and the errors of the others by position. O(values)."""
         if isinstance(events, Events):
             self.check_schema(events, "events")
             check_events(events)
             arrays = events if events.schema in (None, self.schema) else events.stamped(self.schema)
             return ReadEvents(arrays, events.size, {})
-        if isinstance(events, Event | Mapping | str | bytes) or not isinstance(events, Iterable):
+        if is_table(events):
+            return self._table(events)
+        several: Any = events
+        if isinstance(events, JsonText):
+            several = [line for line in bytes_of(events).splitlines() if line.strip()]
+        if isinstance(several, Event | Mapping) or not isinstance(several, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
         reader, rejected = EventReader(self.schema, register=register, bad=self.bad), {}
         count = 0
-        for event in events:
+        for event in several:
             try:
-                reader.add(event)
+                reader.add(json_event(event) if isinstance(event, JsonText) else event)
             except MatchwoodError as error:
                 known = event.id if isinstance(event, Event) else None
                 rejected[count] = error.about(f"event {count if known is None else known}")
             count += 1
         return ReadEvents(reader.build(), count, rejected)
+
+    def _table(self, source: object) -> ReadEvents:
+        """The events of a DataFrame or an Arrow table."""
+        encoded = read_events(source, self.schema)
+        rejected: dict[int, MatchwoodError] = {
+            r.position: EventError(f"{r.where}: {r.reason}") for r in encoded.rejects
+        }
+        return ReadEvents(encoded.events, encoded.events.size + len(rejected), rejected)
 
     def check_schema(self, arrays: Rows | Events, what: str) -> None:
         """Refuse arrays whose dimensions or keys have another meaning here. O(1) if this schema encoded them."""
@@ -190,3 +211,8 @@ def checked_priority(priority: object, subject: str) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= sys.float_info.max:
         raise SubscriptionError(f"{subject}: expected a finite priority, got {describe(priority)}")
     return float(number)
+
+
+def bytes_of(text: JsonText) -> bytes:
+    """A text as bytes, in UTF-8."""
+    return text.encode() if isinstance(text, str) else bytes(text)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
 from matchwood.encode.checks import check_rows
+from matchwood.encode.rejects import EncodedSubscriptions, Reject
+from matchwood.encode.tables import read_subscriptions
 from matchwood.engine.ids import Id
 from matchwood.engine.live import SubscriptionId, SubscriptionName
 from matchwood.engine.metadata import checked_metadata
@@ -35,6 +37,13 @@ class Unchanged(Enum):
 
 
 UNCHANGED = Unchanged.UNCHANGED
+
+
+class LoadedTable(NamedTuple):
+    """What became of a table: the ids of the subscriptions that were added, and the records that were not, with the reasons."""
+
+    ids: Any
+    rejects: tuple[Reject, ...]
 
 
 class Subscribing(Publishing):
@@ -158,6 +167,66 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change)
                 self._live.settle(self.schema, self.bad_values)
+
+    def subscribe_table(
+        self,
+        source: object,
+        *,
+        form: str | None = None,
+        ignore: Collection[str] = (),
+        on_error: str = "collect",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> LoadedTable:
+        """Add the subscriptions of a table: a DataFrame, an Arrow table, or a path to Parquet, CSV or JSON lines.
+
+        The columns are those of docs/encoding.md: `id`, `priority`, `place`, `until` and `metadata` are kept, and a column that is
+        no condition is an error unless `ignore` names it. Records that cannot be used are returned as `rejects`; with
+        `on_error="raise"` the first raises and nothing is added. `progress` is called with the records done and all.
+
+        >>> import pyarrow as pa
+        >>> from matchwood import Engine
+        >>> engine = Engine(ids="str")
+        >>> table = pa.table({"id": ["ann", "bob"], "expression": ["age > 18", "age >"], "priority": [2.0, 0.0]})
+        >>> loaded = engine.subscribe_table(table)
+        >>> loaded.ids.tolist(), loaded.rejects[0].id
+        (['ann'], 'bob')
+        """
+        with self._changing() as change:
+            limits = self._reader.limits
+            encoded = read_subscriptions(
+                source,
+                self.schema,
+                form=form,
+                ignore=ignore,
+                on_error=on_error,
+                max_rows=limits.max_rows,
+                progress=progress,
+            )
+            rows, names, numbers = self._numbered(encoded)
+            if (encoded.until < np.inf).any():
+                self._subscriptions.check_can_expire()
+            metadata = {
+                number: value
+                for number, value in zip(numbers.tolist(), encoded.metadata or (), strict=False)
+                if value is not None
+            }
+            with self._lock.write():
+                self._subscriptions.insert(rows, change, metadata=metadata, names=names)
+                self._live.settle(self.schema, self.bad_values)
+            return LoadedTable(self._shown(numbers), encoded.rejects)
+
+    def _numbered(self, encoded: EncodedSubscriptions) -> tuple[Rows, dict[str, int] | None, Int64s]:
+        """The rows of a table under the numbers of its ids here, the number of each id that is a string, and all numbers."""
+        if self._subscriptions.names is None:
+            if encoded.names is not None:
+                raise QueryError("the ids of the table are strings; create the engine with ids='str'")
+            return encoded.rows, None, encoded.ids
+        texts = encoded.names if encoded.names is not None else [str(id_) for id_ in encoded.ids.tolist()]
+        numbers, names = self._new_numbers(texts, len(texts))
+        found = np.array(numbers, np.int64)
+        order = np.argsort(encoded.ids, kind="stable")
+        at = order[np.searchsorted(encoded.ids[order], encoded.rows.ids)]
+        return encoded.rows._replace(ids=found[at]), names, found
 
     def unsubscribe(self, id: Id) -> None:
         """Remove a subscription; `UnknownSubscriptionError` if there is none of this id. Cost: that of a delete.
