@@ -179,8 +179,8 @@ class Subscribing(Publishing):
     ) -> LoadedTable:
         """Add the subscriptions of a table: a DataFrame, an Arrow table, or a path to Parquet, CSV or JSON lines.
 
-        The columns are those of docs/encoding.md: `id`, `priority`, `place`, `until` and `metadata` are kept, and a column that is
-        no condition is an error unless `ignore` names it. Records that cannot be used are returned as `rejects`; with
+        The columns are those of docs/encoding.md: `id`, `priority`, `place`, `until` and `metadata` are kept, and a column that
+        is no condition is an error unless `ignore` names it. Records that cannot be used are returned as `rejects`; with
         `on_error="raise"` the first raises and nothing is added. `progress` is called with the records done and all.
 
         >>> import pyarrow as pa
