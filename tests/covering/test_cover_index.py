@@ -270,12 +270,37 @@ def test_mistakes_are_refused_and_change_nothing() -> None:
         index.covers_of(rows, k=0)
     with pytest.raises(QueryError):
         CoverIndex(overflow=8, underflow=7)
-    wide = make_rows([99], [0], [0, 1025], range(1025), [INTERVAL] * 1025, [0.0] * 1025, [1.0] * 1025, [1] * 1025)
+    wide = unit_box(99, 16_385)
     for refused in (index.insert, index.covers_of, index.covered_by):
-        with pytest.raises(UnsupportedError, match="1025 predicates"):
+        with pytest.raises(UnsupportedError, match="16385 predicates; covering takes at most 16384"):
             refused(wide)
     index.check()
     assert len(index) == 10
+
+
+def unit_box(id_: int, attributes: int) -> Rows:
+    """The interval from 0 to 1 in each of so many dimensions, named in descending order."""
+    ones = np.ones(attributes)
+    return make_rows([id_], [0], [0, attributes], np.arange(attributes)[::-1], 0 * ones, 0 * ones, ones, ones)
+
+
+def test_rows_of_thousands_of_predicates_are_compared_like_others(tmp_path: Path) -> None:
+    index = CoverIndex(overflow=4)
+    index.insert(boxes(20, 3, 5))
+    widths = [3, 1024, 1025, 3000, 3001, 16_384]
+    for id_, width in enumerate(widths, 100):
+        index.insert(unit_box(id_, width))
+    index.check()
+    index.save(tmp_path / "saved")
+    for searched in (index, CoverIndex.load(tmp_path / "saved")):
+        for at, width in enumerate(widths):
+            up, down = searched.covers_of(unit_box(7, width), k=ALL), searched.covered_by(unit_box(7, width))
+            assert [id_ for id_ in sorted(up.of(0).tolist()) if id_ >= 100] == list(range(100, 101 + at))
+            assert sorted(down.of(0).tolist())[-len(widths) + at :] == list(range(100 + at, 106))
+    _, cover = index.reduce()
+    assert set(cover) >= set(range(101, 106))
+    index.delete(np.arange(100, 106))
+    index.check()
 
 
 @pytest.mark.parametrize("count", [0, 1, 300])

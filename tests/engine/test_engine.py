@@ -810,18 +810,6 @@ def test_covering_questions_are_answered_and_kept_up_to_date() -> None:
         engine.covers("age >")
 
 
-def test_a_subscription_too_wide_for_covering_is_kept_and_matched_all_the_same() -> None:
-    engine = Engine()
-    narrow = engine.subscribe("a > 1")
-    engine.reduce()
-    wide = engine.subscribe(" AND ".join(f"x{i} > {i}" for i in range(1_100)))
-    assert engine.match({f"x{i}": i + 1 for i in range(1_100)}) == [(wide, 1_100.0)]
-    with pytest.raises(QueryError, match="1024"):
-        engine.reduce()
-    engine.unsubscribe(wide)
-    assert engine.reduce().kept.tolist() == [narrow]
-
-
 def test_an_engine_is_saved_at_a_path_or_a_file_uri_and_nowhere_else(tmp_path: Path) -> None:
     engine = Engine()
     id_ = engine.subscribe("age > 3")

@@ -20,6 +20,8 @@ from matchwood.store.row_store import RowStore, Slots
 
 ALL = 1 << 62
 """As `k`: every cover."""
+MAX_PREDICATES = 16_384
+"""Dimensions and circles of one row. A group counts its coordinates, two for each, in 16 bits."""
 ANY_ID = np.iinfo(np.int64).max
 """As `before`: equals count as covers whatever their id."""
 
@@ -97,6 +99,7 @@ class CoverBase(ABC):
     def add_rows(self, rows: Rows) -> Slots:
         """Check rows and put them into the store, and make room for them; they are not in the index yet."""
         self._validate(rows)
+        self._make_room(largest_row(rows) if rows.size else 0)
         return self.store.add(rows)
 
     @abstractmethod
@@ -116,11 +119,17 @@ class CoverBase(ABC):
         """Take rows that are still in the store out of the index."""
 
     def _validate(self, rows: Rows) -> None:
-        if rows.size and largest_row(rows) > MAX_ITEMS:
-            raise UnsupportedError(f"a row has {largest_row(rows)} predicates; covering takes at most {MAX_ITEMS}")
+        if rows.size and largest_row(rows) > MAX_PREDICATES:
+            raise UnsupportedError(f"a row has {largest_row(rows)} predicates; covering takes at most {MAX_PREDICATES}")
+
+    def _make_room(self, items: int) -> None:
+        """Scratch for rows of so many items."""
+        if items > len(self.scratch.items):
+            self.scratch = self.scratch._replace(**_item_scratch(min(2 * items, MAX_PREDICATES)))
 
     def _queries(self, rows: Rows, before: int | Int64s, k: int) -> CoverQueries:
         self._validate(rows)
+        self._make_room(largest_row(rows) if rows.size else 0)
         other = RowStore()
         heads = other.add(rows)[first_of_each(rows.ids)]
         limits = np.empty(len(heads), np.int64)
@@ -157,21 +166,34 @@ def first_of_each(ids: Int64s) -> NDArray[np.bool_]:
 
 def largest_row(rows: Rows) -> int:
     """The largest number of dimensions that a row names, circles counted too."""
+    return int(row_sizes(rows).max())
+
+
+def row_sizes(rows: Rows) -> Int64s:
+    """The number of dimensions that each row names, circles counted too. O(entries)."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows.kinds != MORE)])[rows.offsets]
-    return int(np.diff(ends).max())
+    return np.diff(ends)
 
 
 def new_scratch(members: int, records: int) -> CoverScratch:
     """Scratch that can rebuild a subtree of so many members and coordinates."""
     return CoverScratch(
-        items=np.zeros(MAX_ITEMS, np.uint32),
-        ends=np.zeros(2 * MAX_ITEMS),
-        query=np.zeros(2 * MAX_ITEMS),
-        rounded=np.zeros(2 * MAX_ITEMS, np.float32),
+        **_item_scratch(MAX_ITEMS),
         stack=np.zeros(3 * STACK, np.int64),
-        walk=np.zeros(2 * MAX_ITEMS + 2, np.int64),
         members=np.zeros(members, np.int64),
         order=np.zeros(members, np.int64),
         records=np.zeros(records),
         counters=np.zeros(3, np.int64),
     )
+
+
+def _item_scratch(items: int) -> dict[str, np.ndarray]:
+    """The part of the scratch that holds a row of so many items, or its point, padded to whole strides."""
+    width = 2 * items + 8
+    return {
+        "items": np.zeros(items, np.uint32),
+        "ends": np.zeros(width),
+        "query": np.zeros(width),
+        "rounded": np.zeros(width, np.float32),
+        "walk": np.zeros(width, np.int64),
+    }

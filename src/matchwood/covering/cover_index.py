@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from matchwood.covering.base import ANY_ID, CoverBase, Found, first_of_each, largest_row, new_scratch
+from matchwood.covering.base import ANY_ID, CoverBase, Found, first_of_each, largest_row
 from matchwood.covering.kernels import forest
 from matchwood.covering.kernels.build import build_subtrees
 from matchwood.covering.kernels.forest import CoverForest
@@ -161,6 +161,7 @@ class CoverIndex(CoverBase):
             if len(index.state.words) < index.state.counts[forest.WORDS] + LANES:
                 raise ValueError("words.npy is too short")
             index._largest_row = int(index.state.groups["size"].max(initial=0))
+            index._make_room(index._largest_row)
         except (LookupError, TypeError, ValueError, MatchwoodError) as error:
             raise StorageError(f"{path}: the saved covers are incomplete: {error!r}") from None
         return index
@@ -229,8 +230,11 @@ class CoverIndex(CoverBase):
         counts, scratch = self.state.counts, self.scratch
         if records > len(scratch.members) or records * stride > len(scratch.records):
             members = max(records * 5 // 4, len(scratch.members))
-            larger = new_scratch(members, max(records * stride * 5 // 4, len(scratch.records)))
-            self.scratch = larger._replace(counters=scratch.counters)
+            self.scratch = scratch._replace(
+                members=np.zeros(members, np.int64),
+                order=np.zeros(members, np.int64),
+                records=np.zeros(max(records * stride * 5 // 4, len(scratch.records))),
+            )
         words = int(counts[forest.WORDS]) + 5 * (records + 64) * (stride + 2) // 2 + 64
         if words > len(self.state.words):
             self._set_words(max(words, len(self.state.words) * 3 // 2))

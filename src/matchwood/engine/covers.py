@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows
-from matchwood.errors import UnsupportedError
+from matchwood.encode.picking import pick_rows
 from matchwood.planner.compiling import compile_now
 from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS
 from matchwood.store.row_store import RowStore
@@ -25,29 +25,32 @@ class Reduction(NamedTuple):
 
 
 class Covers:
-    """Which of the engine's subscriptions cover which. Costs nothing until the first query about covers. One writer."""
+    """Which of the engine's subscriptions cover which. Costs nothing until the first query about covers. One writer.
+
+    A subscription that the index of covers cannot hold, because a row has more than `MAX_PREDICATES`, is kept apart: it covers
+    none, none covers it, and `reduce` keeps it.
+    """
 
     def __init__(self, store: Callable[[], RowStore]) -> None:
         self._store = store
         self._index: CoverIndex | None = None
+        self._apart: set[int] = set()
 
     def inserted(self, rows: Rows) -> None:
-        """Subscriptions have been added to the engine.
-
-        If the index of covers cannot hold one of them, the index is dropped; the next query about covers raises the error.
-        """
+        """Subscriptions have been added to the engine."""
         index, self._index = self._index, None  # none is left if an exception interrupts the change
         if index is not None:
-            try:
-                index.insert(rows)
-            except UnsupportedError:
-                return
+            index.insert(self._without_large(rows))
         self._index = index
 
     def deleted(self, ids: Int64s) -> None:
         """Subscriptions have been removed from the engine."""
         index, self._index = self._index, None
         if index is not None:
+            if self._apart:
+                held = [id_ for id_ in ids.tolist() if id_ not in self._apart]
+                self._apart.difference_update(ids.tolist())
+                ids = np.array(held, np.int64)
             index.delete(ids)
         self._index = index
 
@@ -79,13 +82,26 @@ class Covers:
 
     def reduce(self, progress: Callable[[int, int], None] | None) -> Reduction:
         """The kept subscriptions, and for each other one a kept one that covers it."""
-        return Reduction(*self._made().reduce(progress))
+        kept, cover = self._made().reduce(progress)
+        return Reduction(np.union1d(kept, np.array(sorted(self._apart), np.int64)), cover)
 
     def _made(self) -> CoverIndex:
         if self._index is None:
             from matchwood.covering.cover_index import CoverIndex  # an engine without covers does not import it
 
             index = CoverIndex()
-            index.insert(self._store().extract_all())
+            self._apart.clear()
+            index.insert(self._without_large(self._store().extract_all()))
             self._index = index
         return self._index
+
+    def _without_large(self, rows: Rows) -> Rows:
+        """The rows of the subscriptions that the index can hold; the others are noted as kept apart."""
+        from matchwood.covering.base import MAX_PREDICATES, row_sizes
+
+        large = row_sizes(rows) > MAX_PREDICATES
+        if not large.any():
+            return rows
+        ids = np.unique(rows.ids[large])
+        self._apart.update(ids.tolist())
+        return pick_rows(rows, np.flatnonzero(~np.isin(rows.ids, ids)))
