@@ -27,7 +27,7 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
             schema.find(name)
             return [Absent(name, weight)]
         return [_present(schema.find(name), weight)]
-    if isinstance(predicate, DWithin | BBox):
+    if isinstance(predicate, (DWithin, BBox)):
         schema.attribute_for(name, Type.POINT)
         return _placed(predicate, negated)
     keys = _keys(predicate, schema)
@@ -63,16 +63,18 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
     if isinstance(predicate, Compare):
         return _COMPARISONS[predicate.operator](_key(schema, predicate, predicate.value, predicate.operator))
     if isinstance(predicate, Between):
-        ends = [predicate.lo, predicate.hi]
-        backward = _is_infinite(predicate.lo)  # the other end decides the type, if it is not known
-        keys = [_key(schema, predicate, end, "BETWEEN") for end in (reversed(ends) if backward else ends)]
-        return closed(*(reversed(keys) if backward else keys))
+        if _is_infinite(predicate.lo):  # the other end decides the type, if it is not known
+            hi = _key(schema, predicate, predicate.hi, "BETWEEN")
+            return closed(_key(schema, predicate, predicate.lo, "BETWEEN"), hi)
+        lo = _key(schema, predicate, predicate.lo, "BETWEEN")
+        return closed(lo, _key(schema, predicate, predicate.hi, "BETWEEN"))
     assert isinstance(predicate, In)
     values = predicate.values
-    first = _key(schema, predicate, _deciding(values), "IN")
-    if len(values) == 1:
-        return points([first])
-    if len(set(map(type, values))) == 1:
+    known = schema.get(predicate.attribute)
+    if known is None or known.type is None:
+        _key(schema, predicate, _deciding(values), "IN")
+    if len(values) > 1 and len(set(map(type, values))) == 1:
+        _key(schema, predicate, values[0], "IN")  # they are all of the type of the attribute, or none is
         return points(keys_of(schema.find(predicate.attribute), values))
     return points([_key(schema, predicate, value, "IN") for value in values])
 
@@ -83,8 +85,8 @@ def _deciding(values: Sequence[Scalar]) -> Scalar:
 
 
 _COMPARISONS = {
-    Operator.EQ: lambda key: points([key]),
-    Operator.NE: lambda key: ~points([key]),
+    Operator.EQ: lambda key: closed(key, key),
+    Operator.NE: lambda key: ~closed(key, key),
     Operator.LT: below,
     Operator.LE: at_most,
     Operator.GT: above,

@@ -57,7 +57,8 @@ def normalise(
         raise TooComplexError("the expression is nested too deeply") from None
     if not rows:
         raise NeverMatchesError(f"no event can match: {normaliser.reason or 'it is always false'}")
-    limits.check_entries(sum(map(_draft_entries, rows)))
+    if normaliser.may_exceed(len(rows)):
+        limits.check_entries(sum(map(_draft_entries, rows)))
     return tuple([Row(tuple(row.values())) for row in rows])
 
 
@@ -66,7 +67,9 @@ def conjunction(predicates: Iterable[RowPredicate]) -> Row:
 
     Raises `NeverMatchesError` if no event can match.
     """
-    merged = _merged({predicate.attribute: predicate} for predicate in predicates)
+    found = list(predicates)
+    never = next((predicate.attribute for predicate in found if not can_hold(predicate)), None)
+    merged = never or _merged([{predicate.attribute: predicate} for predicate in found])
     if isinstance(merged, str):
         raise NeverMatchesError(f"no event can match: {_exclusion(merged)}")
     return Row(tuple(merged.values()))
@@ -87,15 +90,15 @@ class _Normaliser:
         self._work = 0  # entries that were merged on the way
 
     def rows(self, expression: Expression, *, negated: bool) -> list[_Draft]:
+        if isinstance(expression, Predicate):
+            return self._leaf(expression, negated)
         if isinstance(expression, Not):
             return self.rows(expression.child, negated=not negated)
         if isinstance(expression, Constant):
             return [{}] if expression.value is not negated else []
-        if isinstance(expression, And | Or):
-            parts = [self.rows(child, negated=negated) for child in expression.children]
-            return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)
-        assert isinstance(expression, Predicate)
-        return self._leaf(expression, negated)
+        assert isinstance(expression, (And, Or))
+        parts = [self.rows(child, negated=negated) for child in expression.children]
+        return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)
 
     def _leaf(self, predicate: Predicate, negated: bool) -> list[_Draft]:
         self._named += len(predicate.values) if isinstance(predicate, In) else 1
@@ -111,11 +114,10 @@ class _Normaliser:
     def _conjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
         if all(parts) and any(len(part) > 1 for part in parts):
             parts = self._merged_by_attribute(parts)
-        if not all(parts):
-            return []
-        size = math.prod(map(len, parts))
-        self.limits.check_rows(size)
-        self._spend(sum(size // len(part) * sum(map(_draft_entries, part)) for part in parts))
+            size = math.prod(map(len, parts))
+            self.limits.check_rows(size)
+            if size:
+                self._spend(sum(size // len(part) * sum(map(_draft_entries, part)) for part in parts))
         rows: list[_Draft] = []
         for choice in product(*parts):
             row = _merged(choice)
@@ -200,6 +202,10 @@ class _Normaliser:
         self.limits.check_rows(len(rows))
         return rows
 
+    def may_exceed(self, rows: int) -> bool:
+        """May so many rows have more entries than allowed? A condition or value takes at most four in a row."""
+        return 4 * self._named * rows > self.limits.max_entries
+
     def _spend(self, entries: int) -> None:
         self._work += entries
         self.limits.check_work(self._work)
@@ -233,7 +239,10 @@ def _merged(drafts: Iterable[_Draft]) -> _Draft | str:
             groups.setdefault(attribute, []).append(predicate)
     merged: _Draft = {}
     for attribute, predicates in groups.items():
-        together = predicates[0] if len(predicates) == 1 else _together(predicates)
+        if len(predicates) == 1:  # which can hold, or it would not be here
+            merged[attribute] = predicates[0]
+            continue
+        together = _together(predicates)
         if together is None or not can_hold(together):
             return attribute
         merged[attribute] = together

@@ -22,6 +22,8 @@ _TYPES_OF_CLASSES: tuple[tuple[tuple[type, ...], Type], ...] = (
 )
 
 
+_TYPES: dict[type, Type] = {bool: Type.BOOL, int: Type.NUMBER, float: Type.NUMBER, str: Type.STRING}
+"""The types of Python's own scalars, most of all values."""
 _BYTES = (bytes, bytearray, memoryview)
 
 
@@ -31,6 +33,9 @@ def type_of(value: object) -> Type:
     >>> type_of(True), type_of(3), type_of("x")
     (<Type.BOOL: 'bool'>, <Type.NUMBER: 'number'>, <Type.STRING: 'string'>)
     """
+    found = _TYPES.get(type(value))
+    if found is not None:
+        return found
     plain = unwrapped(value)
     for classes, type_ in _TYPES_OF_CLASSES:
         if isinstance(plain, classes):
@@ -57,6 +62,8 @@ def is_missing(value: object) -> bool:
 
 def unwrapped(value: object) -> Any:
     """A NumPy scalar as a Python scalar, a member of an Enum as its value, a UUID as its text; anything else unchanged."""
+    if type(value) in _TYPES:
+        return value
     if isinstance(value, Enum) and not isinstance(value, int | str | float):
         return unwrapped(value.value)
     if isinstance(value, UUID):
