@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, make_rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows
 from matchwood.encode.direct import add_text
 from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.lang.intervals import IntervalSet
@@ -77,13 +77,16 @@ class RowsBuilder:
     def build(self) -> Rows:
         """The arrays of all subscriptions added so far. O(entries)."""
         self._end_chunk()
-        columns = []
         for chunks, dtype in zip(self._chunks, _DTYPES, strict=True):
             # One column after the other, and in place of its chunks: there is room for all entries once, not twice.
-            chunks[:] = [chunks[0] if len(chunks) == 1 else np.concatenate([np.zeros(0, dtype), *chunks])]
-            columns.append(chunks[0])
-        until = None if self._until.count(math.inf) == len(self._until) else np.array(self._until)
-        return make_rows(self._ids, self._priority, self._offsets, *columns).stamped(self._schema, until)
+            if len(chunks) != 1:
+                chunks[:] = [np.concatenate([np.zeros(0, dtype), *chunks])]
+        heads = np.array(self._ids, np.int64), np.array(self._priority, np.float64), np.array(self._offsets, np.int64)
+        rows = Rows(*heads, *[chunks[0] for chunks in self._chunks])
+        rows.schema = self._schema
+        if self._until.count(math.inf) != len(self._until):
+            rows.until = np.array(self._until)
+        return rows
 
     def _end_row(self, id_: int, priority: float, until: float) -> None:
         self._ids.append(id_)
@@ -103,20 +106,23 @@ class RowsBuilder:
     def _add_many(self, dim: int, predicate: Holds) -> None:
         """The intervals of a predicate as a chunk of their own."""
         self._end_chunk()
-        lo, hi = predicate.keys.arrays()
-        kinds, weights = np.full(len(lo), MORE), np.zeros(len(lo))
+        lo, hi = map(np.ascontiguousarray, predicate.keys.arrays())
+        dims, kinds, weights = np.full(len(lo), dim, np.uint16), np.full(len(lo), MORE, np.uint8), np.zeros(len(lo))
         kinds[0], weights[0] = INTERVAL, predicate.weight
-        self._add_chunk(np.full(len(lo), dim), kinds, lo, hi, weights)
+        self._add_chunk(dims, kinds, lo, hi, weights)
 
     def _end_chunk(self) -> None:
         if self._recent:
-            self._add_chunk(*np.array(self._recent).reshape(-1, FIELDS).T)
+            table = np.array(self._recent, np.float64).reshape(-1, FIELDS)
+            keys = table[:, 2:].T.copy()  # each row contiguous
+            self._add_chunk(table[:, 0].astype(np.uint16), table[:, 1].astype(np.uint8), *keys)
             self._recent.clear()
 
     def _add_chunk(self, *columns: Any) -> None:
+        """Columns of the types `_DTYPES`, contiguous."""
         self._chunked += len(columns[0])
-        for chunks, column, dtype in zip(self._chunks, columns, _DTYPES, strict=True):
-            chunks.append(np.ascontiguousarray(column, dtype))
+        for chunks, column in zip(self._chunks, columns, strict=True):
+            chunks.append(column)
 
 
 def decode_rows(rows: Rows, schema: Schema) -> list[Row]:
