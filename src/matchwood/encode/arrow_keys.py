@@ -6,6 +6,7 @@
     timestamps    microseconds; nanoseconds that are not whole microseconds are a bad cell; dates are their midnight
     booleans      0.0 and 1.0
     strings       codes of the attribute's symbols; ISO 8601 text for a timestamp attribute
+    numbers       of an id: codes of its symbols
 
 Python objects are made only for distinct strings and bad cells.
 """
@@ -21,6 +22,7 @@ from matchwood.encode.arrow import pa
 from matchwood.encode.rejects import Bools
 from matchwood.errors import InexactValueError, MatchwoodError, SchemaError
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type, exact_key, instant_key
+from matchwood.schema.keys import id_key
 
 NAN = float("nan")
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -92,14 +94,16 @@ def valid(array: Any) -> Bools:
 
 
 def fits(type_: Type, found: Type | None) -> bool:
-    """May a column of scalars of type `found` hold an attribute of `type_`? ISO 8601 text may hold timestamps."""
-    return found is None or found is type_ or (found is Type.STRING and type_ is Type.TIMESTAMP)
+    """May a column of scalars of type `found` hold an attribute of `type_`? ISO 8601 text may hold timestamps, numbers ids."""
+    return found in (None, type_) or (found, type_) in ((Type.STRING, Type.TIMESTAMP), (Type.NUMBER, Type.ID))
 
 
 def cells(array: Any, attribute: Attribute, *, register: bool) -> Cells:
     """The keys of a column of `attribute`, whose type the column's must fit. O(cells) vectorised, and O(distinct strings)."""
     if pa.types.is_null(array.type):
         return Cells(np.full(len(array), NAN), np.zeros(len(array), np.bool_), {})
+    if attribute.type is Type.ID:
+        return _ids(array, attribute, register)
     if is_text(array.type):
         codes, texts = texts_of(array)
         if attribute.type is Type.TIMESTAMP:
@@ -107,6 +111,27 @@ def cells(array: Any, attribute: Attribute, *, register: bool) -> Cells:
         table = np.array([*symbol_keys(attribute, texts, register), NAN])
         return Cells(table[codes], codes >= 0, {})
     return plain_cells(array)
+
+
+def _ids(array: Any, attribute: Attribute, register: bool) -> Cells:
+    """The codes of a column of ids, looked up once for each distinct number; NaN stays NaN."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    present = valid(array)
+    encoded = array.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    numbers = encoded.dictionary.to_pylist()
+    table, wrong = np.full(len(numbers) + 1, NAN), {}
+    for code, number in enumerate(numbers):
+        if number == number:
+            try:
+                table[code] = id_key(attribute, number, register)
+            except SchemaError as error:
+                wrong[code] = error
+    bad: dict[int, MatchwoodError] = {}
+    if wrong:
+        bad = {int(i): wrong[int(codes[i])] for i in np.flatnonzero(np.isin(codes, list(wrong)))}
+    return Cells(table[codes], present, bad)
 
 
 def plain_cells(array: Any) -> Cells:

@@ -384,8 +384,10 @@ def _ranges(name: str, array: Any, schema: Schema, faults: Faults) -> _Found:
 
 
 def _check_ordered(array: Any, column: str, name: str, schema: Schema) -> None:
-    """Refuse ends that are strings, unless the attribute is a declared timestamp: strings have no order."""
+    """Refuse ends that are ids or strings, unless the attribute is a declared timestamp: they have no order."""
     known = schema.get(name)
+    if known is not None and known.type is Type.ID:
+        raise SchemaError(f"column {column!r}: ids have no order and cannot be ends of an interval")
     if heads.scalar_type(array, column) is Type.STRING and (known is None or known.type is not Type.TIMESTAMP):
         raise SchemaError(
             f"column {column!r}: strings have no order and cannot be ends of an interval; got the Arrow type {array.type}"

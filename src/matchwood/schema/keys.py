@@ -185,7 +185,8 @@ def _string_key(attribute: Attribute, value: object, register: bool) -> float:
     return UNKNOWN_SYMBOL if code is None else float(code)
 
 
-def _id_key(attribute: Attribute, value: object, register: bool) -> float:
+def id_key(attribute: Attribute, value: object, register: bool) -> float:
+    """As `key_of`, for an attribute that is an id; the error does not name the attribute."""
     number = value if type(value) is int else _integer(unwrapped(value))
     if number is None or number.bit_length() > _MAX_BITS:
         raise ValueTypeError(f"expected an integer, got {describe(value)}")
@@ -217,7 +218,7 @@ _KEYS = {
     Type.BOOL: _bool_key,
     Type.TIMESTAMP: _timestamp_key,
     Type.STRING: _string_key,
-    Type.ID: _id_key,
+    Type.ID: id_key,
     Type.POINT: _no_key,
     None: _no_key,
 }
