@@ -130,12 +130,14 @@ class _Normaliser:
     def _merged_by_attribute(self, parts: list[list[_Draft]]) -> list[list[_Draft]]:
         """The same conjunction with fewer parts: those that name one and the same attribute only become one.
 
-        It stands where the first of them stood, so every row names its attributes in the same order as before.
+        It stands where the first of them stood, so every row names its attributes in the same order as before. An attribute that
+        other parts name as well is left alone: the weights of a row are added in the order of its conditions, to the bit.
         """
+        shared = {name for part in parts if _only_attribute(part) is None for draft in part for name in draft}
         groups: dict[str | int, list[list[RowPredicate]]] = {}
         for position, part in enumerate(parts):
             attribute = _only_attribute(part)
-            if attribute is None:
+            if attribute is None or attribute in shared:
                 groups[position] = []
             else:
                 groups.setdefault(attribute, []).append([next(iter(draft.values())) for draft in part])
