@@ -1,6 +1,6 @@
 """The claims of the papers and our targets, by chapter; `bench.performance` looks up our figures."""
 
-from bench.claims import auto, bestar, cold, covering, motree, ranked, scan, spark, vcr
+from bench.claims import auto, bestar, cold, covering, frontdoor, motree, ranked, scan, spark, vcr
 
 CHAPTERS = (
     auto.CHAPTER,
@@ -11,5 +11,6 @@ CHAPTERS = (
     motree.CHAPTER,
     covering.CHAPTER,
     cold.CHAPTER,
+    frontdoor.CHAPTER,
     spark.CHAPTER,
 )
