@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+from matchwood.encode.events import encode_events
 from matchwood.encode.tables import file_format, is_table, read_events, read_subscriptions, stream_subscriptions
-from matchwood.errors import QueryError, SchemaError, StorageError
+from matchwood.errors import EventError, QueryError, SchemaError, StorageError
+from matchwood.lang.bad_values import BadValues
 from matchwood.schema import Schema
 from tests.encode.tables import assert_same
 
@@ -213,15 +215,56 @@ def test_a_form_that_is_chosen_leaves_the_column_of_the_other_alone() -> None:
         )
 
 
-def test_events_teach_the_schema_nothing_unless_they_are_stored() -> None:
+@pytest.mark.parametrize("register", [False, True])
+def test_events_teach_the_schema_no_attribute(register: bool) -> None:
     schema = a_schema()
-    before = schema.to_json()
     table = pa.table({"age": [1, 2], "zip": [12345, 678], "blob": [b"x", b"y"], "plan": ["new", "pro"]})
-    encoded = read_events(table, schema)
-    assert (encoded.rejects, schema.to_json()) == ((), before)
+    encoded = read_events(table, schema, register=register)
+    assert encoded.rejects == ()
+    assert sorted(schema.attributes) == ["age", "plan"]
     assert len(encoded.events.dims) == 4
-    read_events(table.drop_columns(["blob"]), schema, register=True)
-    assert "zip" in schema
+    symbols = schema.find("plan").symbols
+    assert symbols is not None
+    assert ("new" in symbols.codes) == register
+
+
+def test_nested_objects_are_read_by_dotted_names() -> None:
+    schema = Schema({"user.age": "number", "user.home.at": "point", "plan": "string"})
+    users = [
+        {"age": 31, "home": {"at": {"lon": 1.0, "lat": 2.0}, "zip": 7}},
+        {"age": None, "home": None},
+        None,
+    ]
+    encoded = read_events(pa.table({"user": users, "plan": [None, None, "x"]}), schema)
+    expected = [{"user": users[0]}, {"user": users[1]}, {"plan": "x"}]
+    assert_same(encoded.events, encode_events(expected, schema))
+    twice = pa.table({"user": users, "user.age": [1, 2, 3]})
+    with pytest.raises(EventError, match=r"attribute 'user.age' is given twice"):
+        read_events(twice, schema)
+
+
+def test_bad_values_are_absent_and_counted_where_they_are_asked_for(tmp_path: Path) -> None:
+    schema = Schema({"age": "number", "plan": "string", "at": "point"})
+    table = pa.table(
+        {
+            "age": [1, 2**53 + 1, 3],
+            "plan": [4, 5, None],
+            "at": [{"lon": 1.0, "lat": 2.0}, {"lon": 500.0, "lat": 2.0}, None],
+        }
+    )
+    bad = BadValues()
+    encoded = read_events(table, schema, bad=bad)
+    assert encoded.rejects == ()
+    assert encoded.events.offsets.tolist() == [0, 3, 3, 4]
+    assert {name: found.count for name, found in bad.items()} == {"age": 1, "plan": 2, "at": 1}
+    with pytest.raises(SchemaError, match="column 'plan': expected string"):
+        read_events(table, schema)
+    assert len(read_events(table.drop_columns(["plan"]), schema).rejects) == 1
+    lines = tmp_path / "events.jsonl"
+    lines.write_text('{"values": {"age": "old", "plan": "x"}}\n')
+    bad = BadValues()
+    assert read_events(lines, schema, bad=bad).events.offsets.tolist() == [0, 1]
+    assert list(bad) == ["age"]
 
 
 def test_of_an_attribute_without_a_type_events_have_only_the_presence() -> None:

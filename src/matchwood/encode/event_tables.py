@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode import heads, wide_form
+from matchwood.encode import heads, wide_events
 from matchwood.encode.arrays import Float64s, Int64s, make_events
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list
@@ -21,6 +21,7 @@ from matchwood.encode.flat import Entries, canonical, entries_of, in_order, sele
 from matchwood.encode.list_form import Statements, statements
 from matchwood.encode.rejects import EncodedEvents, Faults, Progress
 from matchwood.errors import EventError, QueryError, SchemaError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE
 from matchwood.schema import Schema
 
@@ -31,7 +32,8 @@ class EventEncoder(BatchEncoder):
     """Encodes the batches of one input of events, one after the other. See `SubscriptionEncoder`.
 
     With `register`, strings that no subscription has named are registered. Without `learn`, attributes that the schema lacks are
-    ignored, and the schema stays as it is.
+    ignored, and nested objects are read by dotted names. With `bad`, values of the wide form that their attribute cannot take are
+    absent and counted there, where they would reject their record.
 
     >>> schema = Schema()
     >>> table = pa.table({"age": [31, None], "city": ["Oslo", "Bergen"]})
@@ -46,6 +48,7 @@ class EventEncoder(BatchEncoder):
         form: str | None = None,
         register: bool = False,
         learn: bool = True,
+        bad: BadValues | None = None,
         on_error: str = "collect",
         source: str | None = None,
         engine_columns: bool = False,
@@ -56,6 +59,7 @@ class EventEncoder(BatchEncoder):
         self._form = form
         self._register = register
         self._learn = learn
+        self._bad = bad
 
     def encode(self, batch: pa.RecordBatch) -> EncodedEvents:
         """The events of the next batch; `SchemaError` for a column that cannot be used."""
@@ -66,7 +70,9 @@ class EventEncoder(BatchEncoder):
         if form == "list":
             entries = _list_entries(batch, self._schema, faults, register=self._register, learn=self._learn)
         else:
-            parts = wide_form.event_entries(batch, self._schema, faults, register=self._register, learn=self._learn)
+            parts = wide_events.event_entries(
+                batch, self._schema, faults, register=self._register, learn=self._learn, bad=self._bad
+            )
             entries = in_order(parts)
         good = self._accept(ids, faults)
         positions, rejects = self._close(batch, ids, good, faults)
@@ -83,13 +89,14 @@ def encode_event_table(
     form: str | None = None,
     register: bool = False,
     learn: bool = True,
+    bad: BadValues | None = None,
     on_error: str = "collect",
     engine_columns: bool = False,
     progress: Progress | None = None,
 ) -> EncodedEvents:
     """The events of a table in the wide or the list form. O(values), vectorised."""
     encoder = EventEncoder(
-        schema, form=form, register=register, learn=learn, on_error=on_error, engine_columns=engine_columns
+        schema, form=form, register=register, learn=learn, bad=bad, on_error=on_error, engine_columns=engine_columns
     )
     parts = encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
     return EncodedEvents.concatenate(list(parts))
@@ -123,7 +130,7 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool,
         return entries
     if not pa.types.is_struct(place.type) or {f.name for f in place.type} != {"lon", "lat"}:
         raise SchemaError(f"column {PLACE!r}: expected struct<lon, lat>, got the Arrow type {place.type}")
-    placed = wide_form.point_entries(PLACE, place, np.ones(batch.num_rows), schema, faults)
+    placed = wide_events.point_entries(PLACE, place, np.ones(batch.num_rows), schema, faults)
     return in_order([entries, placed])
 
 

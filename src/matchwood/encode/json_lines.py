@@ -46,6 +46,7 @@ from matchwood.errors import (
     StorageError,
     SubscriptionError,
 )
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE, Event
 from matchwood.lang.expression import DWithin
 from matchwood.lang.rows import MAX_ROWS, Row
@@ -111,14 +112,18 @@ def stream_json_events(
     schema: Schema,
     *,
     register: bool = False,
+    bad: BadValues | None = None,
     on_error: str = "collect",
     engine_columns: bool = False,
     batch_lines: int = BATCH_LINES,
     progress: Progress | None = None,
 ) -> Iterator[EncodedEvents]:
-    """The events of the lines, in parts of at most `batch_lines`. O(length)."""
+    """The events of the lines, in parts of at most `batch_lines`. O(length).
+
+    With `bad`, values that their attribute cannot take are absent and counted there, where they would reject their line.
+    """
     reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress, string_ids=engine_columns)
-    events = EventReader(schema, register=register)
+    events = EventReader(schema, register=register, bad=bad)
 
     def one(record: Mapping[str, Any]) -> None:
         events.add(_event(record))

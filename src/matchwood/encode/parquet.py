@@ -17,6 +17,7 @@ from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Progress
 from matchwood.encode.subscription_tables import SubscriptionEncoder
 from matchwood.errors import StorageError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.schema import Schema
 
@@ -49,6 +50,7 @@ def stream_events(
     form: str | None = None,
     register: bool = False,
     learn: bool = True,
+    bad: BadValues | None = None,
     on_error: str = "collect",
     engine_columns: bool = False,
     batch_rows: int = BATCH_ROWS,
@@ -56,7 +58,7 @@ def stream_events(
 ) -> Iterator[EncodedEvents]:
     """The events of a Parquet file or folder, in parts of at most `batch_rows` records."""
     encoder = EventEncoder(
-        schema, form=form, register=register, learn=learn, on_error=on_error, engine_columns=engine_columns
+        schema, form=form, register=register, learn=learn, bad=bad, on_error=on_error, engine_columns=engine_columns
     )
     return _streamed(Path(path), encoder, encoder.encode, batch_rows, progress)
 

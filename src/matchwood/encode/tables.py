@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Progress
 from matchwood.errors import QueryError, SchemaError, StorageError
+from matchwood.lang.bad_values import BadValues
 from matchwood.lang.rows import MAX_ROWS
 from matchwood.schema import Schema, describe
 
@@ -93,12 +94,14 @@ def read_events(
     *,
     form: str | None = None,
     register: bool = False,
+    bad: BadValues | None = None,
     on_error: str = "collect",
     progress: Progress | None = None,
 ) -> EncodedEvents:
-    """The events of a table. Attributes that the schema lacks are ignored, and the schema stays as it is.
+    """The events of a table. Attributes that the schema lacks are ignored; it learns nothing but, with `register`, strings.
 
-    With `register`, for events that are stored, the schema learns attributes and strings instead.
+    Nested objects are read by dotted names. Values that their attribute cannot take are absent and counted in `bad` (in the wide
+    form and JSON lines); without `bad` they reject their record, and a column of the wrong type is an error.
 
     >>> import pyarrow as pa
     >>> schema = Schema({"age": "number"})
@@ -106,7 +109,7 @@ def read_events(
     >>> encoded.names, encoded.events.offsets.tolist(), "session" in schema
     (['e1', 'e2'], [0, 1, 1], False)
     """
-    parts = stream_events(source, schema, form=form, register=register, on_error=on_error, progress=progress)
+    parts = stream_events(source, schema, form=form, register=register, bad=bad, on_error=on_error, progress=progress)
     return EncodedEvents.concatenate(list(parts))
 
 
@@ -116,16 +119,17 @@ def stream_events(
     *,
     form: str | None = None,
     register: bool = False,
+    bad: BadValues | None = None,
     on_error: str = "collect",
     progress: Progress | None = None,
 ) -> Iterator[EncodedEvents]:
     """As `read_events`, one part after the other, so that memory stays bounded."""
-    common: dict[str, Any] = {"register": register, "on_error": on_error, "engine_columns": True}
+    common: dict[str, Any] = {"register": register, "bad": bad, "on_error": on_error, "engine_columns": True}
     if _format(source) == "json":
         from matchwood.encode.json_lines import stream_json_events
 
         return stream_json_events(_path(source), schema, progress=progress, **common)
-    common |= {"form": form, "learn": register}
+    common |= {"form": form, "learn": False}
     if _format(source) == "parquet":
         from matchwood.encode.parquet import stream_events as stream_parquet
 
