@@ -79,7 +79,7 @@ def test_importing_the_engine_does_not_import(module: str) -> None:
 @pytest.mark.parametrize("names", ["", "Schema, attr, parse, Event, Point, MatchwoodError"])
 def test_what_does_not_match_imports_no_compiler(names: str) -> None:
     statement = f"from matchwood import {names}" if names else "import matchwood"
-    script = f"import sys; {statement}; raise SystemExit('numba' in sys.modules or 'numpy' in sys.modules)"
+    script = f"import sys; {statement}; raise SystemExit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 

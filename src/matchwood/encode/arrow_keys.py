@@ -6,7 +6,7 @@
     timestamps    microseconds; nanoseconds that are not whole microseconds are a bad cell; dates are their midnight
     booleans      0.0 and 1.0
     strings       codes of the attribute's symbols; ISO 8601 text for a timestamp attribute
-    numbers       of an id: codes of its symbols
+    ids           numbers that are integers, by the codes of their digits, if the attribute is an id
 
 Python objects are made only for distinct strings and bad cells.
 """
@@ -20,9 +20,9 @@ import numpy as np
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.encode.arrow import pa
 from matchwood.encode.rejects import Bools
-from matchwood.errors import InexactValueError, MatchwoodError, SchemaError
-from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type, exact_key, instant_key
-from matchwood.schema.keys import id_key
+from matchwood.errors import InexactValueError, MatchwoodError, SchemaError, ValueTypeError
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type, describe, exact_key, instant_key
+from matchwood.schema.keys import key_of
 
 NAN = float("nan")
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -102,36 +102,40 @@ def cells(array: Any, attribute: Attribute, *, register: bool) -> Cells:
     """The keys of a column of `attribute`, whose type the column's must fit. O(cells) vectorised, and O(distinct strings)."""
     if pa.types.is_null(array.type):
         return Cells(np.full(len(array), NAN), np.zeros(len(array), np.bool_), {})
-    if attribute.type is Type.ID:
-        return _ids(array, attribute, register)
     if is_text(array.type):
         codes, texts = texts_of(array)
         if attribute.type is Type.TIMESTAMP:
             return _parsed_instants(codes, texts)
         table = np.array([*symbol_keys(attribute, texts, register), NAN])
         return Cells(table[codes], codes >= 0, {})
-    return plain_cells(array)
+    return id_cells(array, attribute, register) if attribute.type is Type.ID else plain_cells(array)
 
 
-def _ids(array: Any, attribute: Attribute, register: bool) -> Cells:
-    """The codes of a column of ids, looked up once for each distinct number; NaN stays NaN."""
+def id_cells(array: Any, attribute: Attribute, register: bool) -> Cells:
+    """The keys of a column of numbers of an id. O(cells), and O(distinct ids) with Python objects."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     present = valid(array)
-    encoded = array.dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    numbers = encoded.dictionary.to_pylist()
-    table, wrong = np.full(len(numbers) + 1, NAN), {}
-    for code, number in enumerate(numbers):
-        if number == number:
-            try:
-                table[code] = id_key(attribute, number, register)
-            except SchemaError as error:
-                wrong[code] = error
-    bad: dict[int, MatchwoodError] = {}
+    there = np.flatnonzero(present)
+    keys, bad = np.full(len(array), NAN), dict[int, MatchwoodError]()
+    if pa.types.is_integer(array.type):
+        values = array.fill_null(0).to_numpy(zero_copy_only=False)[there]
+    else:
+        values = np.array([content(array, i) for i in there.tolist()], object)
+        there, values = there[values == values], values[values == values]  # NaN has no key, as everywhere
+    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    table = np.full(len(distinct), NAN)
+    wrong: dict[int, MatchwoodError] = {}
+    for at in np.argsort(first).tolist():  # codes are assigned in order of appearance
+        value = distinct[at]
+        try:
+            table[at] = key_of(attribute, value if distinct.dtype == object else int(value), register)
+        except SchemaError:
+            wrong[at] = ValueTypeError(f"expected an integer, got {describe(value)}")
+    keys[there] = table[inverse]
     if wrong:
-        bad = {int(i): wrong[int(codes[i])] for i in np.flatnonzero(np.isin(codes, list(wrong)))}
-    return Cells(table[codes], present, bad)
+        bad = {int(there[i]): wrong[int(inverse[i])] for i in np.flatnonzero(np.isin(inverse, list(wrong))).tolist()}
+    return Cells(keys, present, bad)
 
 
 def plain_cells(array: Any) -> Cells:

@@ -14,8 +14,6 @@ timestamp. Python objects are made for distinct attributes, strings and errors, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,26 +22,22 @@ from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import (
     NAN,
-    Cells,
     arrow_type,
-    cell_error,
     is_list,
     is_text,
     parts_of,
     plain_cells,
-    shown,
-    symbol_keys,
     texts_of,
     valid,
 )
 from matchwood.encode.flat import IntervalSets, canonical, values_of
+from matchwood.encode.list_keys import Reading, taken, typed_keys
 from matchwood.encode.rejects import Bools, Faults
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, NeverMatchesError, SchemaError, ValueTypeError
-from matchwood.schema import Attribute, Schema, Type, instant_key
+from matchwood.schema import Attribute, Schema, Type
 
 FIELDS = ("attribute", "lo", "hi", "lo_time", "hi_time", "value", "text", "values", "weight")
 _PAIRS = (("lo", "hi"), ("lo_time", "hi_time"))
-_TYPES = (*Type, None)
 
 
 class Statements(NamedTuple):
@@ -58,29 +52,6 @@ class Statements(NamedTuple):
     weight: Float64s
     silent: Bools
     sets: IntervalSets
-
-
-@dataclass
-class _Reading:
-    """The common state of the steps of reading one column."""
-
-    column: str
-    schema: Schema
-    faults: Faults
-    for_events: bool
-    register: bool
-    learn: bool
-    record: Int64s
-    name: Int64s
-    names: list[str]
-    attributes: list[Attribute | None]
-
-    def fail(self, structs: Int64s, error_of: Callable[[int], MatchwoodError]) -> None:
-        """Fail the records of these structs; `error_of` gets the position in `structs`."""
-        self.faults.add_each(self.record[structs], error_of)
-
-    def subject(self, struct: int) -> str:
-        return f"attribute {self.names[int(self.name[struct])]!r}"
 
 
 def statements(
@@ -100,7 +71,7 @@ def statements(
     record, structs = parts_of(array)
     fields = _checked_fields(structs, column)
     name, names = texts_of(fields["attribute"])
-    reading = _Reading(column, schema, faults, for_events, register, learn, record, name, names, [None] * len(names))
+    reading = Reading(column, schema, faults, for_events, register, learn, record, name, names, [None] * len(names))
     if structs.null_count:
         faults.add_each(record[~valid(structs)], lambda _: ValueTypeError(f"{column}: an item of the list is null"))
     reading.fail(np.flatnonzero(name < 0), lambda _: ValueTypeError(f"{column}: an attribute's name is null"))
@@ -177,7 +148,7 @@ def _scalar_type(array: Any) -> Type | None:
     return arrow_type(array.type.value_type if is_list(array.type) else array.type)
 
 
-def _one_way(ways: list[_Way], reading: _Reading) -> Int64s:
+def _one_way(ways: list[_Way], reading: Reading) -> Int64s:
     """The way that each struct uses, -1 for none; a struct that uses two fails."""
     way = np.full(len(reading.record), -1)
     for number, this in enumerate(ways):
@@ -194,7 +165,7 @@ def _one_way(ways: list[_Way], reading: _Reading) -> Int64s:
     return way
 
 
-def _learn(ways: list[_Way], way: Int64s, reading: _Reading) -> None:
+def _learn(ways: list[_Way], way: Int64s, reading: Reading) -> None:
     """Find the attribute of each name; the first value of a new one decides its type. O(distinct names)."""
     speaking = np.flatnonzero((way >= 0) & (reading.name >= 0))[::-1]
     first = np.full(len(reading.names), -1)
@@ -218,7 +189,7 @@ def _learn(ways: list[_Way], way: Int64s, reading: _Reading) -> None:
         reading.fail(structs, lambda i: wrong[int(reading.name[structs[i]])])
 
 
-def _weights(array: Any, reading: _Reading) -> Float64s:
+def _weights(array: Any, reading: Reading) -> Float64s:
     if array is None:
         return np.ones(len(reading.record))
     cells = plain_cells(array) if not pa.types.is_null(array.type) else None
@@ -231,7 +202,7 @@ def _weights(array: Any, reading: _Reading) -> Float64s:
     return weight
 
 
-def _interval_sets(ways: list[_Way], way: Int64s, reading: _Reading) -> IntervalSets:
+def _interval_sets(ways: list[_Way], way: Int64s, reading: Reading) -> IntervalSets:
     """The sets of all structs, ascending. Those of lists are made canonical; the others are one interval each."""
     lo, hi = np.full(len(way), NAN), np.full(len(way), NAN)
     lists: list[IntervalSets] = []
@@ -245,7 +216,9 @@ def _interval_sets(ways: list[_Way], way: Int64s, reading: _Reading) -> Interval
         if this.names == ("values",):
             lists.append(_list_sets(this.arrays[0], mine, reading))
         elif len(this.names) == 1:
-            lo[mine] = hi[mine] = _typed(_taken(this.arrays[0], mine), mine, reading, nan_is_absent=reading.for_events)
+            lo[mine] = hi[mine] = typed_keys(
+                taken(this.arrays[0], mine), mine, reading, nan_is_absent=reading.for_events
+            )
         else:
             lo[mine], hi[mine] = _ends(this, mine, reading)
     there = lo == lo
@@ -263,22 +236,30 @@ def _interval_sets(ways: list[_Way], way: Int64s, reading: _Reading) -> Interval
     )
 
 
-def _ends(way: _Way, structs: Int64s, reading: _Reading) -> tuple[Float64s, Float64s]:
+def _ends(way: _Way, structs: Int64s, reading: Reading) -> tuple[Float64s, Float64s]:
+    is_id = np.array([*(a is not None and a.type is Type.ID for a in reading.attributes), False])
+    unordered = structs[is_id[reading.name[structs]]]
+    reading.fail(
+        unordered,
+        lambda i: ValueTypeError(
+            f"{reading.subject(unordered[i])}: it is an id; ids have no order, use value or values in place of {way.label}"
+        ),
+    )
     ends = []
     for array, open_end in zip(way.arrays, (-np.inf, np.inf), strict=True):
         if array is None:
             ends.append(np.full(len(structs), open_end))
             continue
-        taken = _taken(array, structs)
-        keys = _typed(taken, structs, reading, nan_is_absent=False)
-        ends.append(np.where(valid(taken), keys, open_end) if taken.null_count else keys)
+        given = taken(array, structs)
+        keys = typed_keys(given, structs, reading, nan_is_absent=False)
+        ends.append(np.where(valid(given), keys, open_end) if given.null_count else keys)
     lo, hi = ends
     empty = np.flatnonzero(lo > hi)
     reading.fail(structs[empty], lambda i: _empty_error(reading, structs[empty[i]], lo[empty[i]], hi[empty[i]]))
     return lo, hi
 
 
-def _empty_error(reading: _Reading, struct: int, lo: float, hi: float) -> MatchwoodError:
+def _empty_error(reading: Reading, struct: int, lo: float, hi: float) -> MatchwoodError:
     attribute = reading.attributes[int(reading.name[struct])]
     assert attribute is not None
     ends = [reading.schema.shown(attribute, float(key)) for key in (lo, hi)]
@@ -289,8 +270,8 @@ def _empty_error(reading: _Reading, struct: int, lo: float, hi: float) -> Matchw
     )
 
 
-def _list_sets(array: Any, structs: Int64s, reading: _Reading) -> IntervalSets:
-    owner, items = parts_of(_taken(array, structs))
+def _list_sets(array: Any, structs: Int64s, reading: Reading) -> IntervalSets:
+    owner, items = parts_of(taken(array, structs))
     struct = structs[owner]
     if not reading.for_events:
         null = np.flatnonzero(~valid(items))
@@ -302,72 +283,6 @@ def _list_sets(array: Any, structs: Int64s, reading: _Reading) -> IntervalSets:
             none,
             lambda i: NeverMatchesError(f"no event can match: {reading.subject(none[i])}: the list of values is empty"),
         )
-    keys = _typed(items, struct, reading, nan_is_absent=reading.for_events)
+    keys = typed_keys(items, struct, reading, nan_is_absent=reading.for_events)
     there = keys == keys
     return canonical(struct[there], keys[there], keys[there])
-
-
-def _typed(array: Any, structs: Int64s, reading: _Reading, *, nan_is_absent: bool) -> Float64s:
-    """The keys of cells, cell i belonging to the attribute of struct structs[i]; NaN for null and for bad cells."""
-    if pa.types.is_null(array.type) or not len(array):
-        return np.full(len(array), NAN)
-    name = reading.name[structs]
-    types = [*(_TYPES.index(a.type) if a is not None else -1 for a in reading.attributes), -1]
-    source = arrow_type(array.type)
-    cells = _texts(array, name, reading) if source is Type.STRING else plain_cells(array)
-    right = all(type_ == _TYPES.index(source) for type_ in types[:-1]) and not cells.bad
-    if right and (nan_is_absent or not (cells.present & np.isnan(cells.keys)).any()):  # the common case
-        return cells.keys
-    type_ = np.array(types)[name]
-    fits = type_ == _TYPES.index(source)
-    if source is Type.STRING:
-        fits |= type_ == _TYPES.index(Type.TIMESTAMP)
-    if source is Type.NUMBER:
-        fits |= (type_ == _TYPES.index(Type.BOOL)) & ((cells.keys == 0.0) | (cells.keys == 1.0))
-    fits |= type_ == _TYPES.index(None)
-    wrong = np.flatnonzero(cells.present & ~fits & (type_ >= 0))
-    reading.fail(
-        structs[wrong],
-        lambda i: ValueTypeError(
-            f"{reading.subject(structs[wrong[i]])}: expected a {_TYPES[type_[wrong[i]]]}, got {shown(array, int(wrong[i]))}"
-        ),
-    )
-    for i, error in cells.bad.items():
-        reading.faults.add(reading.record[structs[i]], cell_error(error, reading.subject(structs[i])))
-    keys = np.where(fits, cells.keys, NAN)
-    if not reading.learn:  # of an attribute that has no type, only the presence is tested
-        keys = np.where(cells.present & (type_ == _TYPES.index(None)), 0.0, keys)
-    if not nan_is_absent:
-        nan = np.flatnonzero(cells.present & fits & (keys != keys))
-        reading.fail(
-            structs[nan], lambda i: ValueTypeError(f"{reading.subject(structs[nan[i]])}: expected a number, got NaN")
-        )
-    return keys
-
-
-def _texts(array: Any, name: Int64s, reading: _Reading) -> Cells:
-    """Strings as keys of the attributes `name`, looked up once for each distinct pair of attribute and text."""
-    codes, texts = texts_of(array)
-    keys = np.full(len(codes), NAN)
-    bad: dict[int, MatchwoodError] = {}
-    there = np.flatnonzero((codes >= 0) & (name >= 0))
-    pairs, first, inverse = np.unique(name[there] * len(texts) + codes[there], return_index=True, return_inverse=True)
-    table = np.full(len(pairs), NAN)
-    wrong: dict[int, MatchwoodError] = {}
-    for pair in np.argsort(first).tolist():  # codes are assigned in order of appearance
-        attribute, text = reading.attributes[int(pairs[pair]) // len(texts)], texts[int(pairs[pair]) % len(texts)]
-        if attribute is not None and attribute.type is Type.STRING:
-            (table[pair],) = symbol_keys(attribute, [text], reading.register)
-        elif attribute is not None and attribute.type is Type.TIMESTAMP:
-            try:
-                table[pair] = instant_key(text)
-            except SchemaError as error:
-                wrong[pair] = error
-    keys[there] = table[inverse]
-    if wrong:
-        bad = {int(there[i]): wrong[int(inverse[i])] for i in np.flatnonzero(np.isin(inverse, list(wrong))).tolist()}
-    return Cells(keys, codes >= 0, bad)
-
-
-def _taken(array: Any, structs: Int64s) -> Any:
-    return array if len(structs) == len(array) else array.take(pa.array(structs))

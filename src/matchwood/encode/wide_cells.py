@@ -26,8 +26,10 @@ def known_or_learnable(attribute: str, column: str, schema: Schema) -> None:
 
 
 def check_ordered(array: Any, column: str, name: str, schema: Schema) -> None:
-    """Refuse ends that are strings, unless the attribute is a declared timestamp: strings have no order."""
+    """Refuse ends that are strings, unless the attribute is a declared timestamp, and those of ids: they have no order."""
     known = schema.get(name)
+    if known is not None and known.type is Type.ID:
+        raise SchemaError(f"column {column!r}: attribute {name!r} is an id; ids have no order, use equality or a list")
     if heads.scalar_type(array, column) is Type.STRING and (known is None or known.type is not Type.TIMESTAMP):
         raise SchemaError(
             f"column {column!r}: strings have no order and cannot be ends of an interval; got the Arrow type {array.type}"
