@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 
+from matchwood.cli.compiling import compile_parts
 from matchwood.cli.demo_city import offers_of, saved_searches
 from matchwood.cli.progress import Progress
-from matchwood.cli.warm import compile_parts
 from matchwood.encode.arrays import Matches
 from matchwood.engine import Engine
 from matchwood.lang.event import Event

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from matchwood.cli import demo_report
+from matchwood.cli.compiling import compile_parts
 from matchwood.cli.demo_city import offers_of, saved_searches
-from matchwood.cli.warm import compile_parts
 from matchwood.errors import UnsupportedError
 from matchwood.structures import INDEXES
 from matchwood.workloads import City

@@ -3,14 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-
-from matchwood.cli.progress import Progress
-from matchwood.errors import MatchwoodError
-from matchwood.planner import RULES
-from matchwood.planner.compiling import compile_ahead, is_compiled, stamp
-from matchwood.planner.exercise import OTHERS, PARTS
-from matchwood.planner.warm import compile_to_disk
 
 
 def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -31,26 +23,6 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 def run(options: argparse.Namespace) -> None:
     """Compile, and say where the kernels are."""
-    used = [contender.index for contender in RULES.contenders]
-    compile_parts([*used, *OTHERS])
-    if options.all:
-        compile_parts([part for part in PARTS if part not in used and part not in OTHERS])
-        compile_parts([part for part in PARTS if part not in OTHERS or part == "live-events"], scoring=True)
-    path = stamp(used[0])
-    assert path is not None, "compile_parts has checked it"
-    print(f"The kernels are in {path.parents[1]}")
+    from matchwood.cli.compiling import compile_all  # not for --help
 
-
-def compile_parts(names: Sequence[str], *, scoring: bool = False) -> None:
-    """Compile these parts, with a progress bar if there is something to do."""
-    missing = [name for name in names if not is_compiled(name, scoring=scoring)]
-    if not missing:
-        return
-    if stamp(missing[0]) is None:
-        raise MatchwoodError("no folder for compiled kernels can be written to: set NUMBA_CACHE_DIR to one")
-    label = "compiling kernels" + (" for scoring functions" if scoring else "")
-    with Progress(label, len(missing)) as bar:
-        for done, name in enumerate(missing):
-            bar.at(done)
-            compile_ahead([name], lambda: None, scoring=scoring)
-            compile_to_disk(name, scoring=scoring)  # in this process, if no other one could: it shows the error
+    compile_all(named=options.all)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from matchwood.covering.cover_index import CoverIndex
+from matchwood import covering, structures  # whose classes are imported when they are used
 from matchwood.encode.arrays import Events, Rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.objects import RowsBuilder
@@ -24,7 +24,7 @@ from matchwood.lang.rows import normalise
 from matchwood.schema import Range, Schema
 from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.scoring import scoring as make_scoring
-from matchwood.structures import INDEXES, Capability, LiveEvents, make_index
+from matchwood.structures import INDEXES, Capability, make_index
 
 LIVE, COVERS, COVERED, COVER_UPDATES = "live-events", "covers", "covered", "cover-updates"
 ROWS = 20_000
@@ -102,7 +102,7 @@ class _IndexExercise:
 
 def _exercise_live_events(combine: object) -> None:
     """Keep, match and remove events: single ones and many, plain ones and such with lists."""
-    schema, live = Schema(TYPES), LiveEvents()
+    schema, live = Schema(TYPES), structures.LiveEvents()
     events = _events(schema, ranges=True)
     rows = [_rows(expressions, schema, FEW_ROWS) for expressions in SAMPLES]
     for first, last in ((0, 1), (1, 2), (2, events.size)):
@@ -122,17 +122,17 @@ def _exercise_live_events(combine: object) -> None:
 
 def _exercise_covers(combine: object) -> None:
     """Search an index of covers. It may be empty: its kernels do not depend on what it holds."""
-    CoverIndex().covers_of(_rows(SAMPLES[-1], Schema(TYPES), 1))
+    covering.CoverIndex().covers_of(_rows(SAMPLES[-1], Schema(TYPES), 1))
 
 
 def _exercise_covered(combine: object) -> None:
     """Search an index of covers in the other direction."""
-    CoverIndex().covered_by(_rows(SAMPLES[-1], Schema(TYPES), 1))
+    covering.CoverIndex().covered_by(_rows(SAMPLES[-1], Schema(TYPES), 1))
 
 
 def _exercise_cover_updates(combine: object) -> None:
     """Change an index of covers: in bulk and one by one, with more sets of attributes than it has room for at first."""
-    index, schema = CoverIndex(), Schema({f"a{i}": "number" for i in range(9)})
+    index, schema = covering.CoverIndex(), Schema({f"a{i}": "number" for i in range(9)})
     builder = RowsBuilder(schema)
     for bits in range(1, 512):
         text = " AND ".join(f"a{i} < {bits}" for i in range(9) if bits >> i & 1)
