@@ -141,7 +141,8 @@ def tree_mb(pid: int) -> float:
     """The resident memory of a process and its children; 0 for one that has ended."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
     except (OSError, IndexError):
         return 0.0
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6 + sum(tree_mb(int(child)) for child in children)

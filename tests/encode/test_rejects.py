@@ -510,3 +510,30 @@ def test_an_empty_interval_of_instants_past_the_calendar_is_a_reject() -> None:
     table = pa.table({"id": [1], "seen_lo": far, "seen_hi": pa.array([0], pa.timestamp("us"))})
     (reject,) = encode_subscription_table(table, Schema()).rejects
     assert "leaves no value" in reject.reason
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"values": {"age": 3}}',
+        b'  {"values": {"age": 3}} \r\n',
+        '{"values": {"age": 3}}\n',
+        "\ufeff{}".encode(),
+        '{"values": {"age": 3}}'.encode("utf-16"),
+        b'{"values": {"age": 3}} {}',
+        b'{"values": {"age": 3}}\x0b',
+        "{}\u00a0",
+        b'{"values": {"plan": "\xff"}}',
+        b'{"values": {"age": NaN}}',
+        b"[" * 100_000,
+        b"",
+    ],
+)
+def test_a_line_is_read_as_json_reads_it(line: str | bytes) -> None:
+    try:
+        expected = json.loads(line) if line.strip() else None
+    except (ValueError, RecursionError):
+        expected = "an error"
+    encoded = read_json_events([line], Schema(TYPES))
+    assert len(encoded.rejects) == (expected == "an error")
+    assert encoded.events.size == isinstance(expected, dict)

@@ -21,6 +21,8 @@ except ImportError:  # pragma: no cover
 else:
     _decode, _Refused = msgspec.json.Decoder().decode, msgspec.MsgspecError
 
+_scan = json.JSONDecoder().raw_decode
+
 JsonText = bytes | bytearray | memoryview | str
 _SCALARS = frozenset((int, float, str, bool, type(None)))
 
@@ -36,7 +38,15 @@ def loads(text: JsonText) -> Any:
             return _decode(text)
         except (_Refused, RecursionError):
             pass
-    return json.loads(bytes(text) if isinstance(text, memoryview) else text)
+    text = bytes(text) if isinstance(text, memoryview) else text
+    try:  # `json.loads` looks for other encodings and for white space, which takes as long again
+        decoded = text if isinstance(text, str) else text.decode()
+        value, end = _scan(decoded)
+        if end == len(decoded) or not decoded[end:].strip(" \t\r\n"):
+            return value
+    except ValueError:
+        pass
+    return json.loads(text)
 
 
 def json_event(text: JsonText) -> dict[str, object]:
