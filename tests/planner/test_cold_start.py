@@ -191,6 +191,30 @@ def test_a_plan_without_a_structure_that_was_not_compiled_is_made_again(
     assert "one more structure has been compiled" in str(index.plan()[0])
 
 
+def test_a_loaded_engine_whose_structure_is_not_compiled_answers_by_a_scan_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(CITY.schema())
+    index = engine._index
+    assert isinstance(index, Planned)
+    index._planning = lambda task, **_: planned.Plan("vcr", task.mode, task.total, ("always",))
+    engine.subscribe_rows(CITY.subscriptions())
+    engine.unsubscribe(3)
+    engine.save(tmp_path / "saved")
+    monkeypatch.setattr(planned, "is_available", lambda name, **_: name == SCAN)
+    monkeypatch.setattr(planned, "prepare_first_calls", lambda: None)
+    again = Engine.load(tmp_path / "saved")
+    assert (engine.index, again.index) == ("vcr", SCAN)
+    assert planned.NOT_COMPILED in again.plan()
+    monkeypatch.undo()
+    events = CITY.events(30)
+    for _ in range(2):  # the first match starts the planner
+        assert ranked(again.match_many(events)) == ranked(engine.match_many(events))
+        assert again.ready(timeout=250)
+    assert "the rows went from 0 to 5,999" in again.plan()
+    assert 3 not in again
+
+
 # preparing
 
 

@@ -166,3 +166,13 @@ late = [name for name in set(sys.modules) - before if name.split(".")[0] in ("nu
 assert not late, late
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_worker_has_the_structure_of_its_shard_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(shard_cache, "compile_ahead", lambda names, check, *, urgent: compiled.extend(names))
+    world = a_world(seeded_dice(12), subscriptions=10, events=2)
+    folders = built(world, Sharding(), str(tmp_path))
+    assert compiled == ["scan"]
+    shard_cache.MappedShard(next(iter(folders.values())))
+    assert compiled == ["scan", "scan"]

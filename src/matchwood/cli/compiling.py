@@ -8,7 +8,7 @@ from matchwood.cli.progress import Progress
 from matchwood.errors import MatchwoodError
 from matchwood.planner import RULES
 from matchwood.planner.compiling import compile_ahead, is_compiled, stamp
-from matchwood.planner.exercise import OTHERS, PARTS
+from matchwood.planner.exercise import LIVE, OTHERS, PARTS
 from matchwood.planner.warm import compile_to_disk
 
 
@@ -18,10 +18,10 @@ def compile_all(*, named: bool) -> None:
     compile_parts([*used, *OTHERS])
     if named:
         compile_parts([part for part in PARTS if part not in used and part not in OTHERS])
-        compile_parts([part for part in PARTS if part not in OTHERS or part == "live-events"], scoring=True)
+        compile_parts([part for part in PARTS if part not in OTHERS or part == LIVE], scoring=True)
     path = stamp(used[0])
-    assert path is not None, "compile_parts has checked it"
-    print(f"The kernels are in {path.parents[1]}")
+    if path is not None:
+        print(f"Everything is compiled, in {path.parents[1]} or in the package.")
 
 
 def compile_parts(names: Sequence[str], *, scoring: bool = False) -> None:
@@ -31,9 +31,9 @@ def compile_parts(names: Sequence[str], *, scoring: bool = False) -> None:
         return
     if stamp(missing[0]) is None:
         raise MatchwoodError("no folder for compiled kernels can be written to: set NUMBA_CACHE_DIR to one")
-    label = "compiling kernels" + (" for scoring functions" if scoring else "")
+    label = "compiling kernels" + (", scoring" if scoring else "")
     with Progress(label, len(missing)) as bar:
         for done, name in enumerate(missing):
             bar.at(done)
-            compile_ahead([name], lambda: None, scoring=scoring)
+            compile_ahead([name], lambda: None, scoring=scoring, urgent=True)
             compile_to_disk(name, scoring=scoring)  # in this process, if no other one could: it shows the error

@@ -36,6 +36,8 @@ VARIABLE = "MATCHWOOD_COMPILE_AHEAD"
 POLL = 0.05  # seconds between two checks of the process
 LOG = logging.getLogger("matchwood")
 
+_PACKAGE = Path(__file__).parents[1]
+
 SPAWNING = threading.Lock()
 """Held while a process is started: a fork at that moment would inherit the pipe that signals the start."""
 
@@ -63,16 +65,20 @@ def is_available(name: str, *, scoring: bool = False) -> bool:
     return path is None or path in _failed
 
 
-def compile_ahead(names: Iterable[str], check: Callable[[], None], *, scoring: bool = False) -> None:
+def compile_ahead(
+    names: Iterable[str], check: Callable[[], None], *, scoring: bool = False, urgent: bool = False
+) -> None:
     """Compile the kernels of these parts to disk, if that is possible, and wait for it. `check` may raise to stop it.
 
     One after the other, and one at a time in this process: compiling takes memory, which a process frees when it ends.
+    At low priority, unless it is urgent.
     """
+    options = [*["--nice"] * (not urgent), *["--scoring"] * scoring]
     for name in names:
         if not is_available(name, scoring=scoring):
             with _alone(check):
                 if not is_available(name, scoring=scoring):
-                    _compile({name: ["--nice", *["--scoring"] * scoring]}, check)
+                    _compile({name: options}, check)
 
 
 def compile_now(names: Iterable[str], what: str) -> None:
@@ -112,15 +118,19 @@ def _processor() -> Processor:
 @functools.cache
 def _sources(name: str) -> str:
     """A fingerprint of all kernels and of the code that decides which of them the part calls."""
-    package = Path(__file__).parents[1]
-    known = [".".join(path.relative_to(package).with_suffix("").parts) for path in package.glob("**/kernels/*.py")]
     if name in INDEXES:
         owner = sys.modules[INDEXES[name].__module__].__file__ or ""
     else:
-        owner = str(package / ("structures/live/index.py" if name.startswith("live") else "covering/cover_index.py"))
+        owner = str(_PACKAGE / ("structures/live/index.py" if name.startswith("live") else "covering/cover_index.py"))
     own = [Path(path).read_bytes() for path in (owner, Path(__file__).with_name("exercise.py"))]
+    return hashlib.sha256(b"\0".join([_all_kernels().encode(), *own])).hexdigest()[:16]
+
+
+@functools.cache
+def _all_kernels() -> str:
+    known = [".".join(path.relative_to(_PACKAGE).with_suffix("").parts) for path in _PACKAGE.glob("**/kernels/*.py")]
     imports = [f"import matchwood.{module}".encode() for module in sorted(known)]
-    return fingerprint(files("matchwood"), b"\n".join([*own, *imports]))
+    return fingerprint(files("matchwood"), b"\n".join(imports))
 
 
 def _can_start() -> bool:

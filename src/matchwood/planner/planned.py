@@ -71,10 +71,15 @@ class Planned:
     ) -> None:
         self._lock = lock
         self._rules, self._planning, self._name_of = rules, planning, name_of
-        self._indexes: dict[Mode, Index] = {Mode.ALL: make_index("scan") if index is None else index}
+        self._indexes: dict[Mode, Index] = {Mode.ALL: make_index(SCAN) if index is None else index}
         self._plans: dict[Mode, Plan] = {Mode.ALL: plan or first_plan(Mode.ALL, 0, rules)}
         self._watch = Watch(rules)
-        if index is not None:
+        if index is not None and not is_available(index.name):
+            prepare_first_calls()
+            self._indexes[Mode.ALL] = make_index(SCAN)
+            self._indexes[Mode.ALL].insert(index.store.extract_all())
+            self._plans[Mode.ALL] = Plan(SCAN, Mode.ALL, len(index), (NOT_COMPILED,))
+        elif index is not None:
             # A saved plan from real events is kept. Otherwise each process that maps the folder would plan and rebuild.
             self._watch.planned(len(index), from_real_events=self._plans[Mode.ALL].from_real_events)
         self._combine: object = None
@@ -222,10 +227,10 @@ class Planned:
             return for_all
         with self._making:
             if mode not in self._indexes:
-                index = make_index("scan")
+                index = make_index(SCAN)
                 index.insert(for_all.store.extract_all())
                 why = "temporary, until a structure for this mode is chosen"
-                self._indexes[mode], self._plans[mode] = index, Plan("scan", mode, len(index), (why,))
+                self._indexes[mode], self._plans[mode] = index, Plan(SCAN, mode, len(index), (why,))
             return self._indexes[mode]
 
     def _record(self, use: Use, events: Events, k: int | None, combine: object) -> None:

@@ -56,7 +56,7 @@ class Release:
 
 def compile_once(name: str) -> None:
     """Have the kernels of a structure compiled by one process of this machine; the other workers wait for it."""
-    compile_ahead([name], lambda: None)
+    compile_ahead([name], lambda: None, urgent=True)
 
 
 class MappedShard:
