@@ -165,6 +165,24 @@ def test_a_load_is_planned_at_once_if_everything_is_compiled(compiled: set[str])
     assert not index._background.running
 
 
+def test_a_load_is_planned_among_the_structures_that_are_compiled_and_again_among_all(compiled: set[str]) -> None:
+    compiled |= {SCAN, "vcr"}
+    timed: list[list[str]] = []
+
+    def planning(task: Any, **_: Any) -> Any:
+        timed.append(list(task.prepare([SCAN, "vcr", "be-star-tree"])))
+        return planned.Plan(timed[-1][-1], task.mode, task.total, ("the last",))
+
+    index = Planned(threading.RLock(), planning=planning)
+    with index._lock:
+        index.insert(CITY.subscriptions())
+        assert (index.name, timed) == ("vcr", [[SCAN, "vcr"]])
+    assert index.wait(250)
+    assert (index.name, timed[1:]) == ("be-star-tree", [[SCAN, "vcr", "be-star-tree"]])
+    assert "not every structure was compiled" in str(index.plan()[0])
+    index.check()
+
+
 def test_a_plan_without_a_structure_that_was_not_compiled_is_made_again(
     compiled: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

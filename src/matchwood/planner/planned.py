@@ -88,7 +88,7 @@ class Planned:
         self._background = Background()
         self._problem: Exception | None = None
         self._counting, self._making = RLock(), RLock()  # between readers
-        self._missing = False  # did the latest plan lack a contender that was not compiled?
+        self._missing = False  # did a plan of the background lack a contender that is not compiled?
 
     # as an index
 
@@ -264,10 +264,11 @@ class Planned:
 
         If no contender but `scan` is compiled, insert the rows and leave the plan to the background.
         """
-        self._missing = False
+        left_out: list[str] = []
         sample = sample_rows(rows, self._rules.trial.sample_of(rows.size))
+        ready = partial(self._compiled_ones, left_out=left_out)
         try:
-            plan = self._planned(Mode.ALL, sample, len(self.store) + rows.size, None, prepare=self._compiled_ones)
+            plan = self._planned(Mode.ALL, sample, len(self.store) + rows.size, None, prepare=ready)
         except _NotCompiledError:
             self._change(rows.ids, lambda index: index.insert(rows))
             self._plans[Mode.ALL] = Plan(self.name, Mode.ALL, len(self.store), (NOT_COMPILED,))
@@ -285,15 +286,15 @@ class Planned:
         )
         self._generation += 1
         self._watch.planned(len(index), from_real_events=self._watch.events() is not None)
-        if self._missing:
+        if left_out:
             self._start(Reason("not every structure was compiled when rows were inserted"))
 
-    def _compiled_ones(self, names: Iterable[str]) -> list[str]:
-        """Those of the contenders that are compiled; raises if only `scan` is."""
+    def _compiled_ones(self, names: Iterable[str], left_out: list[str]) -> list[str]:
+        """Those of the contenders that are compiled; the others are left out. Raises if only `scan` is compiled."""
         names = list(names)
         compiled = [name for name in names if is_compiled(name, scoring=self._combine is not None)]
-        self._missing = len(compiled) < len(names)
-        if self._missing and set(compiled) <= {SCAN}:
+        left_out += [name for name in names if name not in compiled]
+        if left_out and set(compiled) <= {SCAN}:
             raise _NotCompiledError
         return compiled
 
