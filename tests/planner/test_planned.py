@@ -20,7 +20,7 @@ from matchwood.encode.arrays import Rows
 from matchwood.errors import DuplicateSubscriptionError, QueryError, UnknownSubscriptionError
 from matchwood.jit.cache import KernelCache
 from matchwood.lang.evaluate import Mode
-from matchwood.planner import RULES, Plan, Planned, planned
+from matchwood.planner import RULES, Plan, Planned, copying
 from matchwood.planner.background import NAME
 from matchwood.planner.planned import Planning
 from matchwood.planner.trial import Task
@@ -137,13 +137,13 @@ def test_events_on_the_ends_of_rows_while_structures_come_and_go(domain: str) ->
 def test_changes_between_the_chunks_of_a_new_structure_are_brought_over(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planned, "CHUNK", 7)
-    monkeypatch.setattr(planned, "MAX_LATE_CHANGES", 3)
+    monkeypatch.setattr(copying, "CHUNK", 7)
+    monkeypatch.setattr(copying, "MAX_LATE_CHANGES", 3)
     pool = a_world(seeded_dice(seed + 10), 200, 5)
     index, chooser = turning(["mo-tree", "scan", "be-star-tree", "vcr"]), random.Random(seed)
     world = World(pool.schema, {i: pool.subscriptions[i] for i in range(0, 180, 3)}, pool.events)
     index.insert(world.rows())
-    copied = index._rows_of
+    copied = index._copying.rows_of
     disturbed = 0
 
     def disturbing(ids: np.ndarray) -> Rows:
@@ -155,7 +155,7 @@ def test_changes_between_the_chunks_of_a_new_structure_are_brought_over(
                 one_change(index, world, pool, chooser)
             return copied(ids)
 
-    monkeypatch.setattr(index, "_rows_of", disturbing)
+    monkeypatch.setattr(index._copying, "rows_of", disturbing)
     for _ in range(6):
         index.replan()
         index.check()
@@ -362,7 +362,7 @@ def loaded_under_the_lock(name: str) -> list[str]:
     for id_ in world.subscriptions:
         index.insert(world.rows([id_]))
         index.match(world.event_arrays())
-    copied = index._rows_of
+    copied = index._copying.rows_of
 
     def disturbing(ids: np.ndarray) -> Rows:
         if not index._lock._is_owned():  # type: ignore[attr-defined]
@@ -372,7 +372,7 @@ def loaded_under_the_lock(name: str) -> list[str]:
 
     index.update(world.rows([next(iter(world.subscriptions))]))
     KernelCache.load_overload = noting  # type: ignore[method-assign]
-    index._rows_of = disturbing  # type: ignore[method-assign]
+    index._copying.rows_of = disturbing  # type: ignore[method-assign]
     index.replan()
     assert index.name == name
     return loaded

@@ -2,8 +2,8 @@
 
 It has the methods of an `Index`. Inside it has a structure for each mode of matching in use, often one for both.
 A plan is made when many rows are inserted at once, and again, in the background, when `watch` sees a reason. A new structure is
-built beside the old one from chunks of rows; the ids that change meanwhile are recorded and copied over; the exchange happens
-under the engine's lock. So every answer comes from a structure that holds exactly the rows of that moment.
+built beside the old one (`copying`); the exchange happens under the engine's lock. So every answer comes from a structure that
+holds exactly the rows of that moment.
 The background thread compiles nothing while it holds the lock: what it calls then, it has called on the new structure before.
 
 No call of a user compiles a structure. Rows are inserted into what is compiled, at first a `scan`; the background has the others
@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
+from matchwood.encode.arrays import Events, Int64s, Matches, Rows, make_events
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.background import Background, Lock
 from matchwood.planner.compiling import compile_ahead, is_available, is_compiled
+from matchwood.planner.copying import Copying
 from matchwood.planner.plan import Plan, first_plan, make_plan
 from matchwood.planner.preparing import PREPARING, SCAN, prepare_first_calls
 from matchwood.planner.rules import RULES, Rules
@@ -37,12 +38,6 @@ from matchwood.store.row_store import RowStore
 from matchwood.structures import Capability, Index, Stats, make_index
 from matchwood.structures.base import AxisShape
 
-CHUNK = 1 << 16
-"""Subscriptions copied at a time for a new structure: the lock is held that long, some 30 ms."""
-MAX_LATE_CHANGES = 4096
-"""Changed subscriptions that are copied over under the lock, at the exchange, at most."""
-CATCH_UP_ROUNDS = 8
-"""Rounds in which changed subscriptions are copied over before the exchange, at most."""
 EXERCISED = 256
 """Subscriptions changed at once to load the kernels for bulk changes: more than a structure inserts one by one."""
 
@@ -83,9 +78,9 @@ class Planned:
             # A saved plan from real events is kept. Otherwise each process that maps the folder would plan and rebuild.
             self._watch.planned(len(index), from_real_events=self._plans[Mode.ALL].from_real_events)
         self._combine: object = None
-        self._changed_ids: list[Int64s] | None = None  # since the build of a new structure began
         self._generation = 0
         self._background = Background()
+        self._copying = Copying(lambda: self.store, self._held, lambda: self._background.check())
         self._problem: Exception | None = None
         self._counting, self._making = RLock(), RLock()  # between readers
         self._missing = False  # did a plan of the background lack a contender that is not compiled?
@@ -106,7 +101,7 @@ class Planned:
         if not len(self.store):
             prepare_first_calls()
         is_small = rows.size < self._rules.min_rows or rows.size <= self._rules.replan.growth * len(self.store)
-        if is_small or self._changed_ids is not None:
+        if is_small or self._copying.is_active:
             self._change(rows.ids, lambda index: index.insert(rows))
         else:
             self._load(rows)
@@ -121,7 +116,7 @@ class Planned:
 
     def restore(self, ids: Int64s, rows: Rows | None) -> None:
         """As `Index.restore`, for all structures: the others follow the first."""
-        self._note_changed(ids)
+        self._copying.note(ids)
         first, *others = self._structures()
         first.restore(ids, rows)
         restored = first.store.extract(first.store.slots_of(np.unique(ids[first.store.knows(ids)])))
@@ -198,8 +193,9 @@ class Planned:
     def after_fork(self, lock: Lock) -> None:
         """In a forked process: continue with this lock, without the thread and what it was building."""
         self._lock = lock
-        self._background, self._changed_ids, self._problem = Background(), None, None
+        self._background, self._problem = Background(), None
         self._counting, self._making = RLock(), RLock()
+        self._copying.end()
 
     # inside
 
@@ -208,15 +204,11 @@ class Planned:
 
     def _change(self, ids: Int64s, change: Callable[[Index], None]) -> None:
         """Change these subscriptions in all structures. If a later one refuses, the engine restores the first (`restore`)."""
-        self._note_changed(ids)  # before the change, in case it is interrupted
+        self._copying.note(ids)  # before the change, in case it is interrupted
         for index in self._structures():
             change(index)
         self._watch.changed(len(ids))
         self._review()
-
-    def _note_changed(self, ids: Int64s) -> None:
-        if self._changed_ids is not None:
-            self._changed_ids.append(np.array(ids, np.int64))
 
     def _index_for(self, mode: Mode) -> Index:
         index = self._indexes.get(mode)
@@ -316,7 +308,7 @@ class Planned:
             self._problem = error
         finally:
             with self._held():
-                self._changed_ids = None
+                self._copying.end()
                 self._watch.planned(total or len(self.store), from_real_events=self._watch.events() is not None)
 
     def _plan_modes(self, reason: Reason) -> int:
@@ -347,9 +339,8 @@ class Planned:
             if built is None and not shared and not unchanged:
                 return  # rows were loaded meanwhile, with a plan of their own
             if built is not None:
-                self._copy_over(built, self._take_changed())
+                self._copying.finish(built)
                 self._indexes[mode] = built
-                self._changed_ids = None
             elif shared:
                 self._indexes.pop(mode, None)
             self._plans[mode] = plan
@@ -381,49 +372,26 @@ class Planned:
         return self._background.holding(self._lock)
 
     def _built(self, name: str, generation: int, mode: Mode) -> Index | None:
-        """A new structure with the rows of a recent moment; ids changed since then are in `_changed_ids`. None if overtaken."""
+        """A new structure with the rows of a recent moment; the copying knows what has changed since then. None if overtaken."""
         self._compile_ahead([name])
         with self._held():
             if self._generation != generation:
                 return None
-            self._changed_ids = []
-            ids = self.store.ids()
-        parts = [self._rows_of(ids[start : start + CHUNK]) for start in range(0, len(ids), CHUNK)]
+            ids = self._copying.begin()
         index = make_index(name)
-        index.insert(concatenate_rows(parts))
+        index.insert(self._copying.rows(ids))
         self._exercise(index, ids, mode)
-        for _ in range(CATCH_UP_ROUNDS):
-            self._background.check()
-            with self._held():
-                if sum(map(len, self._changed_ids or ())) <= MAX_LATE_CHANGES:
-                    break
-                changed = self._take_changed()
-            self._copy_over(index, changed)
+        self._copying.catch_up(index)
         return index
-
-    def _take_changed(self) -> Int64s:
-        """The ids recorded so far, each once; the record starts empty again."""
-        changed, self._changed_ids = self._changed_ids or [], []
-        return np.unique(np.concatenate([np.zeros(0, np.int64), *changed]))
-
-    def _rows_of(self, ids: Int64s) -> Rows:
-        with self._held():
-            return self.store.extract(self.store.slots_of(ids[self.store.knows(ids)]))
 
     def _exercise(self, index: Index, ids: Int64s, mode: Mode) -> None:
         """Change a few subscriptions of a new structure, and match, so that its kernels are loaded before the exchange."""
         no_event = make_events([0, 0], [], [], [])
         for count in (1, 2, EXERCISED):
             self._background.check()
-            self._copy_over(index, ids[:count])
+            self._copying.copy_over(index, ids[:count])
             index.match(no_event, mode=mode, combine=self._combine)
         index.reset_counters()
-
-    def _copy_over(self, index: Index, ids: Int64s) -> None:
-        """Copy these subscriptions from the current structure to a new one; those that are gone are deleted there."""
-        rows = self._rows_of(ids)
-        index.delete(ids[index.store.knows(ids)])
-        index.insert(rows)
 
     def to_json(self) -> dict[str, Any]:
         """The plan for mode `all`, for saving."""
