@@ -33,10 +33,8 @@ class PlannedEvents:
     def insert(self, events: Events, ids: Int64s, until: Float64s) -> None:
         """As `LiveEvents.insert`."""
         if self._plain is None and not len(self._events) and not is_available(LIVE):
-            self._plain = PlainEvents()
-        if self._plain is not None:
             prepare_first_calls()
-            PREPARING.want(LIVE)
+            self._plain = PlainEvents()
         self._serving().insert(events, ids, until)
 
     def delete(self, ids: Int64s) -> None:
@@ -78,6 +76,8 @@ class PlannedEvents:
     def _serving(self) -> LiveEvents | PlainEvents:
         if self._plain is not None and LIVE in PREPARING.loaded:
             self._move_over(self._plain)
+        elif self._plain is not None:
+            PREPARING.want(LIVE)  # each time: a forked process has a thread of its own
         return self._events if self._plain is None else self._plain
 
     def _move_over(self, plain: PlainEvents) -> None:
