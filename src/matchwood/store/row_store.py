@@ -38,21 +38,25 @@ class RowStore:
 
     def __len__(self) -> int:
         """How many rows there are."""
-        return int(self.state.counts[kernel.LIVE])
+        count: int = self.state.counts.item(kernel.LIVE)
+        return count
 
     @property
     def subscriptions(self) -> int:
-        return int(self.state.counts[kernel.SUBSCRIPTIONS])
+        count: int = self.state.counts.item(kernel.SUBSCRIPTIONS)
+        return count
 
     @property
     def slots(self) -> int:
         """One more than the largest slot ever given out: the length of an array that is addressed by slot."""
-        return int(self.state.counts[kernel.SLOTS])
+        count: int = self.state.counts.item(kernel.SLOTS)
+        return count
 
     @property
     def dimensions(self) -> int:
         """One more than the largest dimension any row has ever named."""
-        return int(self.state.counts[kernel.DIMS])
+        count: int = self.state.counts.item(kernel.DIMS)
+        return count
 
     @property
     def nbytes(self) -> int:

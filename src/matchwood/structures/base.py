@@ -93,6 +93,11 @@ class Index(Repairable):
 
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]] = EVERYTHING
+    _takes_ranges: ClassVar[bool] = True
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._takes_ranges = Capability.RANGE_EVENTS in cls.capabilities
 
     def __init__(self) -> None:
         self.store = RowStore()
@@ -292,12 +297,12 @@ class Index(Repairable):
         return {}
 
     def _mode(self, events: Events, mode: Mode | str, combine: object) -> int:
-        relaxed = mode_of(mode) is Mode.ANY
+        relaxed = mode is not Mode.ALL and mode_of(mode) is Mode.ANY
         if relaxed:
             self._demand(Capability.ANY)
         if combine is not None:
             self._demand(Capability.SCORING)
-        if Capability.RANGE_EVENTS not in self.capabilities and has_ranges(events):
+        if not self._takes_ranges and has_ranges(events):
             self._demand(Capability.RANGE_EVENTS)
         return ANY if relaxed else ALL
 
@@ -307,20 +312,30 @@ class Index(Repairable):
 
     def _answered(self, query: Query, pace: Pace, *, ordered: bool, threads: int) -> Matches:
         """The hits of all events."""
+        if query.events.size == 1:
+            scratch = self._scratches.take()
+            try:
+                return self._part(scratch, query, ordered=ordered).matches()
+            finally:
+                self._scratches.give_back(scratch)
 
         def answer(scratch: Scratch, events: Events) -> Part:
-            self._prepare(scratch)
-            scratch.work.events += events.size
-            run = partial(self._answer, scratch, query._replace(events=events))
-            part = scratch.results.fill(run, events.size, query.k)
-            if ordered:
-                order_hits(part.offsets, part.ids, part.scores)
-            return part
+            return self._part(scratch, query._replace(events=events), ordered=ordered)
 
         def order_of(events: Events) -> Int64s | None:
             return self._order(query._replace(events=events))
 
         return Batch(self._scratches, answer, order_of, pace, threads).answered(query.events)
+
+    def _part(self, scratch: Scratch, query: Query, *, ordered: bool) -> Part:
+        """The hits of all events, in the buffer of the scratch."""
+        self._prepare(scratch)
+        size = query.events.size
+        scratch.work.events += size
+        part = scratch.results.fill(partial(self._answer, scratch, query), size, query.k)
+        if ordered:
+            order_hits(part.offsets, part.ids, part.scores)
+        return part
 
     def _order(self, query: Query) -> Int64s | None:
         """The order in which the events are best answered; None for the order of the batch."""
