@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 from matchwood.encode.arrays import Events, Matches, concatenate_events, make_events, make_rows
 from matchwood.errors import QueryError
-from matchwood.structures import Capability, LiveEvents, Scan
+from matchwood.jit.decorators import kernel
+from matchwood.store import collecting
+from matchwood.structures import Capability, LiveEvents, MOTree, Scan
 from matchwood.structures import parallel as parts
 from matchwood.structures import threads as pool
 from matchwood.structures.threads import available_threads, run_parts
@@ -178,14 +181,37 @@ def test_the_first_of_several_readers_repairs_a_damaged_index(monkeypatch: pytes
     assert index.whole
 
 
+@kernel
+def count_until(flag, beats, most):
+    """Count until another thread sets the flag; how far that was."""
+    for i in range(most):
+        beats[0] = i  # what may be the flag, for all the compiler knows: so that is read again
+        if flag[0] != 0:
+            return i
+    return most
+
+
+def test_other_threads_run_while_a_kernel_runs() -> None:
+    flag, beats, most, counted = np.zeros(1, np.int64), np.zeros(1, np.int64), 1 << 33, []
+    count_until(flag, beats, 1)
+    thread = threading.Thread(target=lambda: counted.append(count_until(flag, beats, most)))
+    thread.start()
+    while beats[0] == 0 and not counted:
+        time.sleep(0.001)
+    flag[0] = 1
+    thread.join()
+    assert 0 < counted[0] < most
+
+
 # batches in parts
 
 
 @pytest.fixture
 def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Several blocks and parts in a small batch, and threads to answer them, however many cores there are."""
-    for name, value in {"PROBE": 3, "PART_HITS": 40, "BLOCK_HITS": 300, "PART_SECONDS": 0.0}.items():
+    for name, value in {"PROBE": 3, "WHOLE": 5, "PART_HITS": 40, "BLOCK_HITS": 300, "PART_SECONDS": 0.0}.items():
         monkeypatch.setattr(parts, name, value)
+    monkeypatch.setattr(collecting, "FIRST_ROOM", 16)
     monkeypatch.setenv(pool.VARIABLE, str(READERS))
     pool._forget_pool()
     yield
@@ -233,6 +259,20 @@ def test_a_large_batch_of_large_answers_is_whole() -> None:
     assert np.array_equal(np.sort(found.ids.reshape(-1, n), axis=1), np.tile(np.arange(n), (sizes.sum() // n, 1)))
     assert np.array_equal(found.scores, found.ids)
     assert len(found.ids.base if found.ids.base is not None else found.ids) == sizes.sum()
+
+
+def test_the_buffer_stays_small_when_answers_become_large() -> None:
+    n, many = 2000, 3000
+    ids = np.arange(n)
+    rows = make_rows(ids, ids, np.arange(n + 1), np.zeros(n), np.zeros(n), np.zeros(n), np.ones(n), np.zeros(n))
+    for index in (Scan.build(rows), MOTree.build(rows)):
+        for key, hits in ((2.0, 0), (0.5, n)):  # at first events have no hits
+            keys = np.full(many, key)
+            found = index.match(make_events(np.arange(many + 1), np.zeros(many), keys, keys))
+            assert (np.diff(found.offsets) == hits).all()
+            assert found.ids.sum() == many * n * (n - 1) // 2 * (hits > 0)
+        scratch = index._scratches.take()
+        assert len(scratch.results._out.ids) <= 4 * parts.PART_HITS
 
 
 def test_an_empty_batch_has_an_empty_answer() -> None:

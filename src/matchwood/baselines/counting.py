@@ -25,6 +25,7 @@ class CountingIndex(VerifyingIndex):
     """
 
     capabilities: ClassVar = EVERYTHING - {Capability.ANY}
+    _keeps_priorities = False
     has_keys: ClassVar[bool]
     each: ClassVar[int]
     """How often a predicate is counted."""

@@ -37,6 +37,7 @@ class RStarTree(Index):
 
     name = "r-star-tree"
     capabilities: ClassVar = EVERYTHING - {Capability.ANY}
+    _keeps_priorities = False
 
     def __init__(self, *, dimensions: int = 20) -> None:
         super().__init__()

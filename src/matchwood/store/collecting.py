@@ -31,6 +31,10 @@ class Part(NamedTuple):
     order: Int64s | None = None
     """Answer i is that to query order[i]; None: to query i."""
 
+    @property
+    def queries(self) -> int:
+        return len(self.offsets) - 1
+
     def matches(self) -> Matches:
         """The answers in the order of the queries, in memory of their own."""
         if self.order is None:
@@ -46,8 +50,10 @@ class ResultBuffer:
     def __init__(self) -> None:
         self._out = new_out(FIRST_ROOM)
 
-    def fill(self, run: Callable[[int, Out, Int64s], int], queries: int, least: int) -> Part:
-        """Answer all queries; `least` is the room that one answer may need.
+    def fill(
+        self, run: Callable[[int, Out, Int64s], int], queries: int, *, least: int, limit: int | None = None
+    ) -> Part:
+        """Answer all queries, or the first ones if there are more hits than `limit`; one answer may need room for `least`.
 
         `run(first, out, ends)` answers the queries from `first` on, each up to its end in `out`, and returns the first that is
         not done, because `out` is full, or their number.
@@ -65,10 +71,12 @@ class ResultBuffer:
                     ends[first:done] += hits
                 hits = int(ends[done - 1])
             if done < queries and (done == first or 2 * hits > len(out.ids)):
+                if hits and limit is not None and len(out.ids) >= limit:
+                    break
                 out = self._grow(2 * len(out.ids), hits)
         if len(out.ids) > MAX_KEPT:
             self._out = new_out(FIRST_ROOM)
-        return Part(offsets, out.ids[:hits], out.scores[:hits])
+        return Part(offsets[: done + 1], out.ids[:hits], out.scores[:hits])
 
     def exchange(self, spare: Out | None) -> Out:
         """Let others have the memory of the last part, and continue with the given one, or with new memory of that size."""

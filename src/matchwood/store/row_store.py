@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode import arrays
-from matchwood.encode.arrays import Int64s, Rows
+from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels import extract as store_extract
+from matchwood.store.kernels import priorities as store_priorities
 from matchwood.store.kernels import reorder as store_order
 from matchwood.store.kernels import rows as kernel
 from matchwood.store.kernels.rows import Store
@@ -78,6 +79,12 @@ class RowStore:
     def slots_of(self, ids: Int64s) -> Slots:
         """The slots of these subscriptions, all of which must be known. O(rows)."""
         slots = self._first_slots(ids)
+        if (
+            len(slots) == 1
+            and (slot := slots.item()) != kernel.NONE
+            and self.state.rows["next"].item(slot) == kernel.NONE
+        ):
+            return slots
         unknown = slots == kernel.NONE
         if unknown.any():
             raise UnknownSubscriptionError(f"subscription {ids[unknown][0]} is not there")
@@ -112,6 +119,10 @@ class RowStore:
     def remove(self, ids: Int64s) -> None:
         """Remove these subscriptions, each known and named once. O(rows)."""
         kernel.remove_ids(self.state, ids)
+
+    def set_priorities(self, slots: Slots, priorities: Float64s) -> None:
+        """Change the priorities of the rows at these slots, in one step. O(entries)."""
+        store_priorities.set_priorities(self.state, slots, priorities)
 
     def reorder(self, order: Slots) -> None:
         """Reorder all rows: slot i becomes what order[i] was. Every slot that an index has kept is invalid then. O(entries)."""

@@ -12,6 +12,7 @@ that call must be alone: see `whole`.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows
 from matchwood.errors import MatchwoodError, QueryError, StorageError, SubscriptionError, UnsupportedError
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.store.collecting import Part
@@ -94,6 +95,8 @@ class Index(Repairable):
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]] = EVERYTHING
     _takes_ranges: ClassVar[bool] = True
+    _keeps_priorities: ClassVar[bool] = True
+    """Does the structure keep anything that depends on priorities, as bounds of scores do? Otherwise the store alone changes."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -187,6 +190,44 @@ class Index(Repairable):
         self._refuse(rows)
         self.delete(ids)
         self.insert(rows)
+
+    def set_priority(self, ids: Int64s, priorities: Float64s) -> None:
+        """Change the priorities of subscriptions, all or (if one is not known) none. O(rows), or as an update.
+
+        >>> from matchwood.encode.arrays import make_events, make_rows
+        >>> from matchwood.structures import Scan
+        >>> index = Scan.build(make_rows([7], [0.0], [0, 1], [0], [0], [18.0], [36.0], [0.5]))
+        >>> index.set_priority([7], [2.0])
+        >>> index.match(make_events([0, 1], [0], [20.0], [20.0])).scores.tolist()
+        [2.5]
+        """
+        self.repair()
+        ids, priorities = np.ascontiguousarray(ids, np.int64), np.ascontiguousarray(priorities, np.float64)
+        if len(ids) != len(priorities):
+            raise QueryError(f"expected a priority for each of {len(ids)} subscriptions, got {len(priorities)}")
+        if not len(ids):
+            return
+        self._demand(Capability.UPDATES)
+        if not all(map(math.isfinite, priorities.tolist())):
+            bad = int(np.argmin(np.isfinite(priorities)))
+            raise SubscriptionError(f"subscription {ids[bad]}: expected a finite priority, got {priorities[bad]}")
+        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
+            raise SubscriptionError("a subscription is named twice in one change of priorities")
+        slots = self.store.slots_of(ids)
+        if len(slots) > len(ids):  # subscriptions of several rows, which are adjacent
+            owners = self.store.state.rows["id"][slots]
+            priorities = np.repeat(priorities, np.diff(np.flatnonzero(np.diff(owners, prepend=-1, append=-1))))
+        self._set_priority(slots, priorities)
+
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        """Change the priorities of these rows, in the structure as well if it keeps something that depends on them."""
+        if not self._keeps_priorities:
+            self.store.set_priorities(slots, priorities)
+            return
+        with self._changing():
+            self._delete(slots)
+            self.store.set_priorities(slots, priorities)
+            self._insert(slots)
 
     def restore(self, ids: Int64s, rows: Rows | None) -> None:
         """Undo a change of these subscriptions that an exception interrupted: they get the given rows, or none.
@@ -315,24 +356,24 @@ class Index(Repairable):
         if query.events.size == 1:
             scratch = self._scratches.take()
             try:
-                return self._part(scratch, query, ordered=ordered).matches()
+                return self._part(scratch, query, None, ordered=ordered).matches()
             finally:
                 self._scratches.give_back(scratch)
 
-        def answer(scratch: Scratch, events: Events) -> Part:
-            return self._part(scratch, query._replace(events=events), ordered=ordered)
+        def answer(scratch: Scratch, events: Events, limit: int | None) -> Part:
+            return self._part(scratch, query._replace(events=events), limit, ordered=ordered)
 
         def order_of(events: Events) -> Int64s | None:
             return self._order(query._replace(events=events))
 
         return Batch(self._scratches, answer, order_of, pace, threads).answered(query.events)
 
-    def _part(self, scratch: Scratch, query: Query, *, ordered: bool) -> Part:
-        """The hits of all events, in the buffer of the scratch."""
+    def _part(self, scratch: Scratch, query: Query, limit: int | None, *, ordered: bool) -> Part:
+        """The hits of all events, or of the first ones if there are more than `limit`, in the buffer of the scratch."""
         self._prepare(scratch)
-        size = query.events.size
-        scratch.work.events += size
-        part = scratch.results.fill(partial(self._answer, scratch, query), size, query.k)
+        run = partial(self._answer, scratch, query)
+        part = scratch.results.fill(run, query.events.size, least=query.k, limit=limit)
+        scratch.work.events += part.queries
         if ordered:
             order_hits(part.offsets, part.ids, part.scores)
         return part

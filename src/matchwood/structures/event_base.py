@@ -167,7 +167,7 @@ class EventIndex(Repairable):
         if order is not None:
             groups, at = pick_groups(asked.groups, order)
             asked = asked._replace(groups=groups, slots=asked.slots[at])
-        part = scratch.results.fill(partial(self._answer, scratch, asked), many, asked.k)
+        part = scratch.results.fill(partial(self._answer, scratch, asked), many, least=asked.k)
         return part._replace(order=order).matches()
 
     def check(self) -> None:

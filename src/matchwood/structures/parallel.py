@@ -31,6 +31,8 @@ PART_SECONDS = 0.0005
 """How long a part takes, at least, if it is given to another thread."""
 PARTS_PER_THREAD = 8
 """So many that no thread waits long for the last one."""
+WHOLE = 1024
+"""Events of a batch that may be one part, at most: what is known of earlier ones may be wrong."""
 PROBE = 128
 """Events that are answered first if nothing is known about a batch."""
 
@@ -53,13 +55,14 @@ class Pace:
 class Batch:
     """How the events of a batch are answered.
 
-    `answer` answers events into the buffer of a scratch; `order_of` gives the order in which they are best answered, if any.
+    `answer` answers events into the buffer of a scratch, or the first ones if there are more hits than a limit; `order_of` gives
+    the order in which they are best answered, if any.
     """
 
     def __init__(
         self,
         scratches: ScratchPool,
-        answer: Callable[[Scratch, Events], Part],
+        answer: Callable[[Scratch, Events, int | None], Part],
         order_of: Callable[[Events], Int64s | None],
         pace: Pace,
         threads: int,
@@ -81,8 +84,8 @@ class Batch:
         return answers.matches()
 
     def _is_one_part(self, size: int) -> bool:
-        if size < 2:
-            return True
+        if size < 2 or size > WHOLE:
+            return size < 2
         hits, seconds = self._pace.hits, self._pace.seconds
         if hits is None:
             return size <= PROBE
@@ -95,7 +98,7 @@ class Batch:
             events = pick_events(events, order)
         scratch = self._scratches.take()
         try:
-            part = self._timed(scratch, events)
+            part = self._timed(scratch, events, None)
             return (part if order is None else part._replace(order=order)).matches()
         finally:
             self._scratches.give_back(scratch)
@@ -106,18 +109,20 @@ class Batch:
         if order is not None:
             events = pick_events(events, order)
         bounds = self._bounds(events.size)
-        parts = len(bounds) - 1
-        sink = _InOrder(answers) if order is None else _Reordered(answers, order, parts, self._threads)
+        sink = _InOrder(answers) if order is None else _Reordered(answers, order, self._threads)
 
         def do(number: int) -> None:
+            first, last = bounds[number], bounds[number + 1]
             scratch = self._scratches.take()
             try:
-                part = self._timed(scratch, events.take(bounds[number], bounds[number + 1]))
-                sink.put(number, part, scratch.results)
+                while first < last:
+                    part = self._timed(scratch, events.take(first, last), 2 * PART_HITS)
+                    sink.put(first, part, scratch.results)
+                    first += part.queries
             finally:
                 self._scratches.give_back(scratch)
 
-        run_parts(do, parts, self._threads)
+        run_parts(do, len(bounds) - 1, self._threads)
         sink.finish()
 
     def _bounds(self, events: int) -> list[int]:
@@ -131,27 +136,27 @@ class Batch:
         count = max(round(events / max(size, 1.0)), 1)
         return [events * i // count for i in range(count + 1)]
 
-    def _timed(self, scratch: Scratch, events: Events) -> Part:
+    def _timed(self, scratch: Scratch, events: Events, limit: int | None) -> Part:
         began = time.perf_counter()
-        part = self._answer(scratch, events)
-        if events.size:
-            self._pace.note(events.size, len(part.ids), time.perf_counter() - began)
+        part = self._answer(scratch, events, limit)
+        if part.queries:
+            self._pace.note(part.queries, len(part.ids), time.perf_counter() - began)
         return part
 
 
 class _InOrder:
-    """Appends parts in the order of their numbers, whenever the next one is there; any thread may do that, one at a time."""
+    """Appends parts in the order of their events, whenever the next one is there; any thread may do that, one at a time."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self._waiting: dict[int, tuple[Part, Out]] = {}
         self._spare: list[Out] = []  # the memory of parts that have been appended
-        self._next = 0
+        self._next = 0  # the event that follows those of the parts so far
         self._appending = Lock()
 
-    def put(self, number: int, part: Part, buffer: ResultBuffer) -> None:
+    def put(self, first: int, part: Part, buffer: ResultBuffer) -> None:
         """Take a part, whose buffer is needed again: one that has to wait takes its memory with it."""
-        if number == self._next and self._appending.acquire(blocking=False):
+        if first == self._next and self._appending.acquire(blocking=False):
             try:
                 self._append(part)
                 self._append_waiting()
@@ -162,7 +167,7 @@ class _InOrder:
                 spare = self._spare.pop()
             except IndexError:
                 spare = None
-            self._waiting[number] = part, buffer.exchange(spare)
+            self._waiting[first] = part, buffer.exchange(spare)
         self.finish()
 
     def finish(self) -> None:
@@ -180,29 +185,30 @@ class _InOrder:
 
     def _append(self, part: Part) -> None:
         self._answers.append(part)
-        self._next += 1
+        self._next += part.queries
 
 
 class _Reordered:
     """Keeps parts of a block that was put in another order; at the end they are put back, by all threads."""
 
-    def __init__(self, answers: Answers, order: Int64s, parts: int, threads: int) -> None:
+    def __init__(self, answers: Answers, order: Int64s, threads: int) -> None:
         self._answers, self._order, self._threads = answers, order, threads
-        self._parts: list[Part | None] = [None] * parts
+        self._parts: dict[int, Part] = {}  # by the first of their events
 
-    def put(self, number: int, part: Part, buffer: ResultBuffer) -> None:
+    def put(self, first: int, part: Part, buffer: ResultBuffer) -> None:
         """Take a part, whose buffer is needed again."""
-        self._parts[number] = part._replace(ids=part.ids.copy(), scores=part.scores.copy())
+        self._parts[first] = part._replace(ids=part.ids.copy(), scores=part.scores.copy())
 
     def finish(self) -> None:
         """Put everything where it belongs."""
-        parts = [part for part in self._parts if part is not None]
+        firsts = sorted(self._parts)
+        parts = [self._parts[first] for first in firsts]
         sizes = np.empty(len(self._order), np.int64)
         sizes[self._order] = np.concatenate([np.diff(part.offsets) for part in parts])
         begins = self._answers.reserve(sizes)
-        bounds = np.cumsum([0, *(len(part.offsets) - 1 for part in parts)])
 
         def put_back(number: int) -> None:
-            self._answers.put(parts[number], self._order[bounds[number] : bounds[number + 1]], begins)
+            first, part = firsts[number], parts[number]
+            self._answers.put(part, self._order[first : first + part.queries], begins)
 
         run_parts(put_back, len(parts), self._threads)

@@ -257,14 +257,20 @@ def take_row(store, needed):
 
 @helper
 def rank_row(row, rows, r):
-    """Write the priority of row r of the CSR arrays and the upper bound of its score. O(entries).
-
-    The rounding error of a sum depends on its terms, not on the sum, which a negative priority can bring near zero.
-    """
+    """Write the priority of row r of the CSR arrays and the upper bound of its score. O(entries)."""
     weights = 0.0
     for e in range(np.uint64(rows.offsets[r]), np.uint64(rows.offsets[r + 1])):
         weights += rows.weight[e] if rows.kinds[e] != _CIRCLE else 0.0
-    row.priority = rows.priority[r]
+    write_priority(row, rows.priority[r], weights)
+
+
+@helper
+def write_priority(row, priority, weights):
+    """Write the priority of a row and, with the sum of its weights, the upper bound of its score.
+
+    The rounding error of a sum depends on its terms, not on the sum, which a negative priority can bring near zero.
+    """
+    row.priority = priority
     bound = row.priority + weights + ROUNDING * (abs(row.priority) + weights)
     upper = (np.float32(max(bound, 0.0)).view(np.uint32) >> np.uint32(16)) + np.uint32(1)
     row.flags = (row.flags & SIBLING) | np.uint16(upper << np.uint32(1))

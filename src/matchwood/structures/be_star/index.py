@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
 from matchwood.store.growth import grown
@@ -22,7 +22,7 @@ from matchwood.structures.be_star.kernels.delete import delete_rows
 from matchwood.structures.be_star.kernels.insert import insert_rows
 from matchwood.structures.be_star.kernels.layout import Ranking, Split, Tree
 from matchwood.structures.be_star.kernels.match import EVENT, BEStarScratch, answer_events
-from matchwood.structures.be_star.kernels.rewrite import rewrite_rows
+from matchwood.structures.be_star.kernels.rewrite import rewrite_rows, set_priorities
 from matchwood.structures.be_star.kernels.split import SAMPLE
 from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
@@ -95,6 +95,10 @@ class BEStarTree(VerifyingIndex):
         rewrite_rows(self._tree, self.store.state, rows, rewritten)
         if not rewritten.all():
             super().update(pick_rows(rows, np.flatnonzero(~rewritten)))
+
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        with self._changing():
+            set_priorities(self._tree, self.store.state, slots, priorities)
 
     # the protocol of `Index`
 

@@ -52,6 +52,7 @@ class MOTree(Index):
     """
 
     name: ClassVar[str] = "mo-tree"
+    _keeps_priorities = False
 
     def __init__(self, *, plan: str = "planned", bytes_per_row: int = 64, layers: int | None = None) -> None:
         """plan: "planned" from the rows, or "paper", the configuration of MO-Tree 6.1. bytes_per_row: how much memory the planes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s
+from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import QueryError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
@@ -99,6 +99,15 @@ class RankedIndex(Index):
         if bounds.summary["rows"][0] == 0:  # bounds only ever widen: those of an empty index begin anew
             bounds.summary[:] = _new_bounds(ORDERS.index(self.order)).summary
             bounds.max_weight[:] = 0.0
+
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        """The intervals stay where they are, with other scores."""
+        with self._changing():
+            dims, before, _ = self._split(slots)
+            self.store.set_priorities(slots, priorities)
+            _, after, _ = self._split(slots)
+            for (dim, old), (_, new) in zip(_by_dimension(dims, before), _by_dimension(dims, after), strict=True):
+                self._trees.rescore(*old, new.score, dim=dim)
 
     def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         events, mode, combine, k = query

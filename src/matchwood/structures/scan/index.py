@@ -39,6 +39,7 @@ class Scan(Tallied):
     """
 
     name = "scan"
+    _keeps_priorities = False
 
     def __init__(self) -> None:
         super().__init__()

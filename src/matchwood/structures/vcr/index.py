@@ -115,6 +115,12 @@ class VCR(Index):
         else:
             vcr_update.remove_rows(self.state, positions, self._pieces)
 
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        """The lists stay as they are: only the scores of the rows change."""
+        with self._changing():
+            self.store.set_priorities(slots, priorities)
+            vcr_update.place_rows(self.state, self.store.state, slots, self.state.positions[slots])
+
     def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         (events, _, combine, k), state = query, (self.state, self.store.state, scratch.own)
         return int(vcr_match.answer_many(*state, events, first, combine, k, out, ends))

@@ -16,6 +16,7 @@ from matchwood.store.kernels.rows import (
     shape_of,
     size_class,
     write_entries,
+    write_priority,
 )
 from matchwood.structures.be_star.kernels.bounds import (
     may_rebuild,
@@ -106,13 +107,8 @@ def hull_on(rows, r, dim):
 @helper
 def rewrite(tree, store, rows, r, slot):
     """Write the new row over the old one and bring boundaries and summaries of its path up to date."""
-    home = tree.homes[slot]
-    _, score, weights, _ = summarise(tree, store, slot)
-    b = np.int64(home.bucket)
-    while b != np.int64(NONE):
-        tree.buckets[b].loose = np.uint8(touches(tree, store, b, slot, score, weights))
-        b = above(tree, b)
-    b = np.int64(home.bucket)
+    loosen_path(tree, store, slot)
+    b = np.int64(tree.homes[slot].bucket)
     while tree.buckets[b].level > 0:
         lo, hi = hull_on(rows, r, tree.buckets[b].dim)
         narrow_core(tree, b, lo, hi)
@@ -122,6 +118,37 @@ def rewrite(tree, store, rows, r, slot):
     write_entries(store, rows, r, np.int64(row.start), main)
     rank_row(row, rows, r)
     row.count = np.uint16(main)
+    fasten_path(tree, store, slot)
+
+
+@kernel
+def set_priorities(tree, store, slots, priorities):
+    """Change the priorities of rows, which stay where they are. O(depth * leaf) each."""
+    for i in range(slots.size):
+        slot = np.int64(slots[i])
+        loosen_path(tree, store, slot)
+        row = store.rows[slot]
+        weights = 0.0
+        for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+            weights += store.entries[at].weight
+        write_priority(row, priorities[i], weights)
+        fasten_path(tree, store, slot)
+
+
+@helper
+def loosen_path(tree, store, slot):
+    """Mark the buckets on the path of a row whose summaries it may have made, before it changes."""
+    _, score, weights, _ = summarise(tree, store, slot)
+    b = np.int64(tree.homes[slot].bucket)
+    while b != np.int64(NONE):
+        tree.buckets[b].loose = np.uint8(touches(tree, store, b, slot, score, weights))
+        b = above(tree, b)
+
+
+@helper
+def fasten_path(tree, store, slot):
+    """Bring the summaries on the path of a row up to date, after it has changed."""
+    home = tree.homes[slot]
     b = np.int64(home.bucket)
     bucket = tree.buckets[b]
     leaf_row = tree.leaf_rows[np.int64(bucket.leaf) + np.int64(home.at)]
