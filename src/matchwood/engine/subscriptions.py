@@ -153,9 +153,13 @@ class Subscriptions:
 
     def set_priority(self, id_: int, priority: float, change: Change) -> None:
         """Change the priority of one subscription."""
-        before = self.rows_of(id_)
-        rows = before._replace(priority=np.full(before.size, priority))
-        self.replace(before.ids[:1], before, rows, change)
+        paused = self.paused.get(id_)
+        if paused is not None:
+            self.paused[id_] = paused._replace(priority=np.full(paused.size, priority))
+            return
+        ids, store = np.array([id_], np.int64), self.index.store
+        change.changes_priorities(ids, store.priorities(store.slots_of(ids)[:1]))
+        self.index.set_priority(ids, np.array([priority]))
 
     def set_until(self, id_: int, until: float | None) -> None:
         """Change when a subscription expires; None for never. O(log n)."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
+from matchwood.encode.arrays import Float64s, Int64s, Rows, concatenate_rows
 
 if TYPE_CHECKING:
     from matchwood.engine.core import EngineCore
@@ -37,6 +37,8 @@ class Undo(NamedTuple):
     """The rows that the subscriptions `ids` had in the index; None if they are being removed."""
     beside: Beside | None = None
     """What was kept of them beside the index."""
+    priorities: tuple[Int64s, Float64s] | None = None
+    """Subscriptions whose priorities change, and those that they had."""
     events: Int64s = NO_IDS
     """The live events that are being added."""
 
@@ -66,6 +68,10 @@ class Change:
     def replaces(self, ids: Int64s, before: Rows) -> None:
         """These subscriptions are replaced; they have these rows in the index."""
         self._note(ids=ids, rows=before, beside=self._engine._subscriptions.beside(ids))
+
+    def changes_priorities(self, ids: Int64s, before: Float64s) -> None:
+        """The priorities of these subscriptions change; they were `before`."""
+        self._note(priorities=(ids, before))
 
     def adds_events(self, events: Int64s) -> None:
         """Live events of these ids are added."""
@@ -98,6 +104,8 @@ def undo_change(engine: EngineCore) -> None:
         return
     if len(undo.ids):
         engine._subscriptions.restore(undo.ids, undo.rows, undo.beside)
+    if undo.priorities is not None:
+        engine._index.set_priority(*undo.priorities)
     if len(undo.events):
         engine._live.discard(undo.events)
     engine._live.undo_settle(undo.schema_mark)

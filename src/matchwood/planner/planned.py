@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Matches, Rows, make_events
+from matchwood.encode.arrays import Events, Float64s, Int64s, Matches, Rows, make_events
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.planner.background import Background, Lock
 from matchwood.planner.compiling import compile_ahead, is_available, is_compiled
@@ -113,6 +113,10 @@ class Planned:
     def update(self, rows: Rows) -> None:
         """As `Index.update`."""
         self._change(rows.ids, lambda index: index.update(rows))
+
+    def set_priority(self, ids: Int64s, priorities: Float64s) -> None:
+        """As `Index.set_priority`."""
+        self._change(ids, lambda index: index.set_priority(ids, priorities))
 
     def restore(self, ids: Int64s, rows: Rows | None) -> None:
         """As `Index.restore`, for all structures: the others follow the first."""

@@ -120,6 +120,10 @@ class RowStore:
         """Remove these subscriptions, each known and named once. O(rows)."""
         kernel.remove_ids(self.state, ids)
 
+    def priorities(self, slots: Slots) -> Float64s:
+        """The priorities of the rows at these slots."""
+        return self.state.rows["priority"][slots]
+
     def set_priorities(self, slots: Slots, priorities: Float64s) -> None:
         """Change the priorities of the rows at these slots, in one step. O(entries)."""
         store_priorities.set_priorities(self.state, slots, priorities)
