@@ -60,7 +60,7 @@ def test_lists_of_ids_and_floats_that_are_integers() -> None:
 
 @pytest.mark.parametrize("column", ["user_lo", "user_hi"])
 def test_ends_of_intervals_of_ids_are_refused(column: str) -> None:
-    with pytest.raises(SchemaError, match=f"column '{column}': ids have no order"):
+    with pytest.raises(SchemaError, match=f"column '{column}': .*ids have no order"):
         encode_subscription_table(pa.table({"id": [0], column: [5]}), schema_of_ids())
     with pytest.raises(SchemaError, match="ids have no order"):
         encode_event_table(pa.table({"user": [{"lo": 5, "hi": 7}]}), schema_of_ids())

@@ -313,3 +313,29 @@ def test_files_are_told_by_their_names(tmp_path: Path) -> None:
         read_events("events.txt", a_schema())
     with pytest.raises(StorageError, match="not a readable CSV file"):
         read_events(tmp_path / "missing.csv", a_schema())
+
+
+def test_the_batches_of_a_reader_are_read_one_by_one() -> None:
+    read: list[int] = []
+
+    def batches() -> Any:
+        for batch in a_table().to_batches(max_chunksize=1):
+            read.append(batch.num_rows)
+            yield batch
+
+    reader = pa.RecordBatchReader.from_batches(a_table().schema, batches())
+    parts = stream_subscriptions(reader, a_schema())
+    while not len(next(parts).ids):
+        pass
+    assert len(read) == 1
+    assert sum(len(part.ids) for part in parts) == 2
+
+
+def test_an_empty_reader_still_has_its_columns_checked() -> None:
+    with pytest.raises(SchemaError, match="column 'email'"):
+        read_subscriptions(a_table().append_column("email", pa.array(["x"] * 3)).slice(0, 0).to_reader(), a_schema())
+
+
+def test_ids_that_are_neither_integers_nor_strings_are_refused() -> None:
+    with pytest.raises(SchemaError, match="column 'id': expected integers or strings, got the Arrow type double"):
+        read_subscriptions(pa.table({"id": [1.0], "expression": ["age > 1"]}), a_schema())

@@ -59,6 +59,8 @@ class BatchEncoder:
         array = heads.column(batch, "id")
         if array is None or pa.types.is_null(array.type):
             return heads.read_ids(batch, faults, required=required)
+        if self._engine_columns and not is_text(array.type) and not pa.types.is_integer(array.type):
+            raise SchemaError(f"column 'id': expected integers or strings, got the Arrow type {array.type}")
         if not self._engine_columns or not is_text(array.type):
             self._check_kind("integers")
             return heads.read_ids(batch, faults, required=required)
@@ -138,5 +140,5 @@ def encoded_parts(
         part = encode(batch)
         done += batch.num_rows
         if progress is not None:
-            progress(done, total)
+            progress(done, max(done, total))
         yield part

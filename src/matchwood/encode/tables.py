@@ -80,12 +80,12 @@ def stream_subscriptions(
         from matchwood.encode.parquet import stream_subscriptions as stream_parquet
 
         return stream_parquet(_path(source), schema, progress=progress, **common)
-    from matchwood.encode.batches import batches_of, encoded_parts
+    from matchwood.encode.batches import encoded_parts
     from matchwood.encode.subscription_tables import SubscriptionEncoder
 
     encoder = SubscriptionEncoder(schema, source=_name(source), **common)
-    table = arrow_table(source)
-    return encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
+    total, batches = _batches(source)
+    return encoded_parts(encoder.encode, batches, total, progress)
 
 
 def read_events(
@@ -134,12 +134,12 @@ def stream_events(
         from matchwood.encode.parquet import stream_events as stream_parquet
 
         return stream_parquet(_path(source), schema, progress=progress, **common)
-    from matchwood.encode.batches import batches_of, encoded_parts
+    from matchwood.encode.batches import encoded_parts
     from matchwood.encode.event_tables import EventEncoder
 
     encoder = EventEncoder(schema, source=_name(source), **common)
-    table = arrow_table(source)
-    return encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
+    total, batches = _batches(source)
+    return encoded_parts(encoder.encode, batches, total, progress)
 
 
 def file_format(path: str | os.PathLike[str]) -> str:
@@ -170,6 +170,24 @@ def arrow_table(source: object) -> pa.Table:
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(f"the {type(source).__name__} has columns that Arrow cannot hold: {error}") from None
     raise QueryError(f"expected an Arrow table, a DataFrame or a path, got {describe(source)}")
+
+
+def _batches(source: object) -> tuple[int, Iterator[pa.RecordBatch]]:
+    """The number of records, 0 if it is not known, and the batches; those of a reader are read one by one."""
+    from matchwood.encode.arrow import pa
+    from matchwood.encode.batches import batches_of
+
+    if not isinstance(source, pa.RecordBatchReader):
+        table = arrow_table(source)
+        return table.num_rows, batches_of(table)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        yield from batches_of(source.schema.empty_table())  # so that the columns of an empty input are checked
+        for batch in source:
+            if batch.num_rows:
+                yield from batches_of(batch)
+
+    return 0, read()
 
 
 def _read_csv(path: Path) -> pa.Table:
