@@ -144,3 +144,33 @@ def test_a_value_as_json_is_the_same_value(value: Any) -> None:
 
 def test_a_decimal_becomes_the_nearest_float() -> None:
     assert to_json(Decimal("2.5")) == 2.5
+
+
+def test_events_that_are_stored_may_teach_the_schema() -> None:
+    known = Schema()
+    reader = EventReader(known, register=True, learn=True)
+    values = {
+        "n": [None, 2.5],
+        "s": "x",
+        "b": True,
+        "t": date(2026, 1, 2),
+        "p": {"lon": 1, "lat": 2},
+        "r": Range(None, 3),
+    }
+    reader.add(Event({**values, "in": {"n": 4}, "none": None}, place=(3, 4)))
+    reader.add({"n": 7, "s": "y"})
+    assert {a.name: str(a.type) for a in known} == {
+        "n": "number",
+        "s": "string",
+        "b": "bool",
+        "t": "timestamp",
+        "p": "point",
+        "r": "number",
+        "in.n": "number",
+        "place": "point",
+    }
+    with pytest.raises(MatchwoodError, match="attribute 'odd': expected a number, string"):
+        reader.add({"odd": 1j})
+    arrays = reader.build()
+    check_events(arrays)
+    assert decoded(arrays, 1, known) == {"n": (1.0, [(7.0, 7.0)]), "s": (1.0, [(1.0, 1.0)])}

@@ -357,7 +357,7 @@ def test_a_single_expression_is_no_bulk(engine: Engine, one: Any) -> None:
         engine.subscribe_many(one)
 
 
-@pytest.mark.parametrize("events", [{"a": 1}, Event({"a": 1}), "abc", 5, None])
+@pytest.mark.parametrize("events", [{"a": 1}, Event({"a": 1}), 5, None])
 def test_a_single_event_is_no_batch(engine: Engine, events: Any) -> None:
     for call in (engine.match_many, lambda e: engine.top_k_many(e, 1)):
         with pytest.raises(EventError, match="expected several events, got"):

@@ -484,9 +484,13 @@ class Model:
             self._take(number, subscription)
         return list(taken)
 
-    def update(self, id: int, expression: Expression, *, priority: float = 0.0, until: datetime | None = None) -> None:
-        self.known(id)
-        self._take(id, Subscription.of(expression, priority, until))
+    def update(
+        self, id: int, expression: Expression, *, priority: float | None = None, until: datetime | None = None
+    ) -> None:
+        """What is not given stays as it is."""
+        before = self.known(id)
+        priority = before.priority if priority is None else priority
+        self._take(id, Subscription.of(expression, priority, before.until if until is None else until))
 
     def unsubscribe_many(self, ids: Sequence[int]) -> None:
         for id in ids:

@@ -490,10 +490,16 @@ class Run:
                 told = self.event_of(Happening({number: value}))
                 cases.append(("MatchwoodError", lambda told=told: self.engine.match(told)))
                 cases.append(("MatchwoodError", lambda told=told: self.engine.publish(told, until=later)))
-                cases.append(("MatchwoodError", lambda told=told: self.engine.match_many([{}, told])))
+                cases.append(("MatchwoodError", lambda told=told: self.one_rejected([{}, told])))
         if self.index not in ANY:
             cases.append(("UnsupportedError", lambda: self.engine.match(event, mode="any")))
         self.refused(cases)
+
+    def one_rejected(self, events: list[Any]) -> None:
+        """A batch answers all events but the one that it rejects, whose error is raised here."""
+        found = self.engine.match_many(events)
+        assert found.offsets[-1] == found.offsets[1], "a rejected event has matches"
+        raise found.rejected[1]
 
     def refused_change(self) -> None:
         good, id = forms.text_of(self.world.matchable(), self.rng), self.some_id()

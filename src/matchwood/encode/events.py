@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events
-from matchwood.errors import EventError, MatchwoodError
+from matchwood.errors import EventError, MatchwoodError, SchemaError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import (
     PLACE,
     Event,
     checked_weights,
+    first_scalar,
     given_twice,
     lacks_coordinates,
     two_places,
     value_keys,
 )
-from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing, type_of
 
 _EXACT_INTEGER = 2**53
 _ONES = np.ones(256)  # the weights of most events; nothing writes to it
@@ -55,6 +56,8 @@ def encode_events(
 class EventReader:
     """Collects events one by one and builds `Events` from them.
 
+    With `learn`, for events that are stored before anybody subscribes, the schema learns unknown attributes from their values.
+
     >>> schema = Schema({"age": "number", "user.name": "string"})
     >>> reader = EventReader(schema)
     >>> reader.add({"age": 31, "user": {"name": "Ada"}, "unknown": object()})
@@ -62,8 +65,11 @@ class EventReader:
     [31.0, -1.0]
     """
 
-    def __init__(self, schema: Schema, *, register: bool = False, bad: BadValues | None = None) -> None:
+    def __init__(
+        self, schema: Schema, *, register: bool = False, learn: bool = False, bad: BadValues | None = None
+    ) -> None:
         self._schema = schema
+        self._learn = learn
         self._attributes = schema.attributes
         self._register = register
         self._bad = bad
@@ -137,7 +143,9 @@ class EventReader:
             attribute = get(prefix + name if prefix else name)
             kind = type(value)
             if attribute is None:
-                if kind not in _PLAIN:
+                if self._learn:
+                    self._learn_from(prefix + name, value)
+                elif kind not in _PLAIN:
                     self._look_inside(prefix, name, value)
                 continue
             type_ = attribute.type
@@ -160,8 +168,19 @@ class EventReader:
                 continue
             dims.append(attribute.dims[0])
 
+    def _learn_from(self, path: str, value: object) -> None:
+        """Read the value of an attribute that the schema gets to know by it; an object that is no point is a nested one."""
+        if isinstance(value, Mapping) and not {"lon", "lat", "coordinates"} & value.keys():
+            self._read(value, f"{path}.")
+            return
+        sample = first_scalar(value)
+        if not is_missing(sample):
+            self._other(self._schema.find(path), value)
+
     def _other(self, attribute: Attribute, value: object) -> None:
         """A value that is not plain."""
+        if self._learn and attribute.type is None and not is_missing(sample := first_scalar(value)):
+            attribute = self._schema.attribute_for(attribute.name, _type_of(attribute.name, sample))
         try:
             found = value_keys(attribute, value, register=self._register)
         except MatchwoodError as error:
@@ -203,6 +222,8 @@ class EventReader:
             raise two_places()
         self._read(event.values, "")
         attribute = self._attributes.get(PLACE)
+        if has_place and self._learn:
+            attribute = self._schema.attribute_for(PLACE, Type.POINT)
         if has_place and attribute is not None:
             self._other(attribute, place)
         if not event.weights and isinstance(event.weights, Mapping):
@@ -212,3 +233,10 @@ class EventReader:
             weight = weights.get(self._schema.of_dimension(self._dims[position]).name, 1.0)
             if weight != 1.0:
                 self._weights.append((position, weight))
+
+
+def _type_of(name: str, value: object) -> Type:
+    try:
+        return Type.POINT if isinstance(value, Mapping) else type_of(value)
+    except SchemaError as error:
+        raise error.about(f"attribute {name!r}") from None

@@ -112,6 +112,7 @@ def stream_json_events(
     schema: Schema,
     *,
     register: bool = False,
+    learn: bool = False,
     bad: BadValues | None = None,
     on_error: str = "collect",
     engine_columns: bool = False,
@@ -120,10 +121,10 @@ def stream_json_events(
 ) -> Iterator[EncodedEvents]:
     """The events of the lines, in parts of at most `batch_lines`. O(length).
 
-    With `bad`, values that their attribute cannot take are absent and counted there, where they would reject their line.
+    With `learn`, the schema learns unknown attributes. With `bad`, values that their attribute cannot take are absent and counted there, where they would reject their line.
     """
     reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress, string_ids=engine_columns)
-    events = EventReader(schema, register=register, bad=bad)
+    events = EventReader(schema, register=register, learn=learn, bad=bad)
 
     def one(record: Mapping[str, Any]) -> None:
         values = record.get("values")

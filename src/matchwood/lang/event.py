@@ -140,7 +140,7 @@ def value_keys(attribute: Attribute, value: object, *, register: bool = False) -
         if is_missing(value):
             return None
         if attribute.type is None:
-            return PRESENT if _first_scalar(value) is not None else None
+            return PRESENT if first_scalar(value) is not None else None
         if attribute.type is Type.POINT:
             return None if lacks_coordinates(value) else point_of(value)
     except SchemaError as error:
@@ -189,7 +189,7 @@ def _range_keys(attribute: Attribute, value: Range) -> tuple[float, float]:
     return lo, hi
 
 
-def _first_scalar(value: object) -> object:
+def first_scalar(value: object) -> object:
     """The value that decides the type: the first one that is not missing in a list, a range or a list of ranges."""
     if isinstance(value, Point | Mapping | str | bytes | bytearray) or not isinstance(value, Iterable):
         return value

@@ -20,7 +20,7 @@ ContentOf = Callable[[int], Any]
 
 def encode_event_lines(batches: Iterable[Any], schema: Schema) -> Iterator[tuple[EncodedEvents, ContentOf]]:
     """The events of a partition of lines, part by part."""
-    yield from _encode_lines(batches, schema, stream_json_events)
+    yield from _encode_lines(batches, schema, partial(stream_json_events, learn=True))
 
 
 def encode_subscription_lines(
