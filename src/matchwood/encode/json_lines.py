@@ -121,7 +121,8 @@ def stream_json_events(
 ) -> Iterator[EncodedEvents]:
     """The events of the lines, in parts of at most `batch_lines`. O(length).
 
-    With `learn`, the schema learns unknown attributes. With `bad`, values that their attribute cannot take are absent and counted there, where they would reject their line.
+    With `learn`, the schema learns unknown attributes. With `bad`, values that their attribute cannot take are absent and
+    counted there, where they would reject their line.
     """
     reader = _Reader(source, _EVENT_KEYS, "an event", on_error, progress, string_ids=engine_columns)
     events = EventReader(schema, register=register, learn=learn, bad=bad)
