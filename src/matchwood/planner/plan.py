@@ -88,7 +88,8 @@ def make_plan(
         best = estimates[current]
     ranked = sorted(estimates.values(), key=lambda e: e.cost(changes))
     reasons = [
-        f"expected: {_figure(best, changes)}, about {best.hits:,.1f} hits, {best.bytes / 1e6:,.0f} MB",
+        f"expected: {_figure(best, changes)} in the index, without the call and the reading of the event; "
+        f"about {best.hits:,.1f} hits, {best.bytes / 1e6:,.0f} MB",
         "others: " + "; ".join(f"{e.index} {_figure(e, changes)}" for e in ranked if e.index != best.index),
         f"timed on {best.tried:,} rows and {task.events.size} "
         + ("of the latest events" if from_real_events else "events generated from the subscriptions"),

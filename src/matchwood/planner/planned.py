@@ -176,7 +176,10 @@ class Planned:
 
     def plan(self) -> list[Plan]:
         """The plan of each mode in use."""
+        rows = len(self.store)
         plans = [self._plans[mode] for mode in Mode if mode in self._plans]
+        if rows < self._rules.min_rows:  # no new plan is made while there are few
+            plans = [replace(plan, rows=rows) for plan in plans]
         if self._problem is not None:
             plans = [plan.because(f"the latest planning failed: {self._problem!r}") for plan in plans]
         return plans

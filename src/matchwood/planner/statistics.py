@@ -55,7 +55,10 @@ class Statistics:
 
     def line(self, name_of: Callable[[int], str]) -> str:
         """As text, with the names of the attributes."""
-        popular = ", ".join(f"{name_of(dim)} in {share:.0%}" for dim, share in self.popular)
+        shares: dict[str, float] = {}
+        for dim, share in self.popular:  # the two dimensions of a point have one name
+            shares.setdefault(name_of(dim), share)
+        popular = ", ".join(f"{name} in {share:.0%}" for name, share in shares.items())
         parts = [f"{self.predicates:.1f} predicates per row over {self.dimensions} dimensions ({popular})"]
         parts.append(f"an interval overlaps {self.width:.1%} of the others in its dimension")
         if self.sets:

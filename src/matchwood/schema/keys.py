@@ -25,7 +25,6 @@ UNKNOWN_SYMBOL = -1.0
 """The key of a string that is not registered: it equals no code, so `=` fails and `!=` holds."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _EXACT_INTEGER = 2**53
 _MAX_BITS = 14_000  # Python writes no integer of more than 4,300 digits
 _BELOW_A_MICROSECOND = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
@@ -95,8 +94,9 @@ def instant_key(value: object) -> float:
         moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    key, rest = divmod(moment - _EPOCH, _MICROSECOND)
-    if rest:  # of a pandas Timestamp
+    since = moment - _EPOCH
+    key = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if type(since) is not timedelta and getattr(since, "nanoseconds", 0):  # of a pandas Timestamp
         raise InexactValueError(f"{describe(value)} is finer than a microsecond; round it first")
     try:
         return exact_key(key)

@@ -36,7 +36,7 @@ def worker(sock: Any, authenticated: Any) -> Any:
 def prepare() -> None:
     """Trigger the imports that PyArrow and Numba make at first use, load kernels, and freeze all objects."""
     pa.array(np.zeros(1))
-    order_hits(np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0))
+    order_hits(np.array([0, 2]), np.arange(2), np.zeros(2))
     if is_compiled("scan"):
         exercise("scan", rows=FEW_ROWS)
     gc.collect()

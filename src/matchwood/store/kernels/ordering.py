@@ -10,6 +10,8 @@ few are inserted in order, many are merged. Where many scores are equal, ids are
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel, subroutine
@@ -229,11 +231,23 @@ def _sort_runs(offsets, out, bits, scratch):
             sort_by_radix(out.ids[begin:end], out.scores[begin:end], bits[begin:end], scratch)
 
 
+_short = threading.local()  # the scratch of each thread for short runs: to make one takes longer than to sort them
+
+
 def order_hits(offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
     """Sort the hits of every event in place."""
-    longest = int(np.diff(offsets).max(initial=0))
-    wide = longest if longest >= MIN_RADIX else 0
-    scratch = SortScratch(
+    longest = len(ids) if len(offsets) == 2 else int(np.diff(offsets).max(initial=0))
+    if longest < 2:
+        return
+    scratch = getattr(_short, "scratch", None) if longest < MIN_RADIX else _scratch(longest, longest)
+    if scratch is None:
+        scratch = _short.scratch = _scratch(MIN_RADIX, 0)
+    _sort_runs(offsets, Out(ids, scores), scores.view(np.int64), scratch)
+
+
+def _scratch(longest: int, wide: int) -> SortScratch:
+    """Scratch for runs of this length; `wide` is that of the longest to be sorted by radix."""
+    return SortScratch(
         ids=np.empty(longest, np.int64),
         scores=np.empty(longest),
         keys=np.empty(wide, np.uint64),
@@ -241,4 +255,3 @@ def order_hits(offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None
         spare=np.empty(wide, np.uint64),
         tables=np.empty(DIGITS * TABLE if wide else 0, np.uint32),
     )
-    _sort_runs(offsets, Out(ids, scores), scores.view(np.int64), scratch)
