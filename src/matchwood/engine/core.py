@@ -102,6 +102,11 @@ class EngineCore:
         return number
 
     def _numbers(self, ids: Iterable[Id]) -> Int64s:
+        given: Any = ids
+        if isinstance(given, np.ndarray) and given.dtype == np.int64 and self._subscriptions.names is None:
+            numbers: Int64s = given
+            if not (numbers < 0).any():
+                return numbers
         return np.array([self._number(id_) for id_ in ids], np.int64)
 
     def _shown(self, numbers: Int64s) -> Any:

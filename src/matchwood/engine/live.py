@@ -94,7 +94,11 @@ class Live:
 
     def unknown(self, ids: Int64s) -> Int64s:
         """Those of the ids that no event has, not even an expired one."""
-        return ids[~self._events.knows(ids)]
+        return ids if self._are_new(ids) else ids[~self._events.knows(ids)]
+
+    def _are_new(self, ids: Int64s) -> bool:
+        """Are all ids larger than those of all events so far? O(1) for one."""
+        return int(ids[0] if len(ids) == 1 else ids.min(initial=MAX_ID)) >= self.next_id
 
     def check_id(self, id_: int, now: float, *, replace: bool) -> None:
         """Refuse an id for a new event that is too large, or that of a live event unless it is to be replaced."""
@@ -108,11 +112,12 @@ class Live:
 
         Events that have these ids are replaced.
         """
-        present = ids[self._events.knows(ids)]
-        if len(present):
-            self._before = self._as_they_are(present)
-            self.discard(present)
-        self._waiting.discard(ids.tolist())  # of former events, if an exception kept them
+        if not self._are_new(ids):
+            present = ids[self._events.knows(ids)]
+            if len(present):
+                self._before = self._as_they_are(present)
+                self.discard(present)
+            self._waiting.discard(ids.tolist())  # of former events, if an exception kept them
         self._events.insert(events, ids, until)
         for id_, values in zip(ids.tolist(), waiting, strict=True):
             self._waiting.add(id_, values)

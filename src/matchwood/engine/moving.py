@@ -47,8 +47,12 @@ def moved_rows(subscriptions: Subscriptions, ids: Int64s, places: Sequence[Place
 
 
 def _coordinates(places: Sequence[Place]) -> tuple[Float64s, Float64s]:
-    if isinstance(places, np.ndarray) and places.ndim == 2 and places.shape[1] == 2:
-        lon, lat = np.ascontiguousarray(places.T, np.float64)
+    try:
+        pairs = np.array(places)
+    except ValueError:  # of different lengths
+        pairs = np.zeros(0)
+    if pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "if":
+        lon, lat = np.ascontiguousarray(pairs.T, np.float64)
         if ((np.abs(lon) <= 180.0) & (np.abs(lat) <= 90.0)).all():
             return lon + 0.0, lat + 0.0
     points = [point_of(place) for place in places]

@@ -209,7 +209,7 @@ class Subscriptions:
         interrupted inside a change, of building it.
         """
         known = self.index.store.knows(ids)
-        has_changed = not known.all() if rows is None else known.any()
+        has_changed = not known.all() if rows is None else known.any() or rows.size > 0
         if has_changed:
             self.covers.forget()
         self.index.restore(ids, rows)

@@ -246,8 +246,9 @@ class Planned:
     def _review(self) -> None:
         if self._background.running:
             return
-        stats = self._indexes[Mode.ALL].stats() if self._watch.due() else None
-        reason = self._watch.reason(len(self.store), stats)
+        rows = len(self.store)
+        stats = self._indexes[Mode.ALL].stats() if rows >= self._rules.min_rows and self._watch.due() else None
+        reason = self._watch.reason(rows, stats)
         if reason is not None:
             self._start(reason)
 

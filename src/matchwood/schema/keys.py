@@ -96,7 +96,8 @@ def instant_key(value: object) -> float:
         moment = moment.replace(tzinfo=UTC)
     since = moment - _EPOCH
     key = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    if type(since) is not timedelta and getattr(since, "nanoseconds", 0):  # of a pandas Timestamp
+    finer: Any = getattr(since, "nanoseconds", 0)  # of a pandas Timestamp
+    if finer:
         raise InexactValueError(f"{describe(value)} is finer than a microsecond; round it first")
     try:
         return exact_key(key)

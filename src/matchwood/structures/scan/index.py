@@ -44,9 +44,9 @@ class Scan(Tallied):
     def __init__(self) -> None:
         super().__init__()
         self._size = 0
-        self._rank = np.zeros(
-            0, np.float32
-        )  # by dimension: the share of events expected to pass; the least is tested first
+        # By dimension: the share of events expected to pass; the least is tested first.
+        self._rank = np.zeros(0, np.float32)
+        self._every_rank: np.ndarray | None = None  # the same for all possible dimensions, made when it is needed
         self._columns = _new_columns(2, 0, 0)
 
     def columns_by_row(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,8 +69,9 @@ class Scan(Tallied):
         """The last rows take the positions that become free."""
         columns, size = self._columns, self._size - len(slots)
         freed = columns.positions[slots]
-        kept = np.setdiff1d(np.arange(size, self._size, dtype=np.uint32), freed, assume_unique=True)
-        holes = freed[freed < size]
+        is_kept = np.ones(len(slots), np.bool_)
+        is_kept[freed[freed >= size] - np.uint32(size)] = False
+        kept, holes = np.flatnonzero(is_kept) + size, freed[freed < size]
         for column in (columns.dims, columns.lo, columns.hi):
             column[:, holes] = column[:, kept]
         columns.slots[holes] = columns.slots[kept]
@@ -115,7 +116,7 @@ class Scan(Tallied):
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._columns = Columns(**{name: saved[name] for name in Columns._fields})
-        self._rank = saved["rank"]
+        self._rank, self._every_rank = saved["rank"], None
         self._size = len(self.store)
 
     def _nodes(self) -> int:
@@ -126,14 +127,15 @@ class Scan(Tallied):
 
     def _lay_out(self, slots: Slots, width: int) -> None:
         """Rank the dimensions again and place all rows by it. O(entries)."""
-        self._rank = self._ranked(slots)
+        self._rank, self._every_rank = self._ranked(slots), None
         self._size = 0
         self._place(slots, width)
 
     def _place(self, slots: Slots, width: int) -> None:
         self._reserve(width, self._size + len(slots))
-        rank = np.pad(self._rank, (0, 0x10000 - len(self._rank)), constant_values=np.inf)
-        kernel.place_rows(self._columns, self.store.state, rank, slots, self._size)
+        if self._every_rank is None:
+            self._every_rank = np.pad(self._rank, (0, 0x10000 - len(self._rank)), constant_values=np.inf)
+        kernel.place_rows(self._columns, self.store.state, self._every_rank, slots, self._size)
         self._size += len(slots)
 
     def _width_for(self, slots: Slots) -> int:
