@@ -25,6 +25,7 @@ from matchwood.engine.ids import Id, Ids, Names, ids_of, subscription_id
 from matchwood.engine.live import Live
 from matchwood.engine.locking import ReadWriteLock
 from matchwood.engine.reading import Reader
+from matchwood.engine.reclaiming import Reclaiming
 from matchwood.engine.subscriptions import Subscriptions
 from matchwood.engine.undo import Change, Undo, undo_change
 from matchwood.errors import MatchwoodError, QueryError, SchemaError, UnknownSubscriptionError
@@ -68,6 +69,7 @@ class EngineCore:
         is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
         self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values)
         self._undo: Undo | None = None  # of the current change, or of one that was interrupted
+        self._reclaiming = Reclaiming()
         self._saved_at: str | None = None  # the folder that holds exactly this engine
         watch_forks(self)
 
@@ -153,6 +155,16 @@ class EngineCore:
                 if len(due):
                     self._saved_at = None
                     subscriptions.delete(due, change)
+            self._reclaim(len(due))
+
+    def _reclaim(self, gone: int) -> None:
+        """After a change that removed or replaced so many subscriptions: forget strings that nobody names, if it is time."""
+        subscriptions = self._subscriptions
+        self._reclaiming.note(gone)
+        if self._reclaiming.is_due(self.schema, len(subscriptions)):
+            with self._lock.write():
+                rows = [self._index.store.extract_all(), *subscriptions.paused.values()]
+                self._reclaiming.reclaim(self.schema, rows, self._live.extract_all())
 
     def _settle(self) -> None:
         """Undo a change that was interrupted, if it could not be undone then. The caller holds `_changes`."""

@@ -92,6 +92,10 @@ class Live:
         """The ids of all events, ascending, expired ones that have not been removed yet included."""
         return np.sort(self._events.ids())
 
+    def extract_all(self) -> Events:
+        """All events as arrays."""
+        return self._events.extract(self._events.ids())
+
     def unknown(self, ids: Int64s) -> Int64s:
         """Those of the ids that no event has, not even an expired one."""
         return ids if self._are_new(ids) else ids[~self._events.knows(ids)]

@@ -20,6 +20,7 @@ from matchwood.engine.metadata import checked_metadata
 from matchwood.engine.moving import moved_rows
 from matchwood.engine.publishing import Publishing
 from matchwood.engine.reading import Described, Place, Source, checked_priority
+from matchwood.engine.reclaiming import check_codes
 from matchwood.engine.results import Subscription, described
 from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError
 from matchwood.lang.evaluate import Mode
@@ -162,6 +163,7 @@ class Subscribing(Publishing):
         with self._changing() as change:
             self._reader.check_schema(rows, "rows")
             check_rows(rows, self.schema.dimensions)
+            check_codes(rows, self.schema)
             if rows.until is not None and (rows.until < np.inf).any():
                 self._subscriptions.check_can_expire()
             with self._lock.write():
@@ -250,6 +252,8 @@ class Subscribing(Publishing):
             removed = self._numbers(ids)
             with self._lock.write():
                 self._subscriptions.delete(removed, change)
+        with self._changes:
+            self._reclaim(len(removed))
 
     # changing
 
@@ -305,6 +309,8 @@ class Subscribing(Publishing):
                 if metadata.get(number) is not None:
                     metadata[number] = checked_metadata(metadata[number], subject)
             self._replace(numbers, before, rows, change, metadata)
+        with self._changes:
+            self._reclaim(len(numbers))
 
     def set_priority(self, id: Id, priority: float) -> None:
         """Change the priority of a subscription.

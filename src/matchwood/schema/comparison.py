@@ -37,11 +37,14 @@ def _layout(attribute: Attribute) -> str:
     return f"dimension {attribute.dims[0]} of type {attribute.type or 'not known yet'}"
 
 
-def _symbol_difference(ours: list[str], theirs: list[str]) -> str | None:
-    """The first of their symbols that has another code here."""
+def _symbol_difference(ours: list[str | None], theirs: list[str | None]) -> str | None:
+    """The first of their symbols that has another code here. A string that one has forgotten is no difference."""
     if ours[: len(theirs)] == theirs:
         return None
-    code = next((code for code, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    code = next((code for code, (a, b) in pairs if a != b and a is not None and b is not None), len(ours))
+    if code == len(ours) >= len(theirs):
+        return None
     if code == len(ours):
         return f"the string {text_of(theirs[code])} is not known here"
     return f"expected the code {code} for {text_of(ours[code])}, got it for {text_of(theirs[code])}"

@@ -77,6 +77,8 @@ def value_of(attribute: Attribute, key: float) -> Scalar:
     if symbols is None or not 0 <= key < len(symbols):
         return f"<unregistered {key}>"
     text = symbols.texts[int(key)]
+    if text is None:
+        return f"<unregistered {key}>"
     return int(text) if attribute.type is Type.ID else text
 
 

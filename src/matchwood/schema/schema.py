@@ -206,9 +206,10 @@ class Schema:
                     f"attribute {attribute.name!r}: dimensions {list(attribute.dims)} do not fit its type, or are used twice"
                 )
             if type_ in CODED:
-                texts = [str(text) for text in item.get("symbols", ())]
-                attribute.symbols = Symbols(texts, {text: code for code, text in enumerate(texts)})
-                if len(attribute.symbols.codes) != len(texts):
+                texts = [None if text is None else str(text) for text in item.get("symbols", ())]
+                codes = {text: code for code, text in enumerate(texts) if text is not None}
+                attribute.symbols = Symbols(texts, codes)
+                if len(codes) + texts.count(None) != len(texts):
                     raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
             schema._enter(attribute)
             owners.update(dict.fromkeys(attribute.dims, attribute))

@@ -6,6 +6,7 @@ never change, so arrays that were encoded earlier stay valid while a schema lear
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -54,17 +55,26 @@ class Symbols:
     One writer. A code never changes, so a reader may look up while a writer appends.
     """
 
-    texts: list[str] = field(default_factory=list)
+    texts: list[str | None] = field(default_factory=list)
+    """By code; None where the string has been forgotten."""
     codes: dict[str, int] = field(default_factory=dict)
 
     def code(self, text: str) -> int:
         """The code of `text`, a new one if it has none. O(1)."""
         code = self.codes.get(text)
         if code is None:
-            del self.texts[len(self.codes) :]  # left over if an exception came between the next two lines
+            code = len(self.texts)
             self.texts.append(text)
-            code = self.codes[text] = len(self.codes)
+            self.codes[text] = code
         return code
+
+    def forget(self, codes: Iterable[int]) -> None:
+        """Forget the strings of these codes. Their numbers are not used again."""
+        for code in codes:
+            text = self.texts[code]
+            if text is not None and self.codes.get(text) == code:
+                del self.codes[text]
+            self.texts[code] = None
 
     def __len__(self) -> int:
         return len(self.texts)

@@ -172,4 +172,5 @@ def _append(schema: Schema, other: Schema) -> None:
             assert ours.symbols is not None
             assert theirs.symbols is not None
             for text in theirs.symbols.texts:
-                ours.symbols.code(text)
+                if text is not None:
+                    ours.symbols.code(text)

@@ -1,0 +1,66 @@
+"""Reclaiming strings: those that only subscriptions and live events which are gone have named.
+
+The number of a code is never given to another string, so arrays that were encoded before keep their meaning: a code whose string
+is gone equals nothing. Rows that name such a code can no longer be added (`check_codes`): they have to be encoded again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.encode.arrays import Events, Rows
+from matchwood.encode.named_codes import named_codes
+from matchwood.errors import SchemaError
+from matchwood.schema import Attribute, Schema
+from matchwood.schema.types import Symbols
+
+FEWEST = 4_096
+"""Strings of an engine that are not worth a search."""
+SHARE = 4
+"""A search takes place when 1 / SHARE of the subscriptions have been removed or replaced since the last one."""
+
+
+class Reclaiming:
+    """Decides when to search for strings that nobody names. Used by a writer, under the lock."""
+
+    def __init__(self) -> None:
+        self._gone = 0
+
+    def note(self, gone: int) -> None:
+        """So many subscriptions have been removed or replaced."""
+        self._gone += gone
+
+    def is_due(self, schema: Schema, subscriptions: int) -> bool:
+        """Is it time for a search? O(attributes) once enough subscriptions are gone, O(1) before."""
+        if not self._gone or self._gone * SHARE < subscriptions:
+            return False
+        return sum(len(symbols.codes) for _, symbols in dictionaries(schema)) > FEWEST
+
+    def reclaim(self, schema: Schema, rows: list[Rows], events: Events) -> None:
+        """Forget the strings that neither these rows nor these events name. O(entries + strings)."""
+        for attribute, symbols in dictionaries(schema):
+            named = np.zeros(len(symbols), np.bool_)
+            for part in rows:
+                named |= named_codes(part, attribute.dims[0], len(named))
+            codes = events.lo[events.dims == attribute.dims[0]]
+            named[codes[(codes >= 0) & (codes < len(named))].astype(np.int64)] = True
+            symbols.forget(np.flatnonzero(~named).tolist())
+        self._gone = 0
+
+
+def dictionaries(schema: Schema) -> list[tuple[Attribute, Symbols]]:
+    """The attributes whose values are codes, each with its dictionary."""
+    return [(attribute, attribute.symbols) for attribute in schema if attribute.symbols is not None]
+
+
+def check_codes(rows: Rows, schema: Schema) -> None:
+    """Refuse rows that name a string which the schema has forgotten since they were encoded. O(1) if it has forgotten none."""
+    for attribute, symbols in dictionaries(schema):
+        if len(symbols) == len(symbols.codes):
+            continue
+        gone = np.fromiter((text is None for text in symbols.texts), np.bool_, len(symbols))
+        if (named_codes(rows, attribute.dims[0], len(gone)) & gone).any():
+            raise SchemaError(
+                f"attribute {attribute.name!r}: the rows name a string that the engine has forgotten, since nobody else "
+                "named it; encode them again with engine.schema"
+            )
