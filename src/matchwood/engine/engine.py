@@ -1,6 +1,6 @@
 """Engine: the public facade. Subscriptions and events in, ranked matches out.
 
-Its calls are in four files: `subscribing`, `matching`, `publishing` and `covering`. `core` has the state that they share.
+Its calls are in `subscribing`, `changing`, `matching`, `publishing` and `covering`; `core` has the state that they share.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from matchwood.engine.changing import Changing
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.covering import Covering
 from matchwood.engine.ids import Id
@@ -25,7 +26,7 @@ from matchwood.schema import Schema
 from matchwood.structures import Stats
 
 
-class Engine(Subscribing, Matching, Covering):
+class Engine(Subscribing, Changing, Matching, Covering):
     """Subscriptions that events are matched against, best match first.
 
     `schema` is a `Schema`, a mapping from attribute to type, or None to learn types from the subscriptions; `engine.schema` is

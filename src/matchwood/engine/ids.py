@@ -62,6 +62,11 @@ def _checked(value: object, expected: str, error: type[MatchwoodError]) -> int:
     return int(value)
 
 
+def shown_id(id_: Id) -> str:
+    """An id for a message."""
+    return repr(id_) if isinstance(id_, str) else str(id_)
+
+
 class Names:
     """The string ids of an engine and their numbers. One writer. About 200 bytes an id.
 

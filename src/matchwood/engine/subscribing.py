@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
+from matchwood.encode.arrays import Int64s, Rows
 from matchwood.encode.checks import check_rows
 from matchwood.encode.rejects import EncodedSubscriptions, Reject
 from matchwood.encode.tables import read_subscriptions
-from matchwood.engine.ids import Id
+from matchwood.engine.ids import Id, shown_id
 from matchwood.engine.live import SubscriptionId, SubscriptionName
 from matchwood.engine.metadata import checked_metadata
-from matchwood.engine.moving import moved_rows
 from matchwood.engine.publishing import Publishing
-from matchwood.engine.reading import Described, Place, Source, checked_priority
+from matchwood.engine.reading import Described, Place, Source
 from matchwood.engine.reclaiming import check_codes
 from matchwood.engine.results import Subscription, described
 from matchwood.errors import DuplicateSubscriptionError, QueryError, SubscriptionError
@@ -29,15 +27,6 @@ from matchwood.schema import describe
 
 LISTED_AT_ONCE = 1024
 """Subscriptions that `subscriptions` reads at a time."""
-
-
-class Unchanged(Enum):
-    """The default of an argument of `update`: leave it as it is."""
-
-    UNCHANGED = "unchanged"
-
-
-UNCHANGED = Unchanged.UNCHANGED
 
 
 class LoadedTable(NamedTuple):
@@ -74,7 +63,7 @@ class Subscribing(Publishing):
         """
         with self._changing() as change:
             number, names = self._new_numbers(None if id is None else [id], 1)
-            subject = f"subscription {number[0] if id is None else describe_id(id)}"
+            subject = f"subscription {number[0] if id is None else shown_id(id)}"
             self._subscriptions.check_free(number[0])
             instant = self._instant(until, lambda: subject)
             kept = {} if metadata is None else {number[0]: checked_metadata(metadata, subject)}
@@ -122,7 +111,7 @@ class Subscribing(Publishing):
         )
         with self._changing() as change:
             numbers, names = self._new_numbers(given, count)
-            shown = numbers if given is None else [describe_id(id_) for id_ in given]
+            shown = numbers if given is None else [shown_id(id_) for id_ in given]
             subjects = [f"subscription {id_}" for id_ in shown]
             values = list(_each(metadata, count, "metadata"))
             kept = {
@@ -255,143 +244,6 @@ class Subscribing(Publishing):
         with self._changes:
             self._reclaim(len(removed))
 
-    # changing
-
-    def update(
-        self,
-        id: Id,
-        expression: Source | Unchanged = UNCHANGED,
-        *,
-        priority: float | Unchanged = UNCHANGED,
-        place: Place | None = None,
-        radius: float | None = None,
-        until: datetime | str | Unchanged | None = UNCHANGED,
-        metadata: object = UNCHANGED,
-    ) -> None:
-        """Change a subscription; what is not passed stays as it is. Cost: that of an update of the index.
-
-        `place` and `radius` are part of the expression: with a new one, pass them again. `until=None` and `metadata=None` remove
-        these.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> engine.update(engine.subscribe("age > 18", priority=2), "age > 21")
-        >>> engine.subscription(0)
-        Subscription(id=0, expression='age > 21', priority=2.0, until=None, metadata=None, paused=False)
-        """
-        one = {"expression": expression, "priority": priority, "place": place, "radius": radius}
-        self.update_many({id: {**one, "until": until, "metadata": metadata}})
-
-    def update_many(self, changes: Mapping[Id, Mapping[str, Any]]) -> None:
-        """Change several subscriptions, all or none: for each id the arguments of `update`. Cost: one bulk update.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> ids = engine.subscribe_many(["age > 18", "age > 21"])
-        >>> engine.update_many({0: {"priority": 2.0}, 1: {"expression": "age > 30"}})
-        >>> [s.expression for s in engine.subscriptions()]
-        ['age > 18', 'age > 30']
-        """
-        with self._changing() as change:
-            numbers = [self._number(id_) for id_ in changes]
-            before = [self._subscriptions.rows_of(number) for number in numbers]
-            subjects = [f"subscription {describe_id(id_)}" for id_ in changes]
-            rows = [
-                self._updated(old, dict(asked), subject)
-                for old, asked, subject in zip(before, changes.values(), subjects, strict=True)
-            ]
-            metadata = {
-                number: asked["metadata"]
-                for number, asked in zip(numbers, changes.values(), strict=True)
-                if asked.get("metadata", UNCHANGED) is not UNCHANGED
-            }
-            for number, subject in zip(numbers, subjects, strict=True):
-                if metadata.get(number) is not None:
-                    metadata[number] = checked_metadata(metadata[number], subject)
-            self._replace(numbers, before, rows, change, metadata)
-        with self._changes:
-            self._reclaim(len(numbers))
-
-    def set_priority(self, id: Id, priority: float) -> None:
-        """Change the priority of a subscription.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> engine.set_priority(engine.subscribe("age > 18"), 2.5)
-        >>> engine.match({"age": 20})
-        [Match(id=0, score=3.5)]
-        """
-        with self._changing() as change:
-            number = self._number(id)
-            checked = checked_priority(priority, f"subscription {id}")
-            with self._lock.write():
-                self._subscriptions.set_priority(number, checked, change)
-
-    def set_until(self, id: Id, until: datetime | str | None) -> None:
-        """Change when a subscription expires; None for never. O(log n)."""
-        with self._changing():
-            number = self._number(id)
-            self._subscriptions.rows_of(number)
-            instant = self._instant(until, lambda: f"subscription {id}")
-            with self._lock.write():
-                self._subscriptions.set_until(number, instant)
-
-    def pause(self, id: Id) -> None:
-        """Keep a subscription without matching it, until `resume`. Nothing happens if it is paused. Cost: that of a delete.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> engine.pause(engine.subscribe("age > 18"))
-        >>> engine.match({"age": 20}), len(engine)
-        ([], 1)
-        """
-        with self._changing() as change:
-            number = self._number(id)
-            if number not in self._subscriptions.paused:
-                with self._lock.write():
-                    self._subscriptions.pause(number, change)
-
-    def resume(self, id: Id) -> None:
-        """Match a paused subscription again. Nothing happens if it is not paused. Cost: that of an insert."""
-        with self._changing() as change:
-            number = self._number(id)
-            if number in self._subscriptions.paused:
-                with self._lock.write():
-                    self._subscriptions.resume(number, change)
-            else:
-                self._subscriptions.rows_of(number)
-
-    def move(self, id: Id, place: Place) -> None:
-        """Move the centre of a subscription's condition on `place`; everything else stays.
-
-        A circle keeps its radius. A box (a square is kept as its box) keeps its sides in degrees. A move that would cut a box
-        at a pole is refused, and so is one of a condition without a single centre. Cost: that of an update, less if the index
-        finds the subscription in the same bucket as before.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> engine.move(engine.subscribe("TRUE", place=(10.75, 59.91), radius=500), (10.80, 59.95))
-        >>> engine.subscription(0).expression
-        'DWITHIN(place, POINT(10.8 59.95), 500.0 m)'
-        """
-        self.move_many([id], [place])
-
-    def move_many(self, ids: Sequence[Id], places: Sequence[Place]) -> None:
-        """As `move` for several subscriptions, all or none; `places` may be an array of two columns. Cost: one bulk update.
-
-        >>> from matchwood import Engine
-        >>> engine = Engine()
-        >>> ids = engine.subscribe_many(["TRUE"] * 2, place=[(10.75, 59.91), (10.8, 59.9)], radius=500)
-        >>> engine.move_many(ids, [(10.76, 59.91), (10.8, 59.95)])
-        """
-        with self._changing() as change:
-            numbers = self._numbers(ids)
-            if len(numbers) > 1 and len(np.unique(numbers)) != len(numbers):
-                raise SubscriptionError("a subscription is named twice in one move_many")
-            before, rows = moved_rows(self._subscriptions, numbers, places, self._reader)
-            with self._lock.write():
-                self._subscriptions.replace(numbers, before, rows, change)
-
     # listing
 
     def subscription(self, id: Id) -> Subscription:
@@ -462,47 +314,6 @@ class Subscribing(Publishing):
         return described(
             subscriptions.rows_of(number), self.schema, subscriptions.names, metadata=metadata, paused=paused
         )
-
-    def _updated(self, before: Rows, asked: dict[str, Any], subject: str) -> Rows:
-        """The rows of a subscription with what is asked for changed."""
-        known = {"expression", "priority", "place", "radius", "until", "metadata"}
-        if not known.issuperset(asked):
-            raise SubscriptionError(
-                f"{subject}: expected {', '.join(sorted(known))}, got {sorted(set(asked) - known)[0]!r}"
-            )
-        source, priority, until = (asked.get(name, UNCHANGED) for name in ("expression", "priority", "until"))
-        place, radius = asked.get("place"), asked.get("radius")
-        end = math.inf if before.until is None else float(before.until[0])
-        if until is not UNCHANGED:
-            instant = self._instant(until, lambda: subject)
-            end = math.inf if instant is None else instant
-        value = float(before.priority[0]) if priority is UNCHANGED else priority
-        if source is UNCHANGED:
-            if place is not None or radius is not None:
-                raise SubscriptionError(f"{subject}: a new place needs the expression as well; to move it, use move")
-            rows = before._replace(priority=np.full(before.size, checked_priority(value, subject)))
-            return rows.stamped(rows.schema, None if end == math.inf else np.full(rows.size, end))
-        about = Described(source, value, place, radius, end)
-        return self._reader.subscription(int(before.ids[0]), about, subject)
-
-    def _replace(
-        self, numbers: list[int], before: list[Rows], rows: list[Rows], change: Any, metadata: dict[int, object]
-    ) -> None:
-        old, new = (all_[0] if len(all_) == 1 else concatenate_rows(all_) for all_ in (before, rows))
-        ids: Int64s = np.array(numbers, np.int64)
-        with self._lock.write():
-            self._subscriptions.replace(ids, old, new, change)
-            for number, value in metadata.items():
-                if value is None:
-                    self._subscriptions.metadata.pop(number, None)
-                else:
-                    self._subscriptions.metadata[number] = value
-            self._live.settle(self.schema, self.bad_values)
-
-
-def describe_id(id_: Id) -> str:
-    """An id for a message."""
-    return repr(id_) if isinstance(id_, str) else str(id_)
 
 
 def _each(values: Any, count: int, name: str) -> Sequence[Any]:
