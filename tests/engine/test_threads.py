@@ -51,7 +51,7 @@ def test_readers_see_all_of_a_change_or_nothing_of_it(index: str) -> None:
     def write() -> None:
         nonlocal written
         engine.subscribe_many(["t = 'stays'"] * 2, ids=pair, priority=1.0)
-        engine.update_many(dict.fromkeys(pair, {"priority": 2.0}))
+        engine.update_many({id_: {"priority": 2.0} for id_ in pair})
         engine.set_until(pair[0], UNTIL)
         engine.unsubscribe_many(pair)
         number = engine.subscribe(f"t = 'stays' AND new{written % 7} = 'v{written}'")
