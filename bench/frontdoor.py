@@ -187,7 +187,7 @@ UNASKED = 20
 
 
 def single_calls(report: Report) -> None:
-    """`match` and `top_k` of a dict on a small index with few hits, without and with attributes nobody asks for."""
+    """`match` and `top_k` of a dict on a small index with few hits, without and with attributes that no subscription names."""
     n = 1_000
     engine = Engine(index="scan")
     engine.subscribe_many(small_subscription(i) for i in range(n))

@@ -15,7 +15,7 @@ def call(what: str, metric: str, bound: float) -> Claim:
 
 
 def extra(metric: str) -> Figure:
-    """What the attributes nobody asks for add to a call."""
+    """What the attributes that no subscription names add to a call."""
     plain, wide = at(FRONT, "Engine", f"{metric}_us"), at(FRONT, "Engine", f"{metric}_with_unasked_us")
     return lambda experiment: wide(experiment) - plain(experiment)
 
@@ -62,7 +62,9 @@ CHAPTER = Chapter(
             [
                 call("`match` of a dict of 15 attributes, few hits, 1,000 subscriptions", "match_us", 20),
                 call("`top_k` of the same", "top_k_us", 20),
-                Claim("20 more attributes nobody asks for: `match`", extra("match"), "µs", target=at_most(3)),
+                Claim(
+                    "20 more attributes that no subscription names: `match`", extra("match"), "µs", target=at_most(3)
+                ),
                 call("`subscribe` of text of a known shape", "subscribe_us", 60),
                 call("`subscribe_many`, each", "subscribe_many_us", 20),
                 call("`publish` with `until`", "publish_us", 60),

@@ -4,7 +4,7 @@ ERROR = 2
 """An error of Matchwood, or in the arguments (argparse ends with it too)."""
 
 REJECTED = 3
-"""Done, but records were rejected. Not 1, with which Python ends after an exception that nobody caught."""
+"""Done, but records were rejected. Not 1, with which Python ends after an uncaught exception."""
 
 INTERRUPTED = 130
-"""Ctrl-C, or nobody reads the output any more."""
+"""Ctrl-C, or the output is no longer read."""

@@ -56,7 +56,7 @@ def encode_events(
 class EventReader:
     """Collects events one by one and builds `Events` from them.
 
-    With `learn`, for events that are stored before anybody subscribes, the schema learns unknown attributes from their values.
+    With `learn`, for events that are stored before there are subscriptions, the schema learns unknown attributes from them.
 
     >>> schema = Schema({"age": "number", "user.name": "string"})
     >>> reader = EventReader(schema)

@@ -158,7 +158,7 @@ class EngineCore:
             self._reclaim(len(due))
 
     def _reclaim(self, gone: int) -> None:
-        """After a change that removed or replaced so many subscriptions: forget strings that nobody names, if it is time."""
+        """After a change that removed or replaced so many subscriptions: forget unused strings, if it is time."""
         subscriptions = self._subscriptions
         self._reclaiming.note(gone)
         if self._reclaiming.is_due(self.schema, len(subscriptions)):

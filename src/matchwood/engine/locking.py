@@ -51,7 +51,7 @@ class ReadWriteLock:
     def __init__(self) -> None:
         self._own = threading.local()
         self._own_locks: set[ref[Any]] = set()  # those of all threads; a thread that ends takes its lock with it
-        self._gate_closed = False  # does anybody write, or wait?
+        self._gate_closed = False  # does a thread write, or wait?
         # What follows is changed under the mutex.
         self._mutex = Lock()
         self._line: deque[_Place] = deque()
@@ -95,7 +95,7 @@ class ReadWriteLock:
         self._own_locks.add(ref(lock, self._own_locks.discard))
 
     def _read_in_turn(self, blocking: bool, timeout: float) -> bool:
-        """Line up, if somebody is before, and acquire the thread's own lock when it is its turn."""
+        """Queue if other threads came before, and acquire the thread's own lock when it is its turn."""
         place, own = _Place(reads=True), self._own_lock()
         try:
             with self._mutex:

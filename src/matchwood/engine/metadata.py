@@ -9,15 +9,15 @@ from matchwood.schema import describe
 
 
 def checked_metadata(value: object, subject: str) -> object:
-    """The value, if it is JSON; `SubscriptionError` otherwise.
+    """A copy of the value, as JSON would give it back; `SubscriptionError` if it is no JSON value.
 
-    >>> checked_metadata({"owner": "Ada"}, "subscription 7")
-    {'owner': 'Ada'}
+    >>> checked_metadata({"owner": ("Ada", 1)}, "subscription 7")
+    {'owner': ['Ada', 1]}
     """
     try:
-        json.dumps(value, allow_nan=False)
+        copy: object = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise SubscriptionError(
             f"{subject}: expected metadata that is a JSON value, got {describe(value)}: {error}"
         ) from None
-    return value
+    return copy

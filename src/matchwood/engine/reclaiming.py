@@ -21,7 +21,7 @@ SHARE = 4
 
 
 class Reclaiming:
-    """Decides when to search for strings that nobody names. Used by a writer, under the lock."""
+    """Decides when to search for unused strings. Used by a writer, under the lock."""
 
     def __init__(self) -> None:
         self._gone = 0
@@ -61,6 +61,6 @@ def check_codes(rows: Rows, schema: Schema) -> None:
         gone = np.fromiter((text is None for text in symbols.texts), np.bool_, len(symbols))
         if (named_codes(rows, attribute.dims[0], len(gone)) & gone).any():
             raise SchemaError(
-                f"attribute {attribute.name!r}: the rows name a string that the engine has forgotten, since nobody else "
-                "named it; encode them again with engine.schema"
+                f"attribute {attribute.name!r}: the rows name a string that the engine has forgotten, since no other "
+                "subscription named it; encode them again with engine.schema"
             )

@@ -71,7 +71,7 @@ class ScratchPool:
         self.works: list[Work] = []
 
     def take(self) -> Scratch:
-        """A scratch that nobody else has. O(1)."""
+        """A scratch that no other thread has. O(1)."""
         try:
             return self._idle.pop()
         except IndexError:
