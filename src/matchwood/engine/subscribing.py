@@ -64,7 +64,8 @@ class Subscribing(Publishing):
         with self._changing() as change:
             number, names = self._new_numbers(None if id is None else [id], 1)
             subject = f"subscription {number[0] if id is None else shown_id(id)}"
-            self._subscriptions.check_free(number[0])
+            if id is not None:
+                self._subscriptions.check_free(number[0])
             instant = self._instant(until, lambda: subject)
             kept = {} if metadata is None else {number[0]: checked_metadata(metadata, subject)}
             about = Described(expression, priority, place, radius, math.inf if instant is None else instant)

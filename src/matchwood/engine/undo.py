@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import Float64s, Int64s, Rows, concatenate_rows
+from matchwood.engine.ids import MAX_ID
 
 if TYPE_CHECKING:
     from matchwood.engine.core import EngineCore
@@ -57,8 +58,8 @@ class Change:
 
     def adds(self, ids: Int64s) -> None:
         """Subscriptions of these ids are added. The index refuses those that exist already: they are not to be undone."""
-        new = ids[~self._known(ids)]
-        self._note(ids=new, rows=NO_ROWS)
+        is_new = int(ids.min(initial=MAX_ID)) >= self._engine._subscriptions.next_id  # then none is known
+        self._note(ids=ids if is_new else ids[~self._known(ids)], rows=NO_ROWS)
 
     def removes(self, ids: Int64s) -> None:
         """These subscriptions are removed. The index refuses those that do not exist."""
