@@ -111,3 +111,17 @@ def test_nothing_is_begun_while_the_interpreter_ends(monkeypatch: pytest.MonkeyP
         background.start(lambda: None)
     with pytest.raises(Stopped):
         background.check()
+
+
+def test_a_paced_job_rests_as_long_as_it_works() -> None:
+    background = Background()
+    check = background.paced()
+    begin = time.thread_time()
+    while time.thread_time() - begin < 0.05:
+        pass
+    start = time.monotonic()
+    check()
+    assert 0.04 < time.monotonic() - start < 10
+    background.stop()
+    with pytest.raises(Stopped):
+        check()

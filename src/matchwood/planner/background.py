@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Protocol
@@ -20,6 +21,7 @@ from numba.core.event import Listener, install_listener
 
 NAME = "matchwood-planner"
 PAUSE = 0.05  # seconds between two checks while waiting for a lock
+MAX_REST = 0.2  # seconds that a job rests after a step, at most
 
 
 class Lock(Protocol):
@@ -75,6 +77,18 @@ class Background:
         """Called by the job between its steps; raises `Stopped` if it is to end."""
         if self._stopping or _interpreter_ends():
             raise Stopped
+
+    def paced(self) -> Callable[[], None]:
+        """A `check` that rests after each step for as long as the step took, so that calls beside the job find a core free."""
+        last = time.thread_time()
+
+        def check() -> None:
+            nonlocal last
+            self.check()
+            time.sleep(min(time.thread_time() - last, MAX_REST))
+            last = time.thread_time()
+
+        return check
 
     @contextlib.contextmanager
     def holding(self, lock: Lock) -> Iterator[None]:

@@ -188,7 +188,7 @@ class Planned:
         """Plan now and wait for it; raises if planning fails. The caller must not hold the lock."""
         self.wait()
         with self._lock:
-            self._start(Reason("replan() was called"))
+            self._start(Reason("replan() was called", urgent=True))
         self.wait()
         if self._problem is not None:
             raise self._problem
@@ -338,7 +338,8 @@ class Planned:
                 self.store, self._rules.trial.sample_of(total) if total >= self._rules.min_rows else 0
             )
             current = self._indexes.get(mode, self._indexes[Mode.ALL]).name
-        steps: dict[str, Callable[..., Any]] = {"prepare": self._available_ones, "check": self._background.check}
+        check = self._background.check if reason.urgent else self._background.paced()
+        steps: dict[str, Callable[..., Any]] = {"prepare": self._available_ones, "check": check}
         plan = self._planned(mode, sample, total, current, **steps).because(f"chosen because {reason.text}")
         shared = mode is Mode.ANY and plan.index == self._indexes[Mode.ALL].name
         unchanged = plan.index == current and not reason.stale and (mode is Mode.ALL or mode in self._indexes)

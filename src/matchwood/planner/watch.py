@@ -18,10 +18,14 @@ MAX_SINGLE_CHANGES = 64
 
 
 class Reason(NamedTuple):
-    """Why to plan again, as a clause. `stale`: rebuild the structure even if the same one is chosen."""
+    """Why to plan again, as a clause.
+
+    `stale`: rebuild the structure even if the same one is chosen. `urgent`: a caller waits for it.
+    """
 
     text: str
     stale: bool = False
+    urgent: bool = False
 
 
 class Watch:
