@@ -65,6 +65,19 @@ class EventReader:
     [31.0, -1.0]
     """
 
+    __slots__ = (
+        "_attributes",
+        "_bad",
+        "_dims",
+        "_ends",
+        "_keys",
+        "_learn",
+        "_offsets",
+        "_register",
+        "_schema",
+        "_weights",
+    )
+
     def __init__(
         self, schema: Schema, *, register: bool = False, learn: bool = False, bad: BadValues | None = None
     ) -> None:

@@ -111,6 +111,8 @@ def rank(
 
 def mode_of(mode: Mode | str) -> Mode:
     """The mode of that name; `QueryError` if there is none."""
+    if type(mode) is Mode:
+        return mode
     try:
         return Mode(mode)
     except ValueError:
