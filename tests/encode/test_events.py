@@ -48,10 +48,10 @@ SCALARS: st.SearchStrategy[Any] = st.one_of(
 VALUES = st.one_of(
     SCALARS,
     st.lists(SCALARS, max_size=3),
-    st.dictionaries(st.sampled_from(["n", "deep", "lon", "lat"]), SCALARS, max_size=2),
+    st.dictionaries(st.sampled_from(["n", "deep", "lon", "lat", 5]), SCALARS, max_size=2),
     st.fixed_dictionaries({"deep": st.dictionaries(st.sampled_from(["s", "x"]), SCALARS, max_size=2)}),
 )
-DICTS = st.dictionaries(st.sampled_from([*NAMES, "in"]), VALUES, max_size=6)
+DICTS = st.dictionaries(st.sampled_from([*NAMES, "in", 5]), VALUES, max_size=6)
 EVENTS = st.one_of(
     DICTS,
     st.builds(

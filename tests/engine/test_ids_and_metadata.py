@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from matchwood import Engine, Event
@@ -24,6 +25,7 @@ from matchwood.errors import (
     SubscriptionError,
     UnknownSubscriptionError,
 )
+from matchwood.lang.limits import Limits
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -80,6 +82,13 @@ def test_the_kind_of_ids_is_checked() -> None:
         Engine(ids="uuid")
     with pytest.raises(SchemaError, match=r"expected a Schema or a mapping from attribute to type, got \['age'\]"):
         Engine(["age"])  # type: ignore[arg-type]
+
+
+def test_an_id_that_the_engine_makes_is_never_one_that_is_taken() -> None:
+    engine = Engine(ids="str")
+    engine.subscribe_many(["a > 1"] * 2, ids=["2", "4"])
+    assert engine.subscribe_many(["a > 1"] * 3).tolist() == ["_2", "3", "_4"]
+    assert engine.subscribe("a > 1") == "5"
 
 
 # metadata
@@ -242,6 +251,31 @@ def test_bad_values_may_be_absent_and_are_counted(caplog: pytest.LogCaptureFixtu
     assert "(event: NULL)" in str(engine.explain({"a": "x"}, 0))
     with pytest.raises(QueryError, match="expected on_bad_value 'absent' or 'raise', got 'drop'"):
         Engine(on_bad_value="drop")
+
+
+def test_tables_of_events_follow_the_engine_in_bad_values() -> None:
+    table = pa.table({"a": [3.0, 4.0, None], "s": ["x", "y", "z"]})
+    strict, lenient = Engine(), Engine(on_bad_value="absent")
+    for engine in (strict, lenient):
+        engine.subscribe_many(["a > 1 AND a IS NOT NULL", "s = 5 OR s IS NULL", "a IS NULL"])
+    with pytest.raises(SchemaError, match="column 's': expected number"):
+        strict.match_many(table)
+    found = lenient.match_many(table)
+    assert found.offsets.tolist() == [0, 2, 4, 6]
+    assert lenient.bad_values["s"].count > 0
+
+
+def test_tables_of_subscriptions_have_the_limits_of_the_engine() -> None:
+    engine = Engine(limits=Limits(max_entries=3, max_length=40))
+    texts = [
+        "a IN (1, 2, 3, 4)",
+        "a IN (1, 2)",
+        "a = 1 AND " * 5 + "b = 1",
+        '{"op": "=", "args": [{"property": "a"}, 1]}',
+    ]
+    loaded = engine.subscribe_table(pa.table({"id": [1, 2, 3, 4], "expression": texts}))
+    assert loaded.ids.tolist() == [2]
+    assert ["max_entries" in r.reason or "max_length" in r.reason for r in loaded.rejects] == [True] * 3
 
 
 def test_events_never_change_what_can_be_subscribed_to() -> None:

@@ -21,6 +21,7 @@ from matchwood.encode.event_tables import encode_event_table
 from matchwood.encode.parquet import read_events, read_subscriptions
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import MatchwoodError
+from matchwood.lang.limits import Limits
 from matchwood.schema import Schema
 from tests.encode.tables import ARROW, PREDICATE, SCALARS, a_conjunct, ends, listed_events, struct_of, wide_events
 from tests.fuzz.mutation import mutated_bytes
@@ -102,7 +103,7 @@ def _encoded(table: pa.Table, holds_events: bool, form: str | None, declared: bo
         encoded: Any = (
             encode_event_table(table, schema, form=form)
             if holds_events
-            else encode_subscription_table(table, schema, form=form, max_rows=50)
+            else encode_subscription_table(table, schema, form=form, limits=Limits(max_rows=50))
         )
     except MatchwoodError:
         return None
@@ -285,7 +286,7 @@ def a_damaged_parquet_file(random: Random) -> int:
         if holds_events:
             check_events(read_events(path, schema).events)
         else:
-            check_rows(read_subscriptions(path, schema, max_rows=50).rows, schema.dimensions)
+            check_rows(read_subscriptions(path, schema, limits=Limits(max_rows=50)).rows, schema.dimensions)
     except MatchwoodError:
         pass
     return 1

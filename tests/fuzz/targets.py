@@ -22,6 +22,7 @@ from matchwood.lang.evaluate import judge
 from matchwood.lang.event import Event, event_keys
 from matchwood.lang.expression import Expression
 from matchwood.lang.json_form import from_json, to_json
+from matchwood.lang.limits import Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
@@ -104,7 +105,7 @@ def use(expression: Expression, random: Random) -> None:
     """Rows, arrays and a judgement of an expression that was accepted."""
     schema = a_schema(random)
     try:
-        rows = normalise(expression, schema, max_rows=50)
+        rows = normalise(expression, schema, limits=Limits(max_rows=50))
     except MatchwoodError:
         return
     builder = RowsBuilder(schema)
@@ -134,7 +135,7 @@ def subscription_lines(random: Random) -> int:
             record.pop(key)
         lines.append(damaged_line(random, record))
     schema = a_schema(random)
-    encoded = read_json_subscriptions(lines, schema, max_rows=50)
+    encoded = read_json_subscriptions(lines, schema, limits=Limits(max_rows=50))
     check_rows(encoded.rows, schema.dimensions)
     assert_all_told(lines, encoded.positions.tolist(), encoded.rejects)
     return LINES

@@ -153,11 +153,11 @@ class EventReader:
         number, text, truth, number_id = Type.NUMBER, Type.STRING, Type.BOOL, Type.ID
         register = self._register
         for name, value in values.items():
-            attribute = get(prefix + name if prefix else name)
+            attribute = get(f"{prefix}{name}" if prefix else name)
             kind = type(value)
             if attribute is None:
                 if self._learn:
-                    self._learn_from(prefix + name, value)
+                    self._learn_from(f"{prefix}{name}", value)
                 elif kind not in _PLAIN:
                     self._look_inside(prefix, name, value)
                 continue

@@ -7,27 +7,29 @@ import json
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import DWithin, Expression, all_of
 from matchwood.lang.json_form import from_json
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
-from matchwood.lang.rows import MAX_ROWS, Row, normalise
+from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Schema
 
 
 def subscription_rows(
-    expression: object, circle: DWithin | None, schema: Schema, max_rows: int = MAX_ROWS
+    expression: object, circle: DWithin | None, schema: Schema, limits: Limits = DEFAULT_LIMITS
 ) -> tuple[Row, ...]:
     """The rows of an expression (text, JSON text or a JSON value) and a circle around a place."""
-    tree = read_expression(expression)
-    return normalise(tree if circle is None else all_of(tree, circle), schema, max_rows=max_rows)
+    tree = read_expression(expression, limits)
+    return normalise(tree if circle is None else all_of(tree, circle), schema, limits=limits)
 
 
-def read_expression(expression: object) -> Expression:
+def read_expression(expression: object, limits: Limits = DEFAULT_LIMITS) -> Expression:
     """An expression from text, JSON text (which begins with a brace) or a JSON value."""
     if expression is None:
         raise ExpressionError("the expression is null; use TRUE to match every event")
     if not isinstance(expression, str):
         return from_json(expression)
     if not expression.lstrip().startswith("{"):
-        return parse(expression)
+        return parse(expression, limits=limits)
+    limits.check_length(len(expression))
     try:
         return from_json(json.loads(expression))
     except (ValueError, RecursionError) as error:

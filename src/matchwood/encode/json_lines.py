@@ -49,7 +49,8 @@ from matchwood.errors import (
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE, Event
 from matchwood.lang.expression import DWithin
-from matchwood.lang.rows import MAX_ROWS, Row
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.rows import Row
 from matchwood.schema import Schema, describe, instant_key, point_of
 
 BATCH_LINES = 16_384
@@ -83,7 +84,7 @@ def stream_json_subscriptions(
     schema: Schema,
     *,
     on_error: str = "collect",
-    max_rows: int = MAX_ROWS,
+    limits: Limits = DEFAULT_LIMITS,
     engine_columns: bool = False,
     batch_lines: int = BATCH_LINES,
     progress: Progress | None = None,
@@ -96,7 +97,7 @@ def stream_json_subscriptions(
         circle = _circle(record)
         if "expression" not in record:
             raise ExpressionError('the key "expression" is missing')
-        rows = subscription_rows(record["expression"], circle, schema, max_rows)
+        rows = subscription_rows(record["expression"], circle, schema, limits)
         return _priority(record), rows, record.get(METADATA)
 
     for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):

@@ -18,7 +18,7 @@ from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Progre
 from matchwood.encode.subscription_tables import SubscriptionEncoder
 from matchwood.errors import StorageError
 from matchwood.lang.bad_values import BadValues
-from matchwood.lang.rows import MAX_ROWS
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.schema import Schema
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ def stream_subscriptions(
     *,
     form: str | None = None,
     on_error: str = "collect",
-    max_rows: int = MAX_ROWS,
+    limits: Limits = DEFAULT_LIMITS,
     ignore: Collection[str] = (),
     engine_columns: bool = False,
     batch_rows: int = BATCH_ROWS,
@@ -38,7 +38,7 @@ def stream_subscriptions(
 ) -> Iterator[EncodedSubscriptions]:
     """The subscriptions of a Parquet file or folder, in parts of at most `batch_rows` records."""
     encoder = SubscriptionEncoder(
-        schema, form=form, on_error=on_error, max_rows=max_rows, ignore=ignore, engine_columns=engine_columns
+        schema, form=form, on_error=on_error, limits=limits, ignore=ignore, engine_columns=engine_columns
     )
     return _streamed(Path(path), encoder, encoder.encode, batch_rows, progress)
 

@@ -47,7 +47,7 @@ from matchwood.errors import (
 )
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import DWithin
-from matchwood.lang.rows import MAX_ROWS
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.rows import Row as ObjectRow
 from matchwood.schema import Point, Schema, Type
 
@@ -75,7 +75,7 @@ class SubscriptionEncoder(BatchEncoder):
         form: str | None = None,
         on_error: str = "collect",
         source: str | None = None,
-        max_rows: int = MAX_ROWS,
+        limits: Limits = DEFAULT_LIMITS,
         ignore: Collection[str] = (),
         engine_columns: bool = False,
     ) -> None:
@@ -90,7 +90,7 @@ class SubscriptionEncoder(BatchEncoder):
         )
         self._form = form
         self._ignore = frozenset(ignore)
-        self._max_rows = max_rows
+        self._limits = limits
         self._checked: set[tuple[str, ...]] = set()
         self._columns: dict[tuple[str, ...], list[wide_form.Columns]] = {}
 
@@ -167,7 +167,7 @@ class SubscriptionEncoder(BatchEncoder):
             if i in faults.errors:
                 continue
             try:
-                rows[i] = subscription_rows(text, circles.get(i), self._schema, self._max_rows)
+                rows[i] = subscription_rows(text, circles.get(i), self._schema, self._limits)
             except MatchwoodError as error:
                 faults.add(i, error)
         return rows
@@ -202,14 +202,14 @@ def encode_subscription_table(
     *,
     form: str | None = None,
     on_error: str = "collect",
-    max_rows: int = MAX_ROWS,
+    limits: Limits = DEFAULT_LIMITS,
     ignore: Collection[str] = (),
     engine_columns: bool = False,
     progress: Progress | None = None,
 ) -> EncodedSubscriptions:
     """The subscriptions of a table in any of the three forms. O(entries), vectorised for the list and the wide form."""
     encoder = SubscriptionEncoder(
-        schema, form=form, on_error=on_error, max_rows=max_rows, ignore=ignore, engine_columns=engine_columns
+        schema, form=form, on_error=on_error, limits=limits, ignore=ignore, engine_columns=engine_columns
     )
     parts = encoded_parts(encoder.encode, batches_of(table), table.num_rows, progress)
     return EncodedSubscriptions.concatenate(list(parts))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from matchwood.encode.rejects import EncodedEvents, EncodedSubscriptions, Progress
 from matchwood.errors import QueryError, SchemaError, StorageError
 from matchwood.lang.bad_values import BadValues
-from matchwood.lang.rows import MAX_ROWS
+from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.schema import Schema, describe
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def read_subscriptions(
     *,
     form: str | None = None,
     on_error: str = "collect",
-    max_rows: int = MAX_ROWS,
+    limits: Limits = DEFAULT_LIMITS,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> EncodedSubscriptions:
@@ -54,7 +54,7 @@ def read_subscriptions(
     (['ann'], [0], [{'tier': 1}], 'bob')
     """
     parts = stream_subscriptions(
-        source, schema, form=form, on_error=on_error, max_rows=max_rows, ignore=ignore, progress=progress
+        source, schema, form=form, on_error=on_error, limits=limits, ignore=ignore, progress=progress
     )
     return EncodedSubscriptions.concatenate(list(parts))
 
@@ -65,12 +65,12 @@ def stream_subscriptions(
     *,
     form: str | None = None,
     on_error: str = "collect",
-    max_rows: int = MAX_ROWS,
+    limits: Limits = DEFAULT_LIMITS,
     ignore: Collection[str] = (),
     progress: Progress | None = None,
 ) -> Iterator[EncodedSubscriptions]:
     """As `read_subscriptions`, one part after the other, so that memory stays bounded."""
-    common: dict[str, Any] = {"on_error": on_error, "max_rows": max_rows, "engine_columns": True}
+    common: dict[str, Any] = {"on_error": on_error, "limits": limits, "engine_columns": True}
     if _format(source) == "json":
         from matchwood.encode.json_lines import stream_json_subscriptions
 

@@ -86,6 +86,12 @@ class Names:
             raise SubscriptionError(f"expected a subscription id that is a string, got {describe(text)}")
         return self._numbers.get(text)
 
+    def free(self, text: str) -> str:
+        """This id or, if it is taken, one made of it that is not."""
+        while text in self._numbers:
+            text = f"_{text}"
+        return text
+
     def text(self, number: int) -> str:
         """The id of a number."""
         return self._texts[number]

@@ -176,7 +176,7 @@ class Reader:
 
     def _table(self, source: object) -> ReadEvents:
         """The events of a DataFrame or an Arrow table."""
-        encoded = read_events(source, self.schema)
+        encoded = read_events(source, self.schema, bad=self.bad)
         rejected: dict[int, MatchwoodError] = {
             r.position: EventError(f"{r.where}: {r.reason}") for r in encoded.rejects
         }

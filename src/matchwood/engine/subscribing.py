@@ -191,7 +191,7 @@ class Subscribing(Publishing):
                 form=form,
                 ignore=ignore,
                 on_error=on_error,
-                max_rows=limits.max_rows,
+                limits=limits,
                 progress=progress,
             )
             rows, names, numbers = self._numbered(encoded)
@@ -299,7 +299,7 @@ class Subscribing(Publishing):
         first = self._subscriptions.new_id()
         if names is None:
             return list(range(first, first + count)), None
-        texts = [str(number) for number in range(first, first + count)] if ids is None else list(ids)
+        texts = [names.free(str(number)) for number in range(first, first + count)] if ids is None else list(ids)
         numbers: dict[str, int] = {}
         for number, text in enumerate(texts, first):
             if names.number(text) is not None or text in numbers:
