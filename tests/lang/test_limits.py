@@ -74,14 +74,6 @@ def test_alternatives_times_predicates_are_entries() -> None:
         normalise(parse(text), Schema(), limits=Limits(max_entries=19))
 
 
-def test_max_rows_replaces_the_limit_of_rows_only() -> None:
-    expression = parse("a = 1 OR b = 1 OR c = 1")
-    with pytest.raises(TooComplexError, match=r"has 3 rows, the limit is 2 \(max_rows\)"):
-        normalise(expression, Schema(), max_rows=2)
-    with pytest.raises(TooComplexError, match="max_entries"):
-        normalise(expression, Schema(), limits=Limits(max_entries=2), max_rows=5)
-
-
 def test_a_refused_expression_is_an_error_of_matchwood() -> None:
     with pytest.raises(MatchwoodError):
         normalise(parse(LARGE["one attribute each"]), Schema())

@@ -35,6 +35,7 @@ from matchwood.lang.expression import (
     Shape,
 )
 from matchwood.lang.intervals import EVERYTHING, closed, points
+from matchwood.lang.limits import Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.places import LATITUDES, LONGITUDES, square
 from matchwood.lang.rows import Absent, Holds, Placed, Row, normalise
@@ -42,7 +43,7 @@ from matchwood.schema import Point, Range, Schema
 from tests.worlds import INSTANTS, NUMBERS, TYPES, Dice, a_world, an_event, an_expression, seeded_dice
 
 
-def rows(text: str, types: dict[str, str] | None = None, **options: int) -> tuple[Row, ...]:
+def rows(text: str, types: dict[str, str] | None = None, **options: Any) -> tuple[Row, ...]:
     return normalise(parse(text), Schema(types), **options)
 
 
@@ -327,9 +328,9 @@ def test_a_normal_form_that_explodes_is_refused_with_its_size_and_the_limit() ->
     text = " AND ".join(f"(a{n} = 1 OR b{n} = 1)" for n in range(11))
     with pytest.raises(TooComplexError, match="the normal form has 2048 rows, the limit is 1000"):
         rows(text)
-    assert len(rows(text, max_rows=2048)) == 2048
+    assert len(rows(text, limits=Limits(max_rows=2048))) == 2048
     with pytest.raises(TooComplexError, match="has 3 rows, the limit is 2"):
-        rows("a = 1 OR b = 1 OR c = 1", max_rows=2)
+        rows("a = 1 OR b = 1 OR c = 1", limits=Limits(max_rows=2))
 
 
 def test_an_astronomical_normal_form_is_refused_as_well() -> None:

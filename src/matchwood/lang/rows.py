@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
@@ -27,29 +26,22 @@ from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate, can_hold
 from matchwood.schema import Schema
 
-__all__ = ["MAX_ROWS", "Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
-
-MAX_ROWS = DEFAULT_LIMITS.max_rows
-"""The default limit for the rows of a normal form."""
+__all__ = ["Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
 
 _LAZY_ALTERNATIVES = 32
 """Up to so many alternatives on one attribute are merged without looking whether they can hold."""
 
 
-def normalise(
-    expression: Expression, schema: Schema, *, limits: Limits = DEFAULT_LIMITS, max_rows: int | None = None
-) -> tuple[Row, ...]:
+def normalise(expression: Expression, schema: Schema, *, limits: Limits = DEFAULT_LIMITS) -> tuple[Row, ...]:
     """The rows of an expression, at least one. Cost grows with the product of the ORs under an AND, bounded by `limits`.
 
-    Names, types and strings are looked up in the schema (and learnt, if it learns). `max_rows` replaces that of `limits`. Raises
-    `TooComplexError` past a limit, `NeverMatchesError` if no event can match, `SchemaError` for a value of the wrong type.
+    Names, types and strings are looked up in the schema (and learnt, if it learns). Raises `TooComplexError` past a
+    limit, `NeverMatchesError` if no event can match, `SchemaError` for a value of the wrong type.
 
     >>> from matchwood.lang.parser import parse
     >>> [len(row.predicates) for row in normalise(parse("a > 1 AND a <= 5 AND (b = 1 OR c = 2)"), Schema())]
     [2, 2]
     """
-    if max_rows is not None:
-        limits = replace(limits, max_rows=max_rows)
     normaliser = _Normaliser(schema, limits)
     try:
         rows = normaliser.rows(expression, negated=False)
@@ -130,8 +122,9 @@ class _Normaliser:
     def _merged_by_attribute(self, parts: list[list[_Draft]]) -> list[list[_Draft]]:
         """The same conjunction with fewer parts: those that name one and the same attribute only become one.
 
-        It stands where the first of them stood, so every row names its attributes in the same order as before. An attribute that
-        other parts name as well is left alone: the weights of a row are added in the order of its conditions, to the bit.
+        The merged part takes the position of the first of them, so every row names its attributes in the same order as before.
+        An attribute that other parts name as well is left alone: the weights of a row are added in the order of its conditions,
+        to the bit.
         """
         shared = {name for part in parts if _only_attribute(part) is None for draft in part for name in draft}
         groups: dict[str | int, list[list[RowPredicate]]] = {}
