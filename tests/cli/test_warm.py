@@ -41,16 +41,16 @@ def test_everything_that_an_engine_uses_is_compiled_once(
     assert main(["warm"]) == 0
     assert compiled == [*USED, LIVE, COVERS, COVERED, COVER_UPDATES]
     out, err = capsys.readouterr()
-    assert "9 / 9" in err
+    assert "10 / 10" in err
     assert str(tmp_path) in out
     assert main(["warm"]) == 0
-    assert len(compiled) == 9
+    assert len(compiled) == 10
     assert capsys.readouterr().err == ""
 
 
 def test_with_all_the_other_indexes_and_scoring_functions_follow(compiled: list[str]) -> None:
     assert main(["warm", "--all"]) == 0
-    assert set(compiled[9:]) == {"k-index", f"{LIVE} for scoring", *(f"{name} for scoring" for name in INDEXES)}
+    assert set(compiled[10:]) == {"k-index", f"{LIVE} for scoring", *(f"{name} for scoring" for name in INDEXES)}
 
 
 def test_without_a_process_to_start_this_one_compiles(

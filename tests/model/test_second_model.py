@@ -15,7 +15,7 @@ from matchwood import Engine, Match
 from tests.model.run import FIXED, INDEXES, DisagreementError, Run
 
 SEEDS = 20
-CROWDS = ("vcr", "be-star-tree", "mo-tree", "ranked", "k-index")
+CROWDS = ("vcr", "be-star-tree", "mo-tree", "postings", "ranked", "k-index")
 STRESS_SEEDS = int(os.environ.get("MODEL_SEEDS", "500"))
 
 

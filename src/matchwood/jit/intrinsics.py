@@ -97,6 +97,41 @@ def box_holds(typing_context, entries, at, keys, dim):
     return types.uint64(entries, types.int64, keys, types.int64), generate
 
 
+@intrinsic
+def unite_words(typing_context, target, at, source, begin):
+    """target[at : at + 16] |= source[begin : begin + 16], of uint64. The caller guarantees that both are there."""
+
+    def generate(context, builder, signature, arguments):
+        _combine_words(context, builder, signature, arguments, builder.or_)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
+def intersect_words(typing_context, target, at, source, begin):
+    """target[at : at + 16] &= source[begin : begin + 16], of uint64; returns the union of the words that are left."""
+
+    def generate(context, builder, signature, arguments):
+        left = _combine_words(context, builder, signature, arguments, builder.and_)
+        kind = ir.FunctionType(_I64, [left.type])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{_LANES}i64")
+        return builder.call(function, [left])
+
+    return types.uint64(target, types.int64, source, types.int64), generate
+
+
+def _combine_words(context, builder, signature, arguments, combine):
+    """Store the combination of 16 words of the target and of the source in the target, and return it."""
+    words = [
+        _vector(context, builder, signature.args[i], arguments[i], arguments[i + 1], _I64, 8, _LANES) for i in (0, 2)
+    ]
+    combined = combine(*words)
+    pointer = _element(context, builder, signature.args[0], arguments[0], arguments[1])
+    builder.store(combined, builder.bitcast(pointer, ir.PointerType(combined.type)), align=8)
+    return combined
+
+
 def _element(context, builder, array_type, array, index):
     data = context.make_array(array_type)(context, builder, array).data
     return builder.gep(data, [index])

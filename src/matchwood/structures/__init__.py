@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matchwood.structures.k_index.index import KIndex
     from matchwood.structures.live.index import LiveEvents
     from matchwood.structures.mo_tree.index import MOTree
+    from matchwood.structures.postings.index import PostingsIndex
     from matchwood.structures.ranked import RankedIndex
     from matchwood.structures.scan.index import Scan
     from matchwood.structures.vcr.index import VCR
@@ -29,6 +30,7 @@ _MODULE_OF = {
     "BEStarTree": "be_star.index",
     "KIndex": "k_index.index",
     "MOTree": "mo_tree.index",
+    "PostingsIndex": "postings.index",
     "RankedIndex": "ranked",
     "LiveEvents": "live.index",
 }
@@ -40,6 +42,7 @@ _CLASS_OF = {
     "be-star-tree": "BEStarTree",
     "k-index": "KIndex",
     "mo-tree": "MOTree",
+    "postings": "PostingsIndex",
     "ranked": "RankedIndex",
 }
 
@@ -74,6 +77,7 @@ __all__ = [
     "KIndex",
     "LiveEvents",
     "MOTree",
+    "PostingsIndex",
     "RankedIndex",
     "Scan",
     "Stats",

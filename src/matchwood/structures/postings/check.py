@@ -1,0 +1,129 @@
+"""The invariants of `postings`: a row is filed under each value of its pivot, or admitted by planes and lists."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET
+from matchwood.store.row_store import RowStore
+from matchwood.structures.postings.kernels import layout
+from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
+
+
+def check_postings(postings: Postings, store: RowStore) -> None:
+    """Raise AssertionError, saying where, if an invariant of `kernels.layout` is broken. O(rows * cells): for tests."""
+    filed, placed = set(), set()
+    axes = [_Axis(postings, number) for number in range(len(postings.axes))]
+    for slot in store.live_slots().tolist():
+        home = int(postings.homes[slot])
+        assert home != int(layout.NONE), f"slot {slot} is neither filed nor in the planes"
+        if home & int(layout.IS_FILED):
+            filed.add(slot)
+            _check_filed(postings, store, slot, home & ~int(layout.IS_FILED))
+        else:
+            assert postings.slots[home] == slot, f"slot {slot} does not know its position {home}"
+            placed.add(home)
+            _check_placed(postings, store, axes, slot, home)
+    live = np.flatnonzero(_plane(postings, LIVE))
+    assert placed == set(live.tolist()), "live positions and rows differ"
+    dead = int(postings.counts[layout.POSITIONS]) - len(live)
+    assert postings.counts[layout.DEAD] == dead, "dead positions are miscounted"
+    found = [slot for file in postings.table if file["used"] for slot in _postings_of(postings, file)["slot"].tolist()]
+    assert set(found) == filed, "files hold other rows than are filed"
+    for list_ in postings.lists:
+        members = postings.members[int(list_["start"]) : int(list_["start"]) + int(list_["size"])].astype(np.int64)
+        assert (np.diff(members) > 0).all(), "a list is not ascending"
+
+
+def _postings_of(postings: Postings, file: np.void) -> np.ndarray:
+    if not file["size"]:
+        return postings.filed[:0]
+    return postings.filed[int(file["start"]) : int(file["start"]) + int(file["size"])]
+
+
+def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
+    """The entries of a row, each with its intervals."""
+    row = store.state.rows[slot]
+    start = int(row["start"])
+    found = []
+    for entry in store.state.entries[start : start + int(row["count"])]:
+        parts = np.array([entry])
+        if entry["kind"] & SET:
+            first = start + int(entry["more"])
+            parts = store.state.entries[first : first + int(store.state.entries[first]["more"])]
+        found.append((entry, parts))
+    return found
+
+
+def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> None:
+    entries = _entries(store, slot)
+    entry, parts = entries[pivot]
+    assert (parts["lo"] == parts["hi"]).all(), f"slot {slot}: its pivot names other things than values"
+    for part in parts:
+        file = postings.table[int(place_of(postings.table, int(entry["dim"]), float(part["lo"])))]
+        mine = [p for p in _postings_of(postings, file) if p["slot"] == slot]
+        assert len(mine) == 1, f"slot {slot} is filed {len(mine)} times under {part['lo']}"
+        assert bool(mine[0]["several"]) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
+        if mine[0]["dim"] != layout.NO_SECOND:
+            seconds = {(int(e["dim"]), float(e["lo"]), float(e["hi"])) for e, _ in entries}
+            second = (int(mine[0]["dim"]), float(mine[0]["lo"]), float(mine[0]["hi"]))
+            assert second in seconds, f"slot {slot}: {second} is no interval of the row"
+
+
+def _plane(postings: Postings, plane: int) -> np.ndarray:
+    """The bits of a plane, by position. O(positions)."""
+    words = postings.bits.reshape(-1, int(postings.counts[layout.PLANES]), WORDS)[:, plane]
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8), bitorder="little")
+    return bits[: int(postings.counts[layout.POSITIONS])].astype(bool)
+
+
+class _Axis:
+    """What the planes and lists of an axis admit."""
+
+    def __init__(self, postings: Postings, number: int) -> None:
+        axis = postings.axes[number]
+        self.dim, plane, cut = int(axis["dim"]), int(axis["plane"]), int(axis["cut"])
+        self.lacking, having = _plane(postings, plane + LACKING), _plane(postings, plane + HAVING)
+        self.cuts = postings.cuts[cut : cut + int(axis["cuts"])]
+        with np.errstate(over="ignore"):
+            self.lows, self.highs = np.append(-np.inf, self.cuts), np.append(np.nextafter(self.cuts, -np.inf), np.inf)
+        self.admitted = np.tile(having, (len(self.cuts) + 1, 1))
+        """By cell and position."""
+        for cell in range(len(self.admitted)):
+            at = cut + number + cell
+            if postings.plane_of[at] >= 0:
+                self.admitted[cell] = _plane(postings, int(postings.plane_of[at]))
+            for list_, admits in zip(postings.lists[2 * at : 2 * at + 2], (True, False), strict=True):
+                start = int(list_["start"])
+                self.admitted[cell, postings.members[start : start + int(list_["size"])]] = admits
+
+    def check(self, position: int, held: list[tuple[np.void, np.ndarray]], *, is_exact: bool) -> None:
+        where = f"position {position}, dimension {self.dim}"
+        absent = all(entry["kind"] == ABSENT for entry, _ in held)
+        assert self.lacking[position] == absent, f"{where}: wrong bit for events that lack it"
+        meets = np.ones(len(self.admitted), bool)
+        for entry, parts in held:
+            starts = np.searchsorted(parts["hi"], self.lows)
+            begins = np.append(parts["lo"], np.inf)[starts]
+            meets &= (entry["kind"] != ABSENT) & (starts < len(parts)) & (begins <= self.highs)
+        admitted = self.admitted[:, position]
+        assert (admitted | ~meets).all(), f"{where}: cell {np.argmin(admitted | ~meets)} does not admit it"
+        if is_exact:
+            assert (meets | ~admitted).all(), f"{where}: cell {np.argmin(meets | ~admitted)} admits it, and it is exact"
+
+
+def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: int, position: int) -> None:
+    row = store.state.rows[slot]
+    bound = ((row["flags"] >> 1).astype(np.uint32) << 16).view(np.float32)
+    assert not bound > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
+    assert postings.ids[position] == row["id"], f"position {position} has another id than its row"
+    by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
+    is_exact = bool(postings.flags[position] & layout.EXACT)
+    for entry, parts in _entries(store, slot):
+        dim = int(entry["dim"])
+        number = int(postings.axis_of[dim]) if dim < len(postings.axis_of) else -1
+        assert not (is_exact and (number < 0 or entry["kind"] & CIRCLE)), f"slot {slot} is no exact one"
+        if number >= 0 and not entry["kind"] & CIRCLE:
+            by_axis.setdefault(number, []).append((entry, parts))
+    for number, axis in enumerate(axes):
+        axis.check(position, by_axis.get(number, []), is_exact=is_exact)

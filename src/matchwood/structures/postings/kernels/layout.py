@@ -1,0 +1,154 @@
+"""The arrays of `postings`: rows filed under a rare value, and bit planes for all other rows.
+
+Filed rows   A row with a rare equality (a value, an IN list) is filed under each value of that predicate, its *pivot*. `table` is
+             an open hash table (dimension, key) -> region of `filed`. A posting holds the slot, a second interval of the row,
+             tested before the row is read, and an upper bound of its score.
+Planes       Every other row has a *position*. An *axis* is a dimension that these rows use. Its `cuts` divide the keys into
+             cells: cell c holds the keys from cut c - 1 to before cut c. A plane has a bit for each position:
+
+                 LIVE      is there a row?
+                 lacking   may the row match an event that lacks the dimension?
+                 having    may it match one that has the dimension, as far as no cell below says otherwise?
+                 of a cell may it match an event whose value is in the cell?
+
+             Cells with many rows have a plane (`plane_of`); the others have two ascending lists of positions: those to add to
+             `having` (lists[2 * cell]) and, for NOT IN, those to take from it (lists[2 * cell + 1]).
+Blocks       1,024 positions are a block, 16 words of each plane, planes one after the other. `bounds` has the largest score
+             of a block. Building puts rows in descending order of it, so that a top-k search skips most blocks.
+Invariant    A row may be admitted too often, never too rarely. A row with the flag EXACT is admitted exactly when it matches,
+             for an event whose values on axes with NOT IN are single keys (`check`).
+
+A new position has ones in all planes. A deleted row loses its LIVE bit; its position is not used again until all is rebuilt.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from matchwood.jit.decorators import helper
+from matchwood.jit.state import State, array
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET
+
+AXIS = np.dtype(
+    [
+        ("dim", "i8"),
+        ("cut", "i8"),  # its cuts begin here; its cells here + the number of the axis
+        ("cuts", "i8"),
+        ("plane", "i8"),  # lacking; the next is having, then those of cells
+        ("planes", "i8"),
+        ("excludes", "i8"),  # has a row NOT IN on the axis?
+    ]
+)
+LIST = np.dtype([("start", "u4"), ("size", "u4"), ("room", "u4")])
+FILE = np.dtype(
+    [("key", "f8"), ("dim", "u4"), ("mentions", "u4"), ("start", "u4"), ("size", "u4"), ("room", "u4"), ("used", "u4")]
+)
+POSTING = np.dtype(
+    [("slot", "u4"), ("dim", "u2"), ("several", "u2"), ("bound", "f4"), ("pad", "u4"), ("lo", "f8"), ("hi", "f8")]
+)
+
+WORDS = 16  # of a plane in a block
+BLOCK = 64 * WORDS
+LIVE = 0  # the number of a plane
+LACKING, HAVING, CELLS = 0, 1, 2  # planes of an axis, counted from `AXIS.plane`
+MAX_PIVOT = 64  # values of a predicate that may be a pivot
+NONE = np.uint32(0xFFFFFFFF)
+IS_FILED = np.uint32(0x80000000)  # homes: the rest is the number of the pivot's entry
+EXACT = np.uint8(1)
+NO_SECOND = np.uint16(0xFFFF)
+
+# positions in `Postings.counts`
+POSITIONS = 0  # given out
+DEAD = 1  # of these
+MEMBERS = 2  # of the pool that are in use
+FILED = 3  # the same of filed
+KEYS = 4  # in the table
+LIMIT = 5  # mentions of its values up to which a predicate may be a pivot
+PLANES = 6  # of a block
+PLANNED = 7  # rows when the axes were chosen
+COUNTS = 8
+
+
+class Postings(State):
+    """The state of a `postings` index."""
+
+    axes: np.ndarray = array(AXIS)
+    axis_of: np.ndarray = array(np.int32)  # by dimension, -1 for none
+    cuts: np.ndarray = array(np.float64)
+    plane_of: np.ndarray = array(np.int32)  # by cell, -1 for none
+    lists: np.ndarray = array(LIST)  # two for each cell
+    members: np.ndarray = array(np.uint32)  # positions, by list
+    bits: np.ndarray = array(np.uint64)
+    bounds: np.ndarray = array(np.float32)  # by block
+    ids: np.ndarray = array(np.int64)  # by position
+    scores: np.ndarray = array(np.float64)  # by position: if every predicate holds and every weight of the event is 1
+    slots: np.ndarray = array(np.uint32)  # by position
+    flags: np.ndarray = array(np.uint8)  # by position
+    homes: np.ndarray = array(np.uint32)  # by slot: its position, or IS_FILED and the entry of its pivot
+    table: np.ndarray = array(FILE)
+    filed: np.ndarray = array(POSTING)
+    counts: np.ndarray = array(np.int64)
+
+
+@helper
+def place_of(table, dim, key):
+    """Where the table has the value, or would put it. O(1) expected."""
+    mask = np.uint64(table.size - 1)
+    # 0.0 and -0.0 are one key.
+    word = np.float64(key + 0.0).view(np.uint64) ^ (np.uint64(dim) * np.uint64(0x9E3779B97F4A7C15))
+    word = (word ^ (word >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    at = (word ^ (word >> np.uint64(32))) & mask
+    while table[at].used and not (table[at].key == key and table[at].dim == np.uint32(dim)):
+        at = (at + np.uint64(1)) & mask
+    return np.int64(at)
+
+
+@helper
+def parts_of(entries, start, at):
+    """(first, number) of the intervals of the entry at start + at."""
+    entry = entries[start + at]
+    if entry.kind & SET:
+        first = start + np.int64(entry.more)
+        return first, np.int64(entries[first].more)
+    return start + at, np.int64(1)
+
+
+@helper
+def pivot_values(entries, start, at):
+    """How many values the entry names, 0 if it names other things than few values. O(values)."""
+    if entries[start + at].kind & (ABSENT | CIRCLE):
+        return np.int64(0)
+    first, number = parts_of(entries, start, at)
+    if number > MAX_PIVOT:
+        return np.int64(0)
+    for i in range(first, first + number):
+        if entries[i].lo != entries[i].hi:
+            return np.int64(0)
+    return number
+
+
+@helper
+def excludes(entry):
+    """Does the entry ask for all but some keys?"""
+    return entry.kind & SET and entry.lo == -np.inf and entry.hi == np.inf
+
+
+@helper
+def cell_of(postings, axis, key):
+    """The cell of a key: how many cuts of the axis are not above it. O(log cuts)."""
+    low, high = axis.cut, axis.cut + axis.cuts
+    while low < high:
+        middle = (low + high) >> 1
+        if postings.cuts[middle] <= key:
+            low = middle + 1
+        else:
+            high = middle
+    return low - axis.cut
+
+
+@helper
+def begins_at(postings, axis, cell, key):
+    """Does the cell begin at that key?"""
+    if cell == 0:
+        return key == -np.inf
+    return cell <= axis.cuts and postings.cuts[axis.cut + cell - 1] == key

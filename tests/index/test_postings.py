@@ -1,0 +1,160 @@
+"""What `postings` promises beyond the contract: filing, exact planes, lists by value, rebuilding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from matchwood.encode.arrays import INTERVAL, MORE, Events, Rows, make_events, make_rows
+from matchwood.structures import PostingsIndex, Scan
+from tests.worlds import listed, ranked
+
+COUNTRY, INTERESTS, SITE, AGE = range(4)
+
+
+def campaigns(count: int, *, seed: int = 0, first: int = 0) -> Rows:
+    """Rows with IN, membership, NOT IN and a range, each on some of them."""
+    rng = np.random.default_rng(seed)
+    offsets, dims, kinds, lo, hi, weight = [0], [], [], [], [], []
+
+    def add(dim: int, parts: list[tuple[float, float]]) -> None:
+        for i, (low, high) in enumerate(parts):
+            dims.append(dim)
+            kinds.append(MORE if i else INTERVAL)
+            lo.append(low)
+            hi.append(high)
+            weight.append(0.0 if i else float(rng.integers(0, 4)) / 2)
+
+    for _ in range(count):
+        if rng.random() < 0.9:
+            add(COUNTRY, [(v, v) for v in sorted({float(x) for x in rng.integers(0, 12, rng.integers(1, 5))})])
+        if rng.random() < 0.7:
+            top = 10 ** rng.integers(1, 4)
+            add(INTERESTS, [(v, v) for v in sorted({float(x) for x in rng.integers(0, top, rng.integers(1, 4))})])
+        if rng.random() < 0.3:
+            out = sorted({float(x) for x in rng.integers(0, 9, 2)})
+            edges = [-np.inf, *(e for v in out for e in (np.nextafter(v, -np.inf), np.nextafter(v, np.inf))), np.inf]
+            add(SITE, list(zip(edges[::2], edges[1::2], strict=True)))
+        if rng.random() < 0.5:
+            low = float(rng.integers(18, 60))
+            add(AGE, [(low, low + float(rng.integers(0, 30)))])
+        offsets.append(len(dims))
+    ids = first + np.arange(count)
+    return make_rows(ids, rng.integers(0, 20, count) / 4, offsets, dims, kinds, lo, hi, weight)
+
+
+def impressions(count: int, *, seed: int = 1, weighted: bool = False) -> Events:
+    rng = np.random.default_rng(seed)
+    offsets, dims, keys = [0], [], []
+    for _ in range(count):
+        for dim, values in (
+            (COUNTRY, [float(rng.integers(0, 13))]),
+            (INTERESTS, sorted({float(x) for x in rng.integers(0, 1000, 12)})),
+            (SITE, sorted({float(x) for x in rng.integers(0, 10, rng.integers(1, 3))})),
+            (AGE, [float(rng.integers(15, 95))]),
+        ):
+            if rng.random() < 0.9:
+                dims += [dim] * len(values)
+                keys += values
+        offsets.append(len(dims))
+    weights = rng.integers(0, 8, len(keys)) / 4 if weighted else None
+    return make_events(offsets, dims, keys, keys, weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_agrees_with_scan_on_sets_lists_and_ranges(weighted: bool) -> None:
+    rows, events = campaigns(6000), impressions(80, weighted=weighted)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    assert ranked(index.match(events)) == ranked(scan.match(events))
+    for k in (1, 5, 300):
+        assert listed(index.top_k(events, k)) == listed(scan.top_k(events, k))
+    details = index.stats().details
+    assert details["rows_filed"] > 0
+    assert details["rows_in_planes"] > 1024
+
+
+def test_rows_whose_ends_are_cuts_are_not_verified() -> None:
+    rows, events = campaigns(5000), impressions(50)
+    events = _single_sites(events)
+    index = PostingsIndex.build(rows)
+    hits = len(index.match(events).ids)
+    filed = index.stats().details["rows_filed"] / len(index)
+    index.reset_counters()
+    assert len(index.match(events).ids) == hits
+    assert index.stats().candidates < hits * filed * 3
+
+
+def test_a_list_reads_the_cells_of_its_values_not_the_range_between_them() -> None:
+    keys = np.repeat(np.arange(1000.0), 8)
+    rows = make_rows(
+        np.arange(8000), np.zeros(8000), np.arange(8001), np.zeros(8000), np.zeros(8000), keys, keys, np.ones(8000)
+    )
+    index = PostingsIndex.build(rows)
+    found = index.match(make_events([0, 2], [0, 0], [0.0, 999.0], [0.0, 999.0]))
+    assert sorted(found.ids.tolist()) == [*range(8), *range(7992, 8000)]
+    assert index.stats().candidates <= 16
+
+
+def test_rows_come_and_go_with_rebuilds_and_check_holds() -> None:
+    index, scan = PostingsIndex.build(campaigns(700)), Scan.build(campaigns(700))
+    events = impressions(30)
+    rng = np.random.default_rng(5)
+    for step in range(8):
+        rows = campaigns(900, seed=10 + step, first=1000 * (step + 1))
+        gone = rng.permutation(scan.store.ids())[:600]
+        up = np.setdiff1d(scan.store.ids(), gone)[:50]
+        for one in (index, scan):
+            one.insert(rows)
+            one.delete(gone)
+            one.set_priority(up, np.linspace(-3, 30, len(up)))
+        assert ranked(index.match(events)) == ranked(scan.match(events))
+        assert listed(index.top_k(events, 7)) == listed(scan.top_k(events, 7))
+        index.check()
+
+
+def test_values_that_come_after_the_plan_are_found() -> None:
+    index, scan = PostingsIndex.build(campaigns(3000)), Scan.build(campaigns(3000))
+    late = campaigns(500, seed=7, first=9000)
+    shifted = late._replace(lo=late.lo + 0.25, hi=late.hi + 0.25)
+    for one in (index, scan):
+        one.insert(shifted)
+    events = impressions(40)
+    events = events._replace(lo=events.lo + 0.25, hi=events.hi + 0.25)
+    assert ranked(index.match(events)) == ranked(scan.match(events))
+    index.check()
+
+
+def test_an_in_list_of_many_values_and_a_range_event() -> None:
+    many = np.arange(0.0, 100_000.0, 2.0)
+    rows = make_rows(
+        [1, 2], [0.0, 1.0], [0, len(many), len(many) + 1], np.zeros(len(many) + 1),
+        [INTERVAL, *[MORE] * (len(many) - 1), INTERVAL], [*many, 7.0], [*many, 7.0], [1.0, *[0.0] * (len(many) - 1), 1.0],
+    )  # fmt: skip
+    index = PostingsIndex.build(rows)
+    events = make_events([0, 1, 2, 3], [0, 0, 0], [500.0, 501.0, 6.5], [500.0, 501.0, 7.5])
+    assert listed(index.match(events, ordered=True)) == [[(1, 1.0)], [], [(2, 2.0)]]
+
+
+@pytest.mark.parametrize("damage", ["live", "cell", "file"])
+def test_check_notices(damage: str) -> None:
+    index = PostingsIndex.build(campaigns(2000))
+    index.check()
+    state = index._postings
+    if damage == "live":
+        state.bits[0] ^= np.uint64(1)
+    elif damage == "cell":
+        state.bits[16 : 16 * int(state.counts[6])] = 0
+    else:
+        state.table["size"][np.flatnonzero(state.table["size"])[0]] -= 1
+    with pytest.raises(AssertionError):
+        index.check()
+
+
+def _single_sites(events: Events) -> Events:
+    """The same events with the first site of each only."""
+    keep = np.ones(len(events.dims), bool)
+    starts = np.zeros(len(events.dims), bool)
+    starts[events.offsets[:-1][events.offsets[:-1] < len(starts)]] = True
+    keep[1:] = ~((events.dims[1:] == SITE) & (events.dims[:-1] == SITE) & ~starts[1:])
+    offsets = np.concatenate([[0], np.cumsum(keep)])[events.offsets]
+    return make_events(offsets, events.dims[keep], events.lo[keep], events.hi[keep])
