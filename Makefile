@@ -36,7 +36,7 @@ check: $(VENV)/.dev ## check lint, format, types and layers; CI runs this before
 
 # Together these tests run every kernel. With bounds checks they use fewer seeds and examples (tests/conftest.py).
 KERNEL_TESTS = tests/index/test_contract.py tests/index/test_event_contract.py tests/index/test_comparison_systems.py \
-    tests/index/test_live_events.py tests/index/ranked tests/kernels/test_store.py tests/kernels/test_event_store.py tests/kernels/test_ordering.py tests/kernels/test_intrinsics.py tests/index/test_batches.py \
+    tests/index/test_live_events.py tests/index/test_postings.py tests/index/ranked tests/kernels/test_store.py tests/kernels/test_event_store.py tests/kernels/test_ordering.py tests/kernels/test_intrinsics.py tests/index/test_batches.py \
     tests/covering
 
 bounds: $(VENV)/.dev ## run every kernel with array bounds checked

@@ -261,7 +261,10 @@ class Schema:
     def _new_dimension(self, attribute: Attribute) -> int:
         dim = len(self._by_dimension)
         if dim >= MAX_DIMENSIONS:
-            raise SchemaError(f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS} dimensions")
+            raise SchemaError(
+                f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS:,} dimensions; "
+                "use one attribute with a list of values instead of an attribute for each value"
+            )
         self._by_dimension.append(attribute)
         return dim
 
