@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import CIRCLE, INTERVAL, JOINED, MORE, Events, Rows, make_events, make_rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows, make_events, make_rows
 from matchwood.errors import UnsupportedError
 from matchwood.workloads import measure
 
@@ -74,6 +74,15 @@ def test_a_sample_measures_about_the_same_as_the_whole() -> None:
     assert sample.subscriptions < 500
     assert sample.probability == pytest.approx(whole.probability, rel=0.2)
     assert "subscriptions match an event" in str(sample)
+
+
+def test_a_test_for_absence_holds_where_the_event_lacks_the_dimension() -> None:
+    nan = np.nan
+    rows = make_rows(
+        [0, 1], [0, 0], [0, 2, 3], [0, 1, 1], [INTERVAL, ABSENT, ABSENT], [1, nan, nan], [1, nan, nan], [1] * 3
+    )
+    events = make_events([0, 1, 3, 4, 4], [0, 0, 1, 1], [1.0, 1.0, 5.0, 5.0], [1.0, 1.0, 5.0, 5.0])
+    assert measure(rows, events).matches.tolist() == [2, 0, 0, 1]
 
 
 def test_rows_with_circles_are_refused() -> None:

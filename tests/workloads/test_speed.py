@@ -4,7 +4,7 @@ from time import perf_counter
 
 import pytest
 
-from matchwood.workloads import VCR, BEGen, City, Covering, Ranked, Workload
+from matchwood.workloads import VCR, BEGen, City, Covering, Keywords, Ranked, Routing, Targeting, Workload
 
 MILLION = {
     "begen-uniform": BEGen(),
@@ -13,6 +13,9 @@ MILLION = {
     "covering-d16": Covering.preset("d16", size=1_180_000),
     "vcr": VCR.preset("large-90-1", size=1_000_000),
     "city-k10": City.preset("k10"),
+    "targeting": Targeting.preset("1m"),
+    "routing": Routing.preset("1m"),
+    "keywords": Keywords.preset("1m"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Seeded workloads of the papers and from real tables; see docs/workloads.md.
+"""Seeded workloads of the papers, of equality and membership, and from real tables; see docs/workloads.md.
 
 >>> from matchwood.workloads import BEGen
 >>> workload = BEGen(size=1000)
@@ -7,12 +7,16 @@
 """
 
 from matchwood.errors import WorkloadError
+from matchwood.workloads.alerts import PaperAlerts
 from matchwood.workloads.begen import BEGen
 from matchwood.workloads.city import City
 from matchwood.workloads.covering import Covering, Operations
+from matchwood.workloads.keywords import Keywords
 from matchwood.workloads.ranked import Ranked
 from matchwood.workloads.real import Ads, Flights, Papers, Retail
+from matchwood.workloads.routing import Routing
 from matchwood.workloads.selectivity import Selectivity, measure
+from matchwood.workloads.targeting import Targeting
 from matchwood.workloads.vcr import VCR
 from matchwood.workloads.workload import Workload
 
@@ -23,11 +27,15 @@ __all__ = [
     "City",
     "Covering",
     "Flights",
+    "Keywords",
     "Operations",
+    "PaperAlerts",
     "Papers",
     "Ranked",
     "Retail",
+    "Routing",
     "Selectivity",
+    "Targeting",
     "Workload",
     "WorkloadError",
     "measure",

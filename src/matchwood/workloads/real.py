@@ -151,7 +151,7 @@ class Retail(FromTable):
         at_home = np.flatnonzero(rng.random(self.size) < 0.5)
         country = table.column("country")[base[at_home]]
         parts.append((at_home, "country", country, country))
-        return _rows_of_parts(table.schema, row, parts)
+        return rows_of_parts(table.schema, row, parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +196,7 @@ class Papers(FromTable):
         for name in ("authors", "venues"):
             key = table.drawn(rng, name, base[second])
             parts.append((first_row[second] + 1, name, key, key))
-        return _without_empty(_rows_of_parts(table.schema, ids, parts))
+        return _without_empty(rows_of_parts(table.schema, ids, parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,13 +231,13 @@ class Ads(FromTable):
         half = np.exp(rng.uniform(least, most, size=self.size)) * np.nanstd(score)
         parts.append((row, "item_feature_0", score[base] - half, score[base] + half))
         weights.append(np.full(self.size, 0.5))
-        return _rows_of_parts(table.schema, row, parts, np.concatenate(weights))
+        return rows_of_parts(table.schema, row, parts, np.concatenate(weights))
 
 
 _Part = tuple[Int64s, str, Float64s, Float64s]
 
 
-def _rows_of_parts(schema: Schema, ids: Int64s, parts: Sequence[_Part], weight: Float64s | None = None) -> Rows:
+def rows_of_parts(schema: Schema, ids: Int64s, parts: Sequence[_Part], weight: Float64s | None = None) -> Rows:
     """Rows from (row numbers, attribute, lo, hi) of each part; weights are 1 unless given for all parts together."""
     row, lo, hi = (np.concatenate([part[place] for part in parts]) for place in (0, 2, 3))
     dims = np.concatenate([np.full(len(part[0]), schema.find(part[1]).dims[0]) for part in parts])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import INTERVAL, JOINED, MORE, Events, Float64s, Int64s, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, MORE, Events, Float64s, Int64s, Rows
 from matchwood.errors import UnsupportedError
 
 
@@ -45,20 +45,18 @@ def measure(rows: Rows, events: Events, *, subscriptions: int = 200_000) -> Sele
 
     A subscription of several rows counts once. O(events x sampled rows) with a small constant: 5 to 30 ns a pair.
     """
-    if np.any(rows.kinds > JOINED):
-        raise UnsupportedError(
-            "expected rows with intervals only; `measure` does not support circles and tests for absence"
-        )
+    if np.any(rows.kinds == CIRCLE):
+        raise UnsupportedError("expected rows without circles; `measure` does not support them")
     distinct = int(rows.ids.max(initial=-1)) + 1
     step = max(1, -(-distinct // max(1, subscriptions)))
     chosen = np.flatnonzero((rows.ids % step == 0) & (np.diff(rows.offsets) > 0))
-    first = rows.dims[rows.offsets[chosen]]
+    first, asks_absence = rows.dims[rows.offsets[chosen]], rows.kinds[rows.offsets[chosen]] == ABSENT
     dimensions = int(rows.dims.max(initial=0)) + 1
     found = np.empty(events.size, dtype=np.int64)
     for event in range(events.size):
         layers = _layers(events, event, dimensions)
         # One gather excludes most rows of a sparse workload.
-        possible = chosen[~np.isnan(layers[0][0])[first]] if layers else chosen[:0]
+        possible = chosen[np.isnan(layers[0][0])[first] == asks_absence]
         found[event] = len(np.unique(rows.ids[_matching(rows, possible, layers)]))
     return Selectivity(found, max(1, len(np.unique(rows.ids[chosen]))))
 
@@ -86,7 +84,7 @@ def _matching(rows: Rows, chosen: Int64s, layers: list[tuple[Float64s, Float64s]
 def _holds_at(rows: Rows, entry: Int64s, layers: list[tuple[Float64s, Float64s]]) -> NDArray[np.bool_]:
     """Whether the interval of each entry contains a value of the event; an absent value is NaN and is never contained."""
     dims, lo, hi = rows.dims[entry], rows.lo[entry], rows.hi[entry]
-    found = np.zeros(len(entry), dtype=bool)
+    found: NDArray[np.bool_] = (rows.kinds[entry] == ABSENT) & np.isnan(layers[0][0][dims])
     for low, high in layers:
         found |= (low[dims] <= hi) & (high[dims] >= lo)
     return found
@@ -100,12 +98,9 @@ def _layers(events: Events, event: int, dimensions: int) -> list[tuple[Float64s,
     run = np.flatnonzero(first)
     depth = np.arange(len(dims)) - np.repeat(run, np.diff(np.r_[run, len(dims)]))
     layers = []
-    for level in range(int(depth.max(initial=-1)) + 1):
+    for level in range(int(depth.max(initial=0)) + 1):  # at least one, so that absence can be tested
         here = (depth == level) & (dims < dimensions)
         low, high = np.full(dimensions, np.nan), np.full(dimensions, np.nan)
         low[dims[here]], high[dims[here]] = lo[here], hi[here]
         layers.append((low, high))
     return layers
-
-
-assert (INTERVAL, MORE, JOINED) == (0, 1, 2), "`measure` tells interval kinds by their order"
