@@ -1,9 +1,8 @@
 """Places on a sphere in plain arithmetic, so that Python and compiled code agree to the last bit.
 
-The oracle calls these functions as they stand; kernels compile the very same functions. They use only
-`+ - * /`, comparisons and `floor`-free range reduction: IEEE 754 gives both the same result. `math.sin` would not do: libm,
-NumPy's vector code and LLVM differ in the last bit, and a point on the rim of a circle would match in one of
-them only.
+The oracle calls these functions as they stand; kernels compile the very same functions. They use only `+ - * /`, the square root,
+comparisons and `floor`-free range reduction: IEEE 754 gives both the same result. `math.sin` would not do: libm, NumPy's vector
+code and LLVM differ in the last bit, and a point on the rim of a circle would match in one of them only.
 
 Distance is along the great circle of a sphere of the earth's mean radius. Two places are within r metres
 if the squared chord between their unit vectors is at most (2 sin(r / 2R))^2.
@@ -11,9 +10,19 @@ if the squared chord between their unit vectors is at most (2 sin(r / 2R))^2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 EARTH_RADIUS_M = 6_371_008.8
 HALF_TURN_M = EARTH_RADIUS_M * 3.141592653589793
 RADIANS_PER_DEGREE = 0.017453292519943295
+_DEGREES_PER_RADIAN = 57.29577951308232
+_SLACK = 1e-11
+"""Outward rounding of a circle's box, in radians: 0.06 millimetres, far above the error of the arithmetic."""
+_ROUNDED_UP = 1.0 + 2e-15
+"""Factor for a sine before its arc is taken: near 1 the arc magnifies an error of 1e-16 to 1e-8, several centimetres."""
+_ARC_SERIES = tuple((2 * n - 1) ** 2 / (2 * n * (2 * n + 1)) for n in range(12, 0, -1))
+"""Ratios of adjacent coefficients of the series of asin, last first."""
 
 
 def sine(x: float) -> float:
@@ -68,3 +77,31 @@ def is_within(lon: float, lat: float, x: float, y: float, z: float, chord2: floa
     dy = py - y
     dz = pz - z
     return dx * dx + dy * dy + dz * dz <= chord2
+
+
+def reach_of(radius: Any) -> Any:
+    """The degrees that a circle reaches to the north and south, rounded up. For a float or an array."""
+    return (radius / EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
+
+
+def width_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
+    """The degrees that a circle without a pole in it reaches to the east and west, rounded up: asin(sin(angle) / cos(lat)).
+
+    Floats with `math.sqrt`, or arrays with NumPy's, to the same bits: IEEE 754 fixes the square root as it fixes + - * /.
+    """
+    angle = radius / EARTH_RADIUS_M + _SLACK
+    cosine = sine((90.0 - abs(lat)) * RADIANS_PER_DEGREE)
+    return (arc_of(sine(angle) / cosine * _ROUNDED_UP, sqrt) + _SLACK) * _DEGREES_PER_RADIAN
+
+
+def arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
+    """asin of a sine from 0 to a few roundings past 1: the angle is halved three times, then its Taylor series converges fast."""
+    part = sine
+    for _ in range(3):
+        rest = (1.0 - part) * (1.0 + part)
+        cosine = sqrt((rest + abs(rest)) / 2.0)  # of max(rest, 0)
+        part = part / sqrt(2.0 + 2.0 * cosine)
+    series = 1.0
+    for ratio in _ARC_SERIES:
+        series = 1.0 + part * part * ratio * series
+    return 8.0 * part * series

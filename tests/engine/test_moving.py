@@ -15,6 +15,7 @@ from matchwood.encode.arrays import Rows
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import ExpressionError
 from matchwood.schema import Point
+from matchwood.structures import INDEXES, Capability
 
 PLACES = [(0.0, 0.0), (180.0, 10.0), (-180.0, -60.0), (10.0, 90.0), (-70.0, -90.0), (33.0, 89.9999), (179.9999, 5.0)]
 
@@ -66,6 +67,51 @@ def subscribed(engine: Engine, form: str, lon: float, lat: float, radius: float)
     }[form]
     table = pa.table({"id": [0], **said, "lon": [lon], "lat": [lat], "radius": [radius]})
     engine.subscribe_rows(encode_subscription_table(table, engine.schema, on_error="raise").rows)
+
+
+@pytest.mark.parametrize("index", ["auto", *(n for n in INDEXES if Capability.UPDATES in INDEXES[n].capabilities)])
+def test_moving_many_at_once_gives_what_subscribing_there_gives(index: str) -> None:
+    """Subscriptions of one row and of two, circles near and far from poles; one is paused in the second half."""
+    chooser = random.Random(index)
+    types = {"price": "number", "place": "point"}
+    engine, fresh = Engine(types, index=index), Engine(types, index="scan")
+    texts = ["price < 7 ^0.5", "price < 2 OR price > 5 ^2", "price IS NOT NULL"]
+    asked = [(texts[i % 3], 10 ** chooser.uniform(2, 6)) for i in range(60)]
+    ids = engine.subscribe_many(
+        [text for text, _ in asked], place=[(10.0, 50.0)] * 60, radius=[radius for _, radius in asked]
+    )
+    engine.covers("price < 1")
+    for step in range(8):
+        near = [(chooser.uniform(0, 20), chooser.uniform(40, 60)) for _ in ids]
+        there = near if step % 2 else [a_place(chooser) for _ in ids]
+        if step == 4:
+            engine.pause(3)
+        engine.move_many(ids, there)
+        fresh.unsubscribe_many(fresh.ids())
+        fresh.subscribe_many(
+            [text for text, _ in asked], ids=ids.tolist(), place=there, radius=[radius for _, radius in asked]
+        )
+        if step >= 4:
+            fresh.pause(3)
+        engine._index.check()
+        assert [s.expression for s in engine.subscriptions()] == [s.expression for s in fresh.subscriptions()]
+        for place in there[:20]:
+            event = Event({"price": chooser.uniform(0, 9)}, place=place)
+            assert engine.match(event) == fresh.match(event)
+        assert engine.covers(texts[0]).tolist() == fresh.covers(texts[0]).tolist()
+        assert engine.reduce().kept.tolist() == fresh.reduce().kept.tolist()
+
+
+def test_a_subscription_of_several_circles_or_of_the_outside_of_one_is_not_moved() -> None:
+    engine = an_engine()
+    several = engine.subscribe("DWITHIN(place, POINT(1 1), 9 km) AND DWITHIN(place, POINT(1 1.01), 9 km)")
+    outside = engine.subscribe("NOT DWITHIN(place, POINT(1 1), 9 km)")
+    usual = engine.subscribe("DWITHIN(place, POINT(1 1), 9 km)")
+    for id_ in (several, outside):
+        before = rows_of(engine, usual)
+        with pytest.raises(ExpressionError, match=rf"subscription {id_}: .*no single centre"):
+            engine.move_many([usual, id_], [(2.0, 2.0), (2.0, 2.0)])
+        assert_same_bits(rows_of(engine, usual), before)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -12,7 +12,7 @@ import numpy as np
 from matchwood.encode.arrays import CIRCLE, JOINED, Float64s, Int64s
 from matchwood.encode.flat import Entries, IntervalSets, canonical, entries_of, in_order
 from matchwood.encode.rejects import Bools
-from matchwood.lang.places import reach_of, width_of
+from matchwood.geo import reach_of, width_of
 from matchwood.schema import Attribute
 
 

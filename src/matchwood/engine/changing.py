@@ -14,9 +14,11 @@ from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
 from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, shown_id
 from matchwood.engine.metadata import checked_metadata
-from matchwood.engine.moving import moved_rows
+from matchwood.engine.moving import coordinates, moved_rows
 from matchwood.engine.reading import Described, Place, Source, checked_priority
 from matchwood.errors import SubscriptionError
+from matchwood.lang.event import PLACE
+from matchwood.schema import Type
 
 
 class Unchanged(Enum):
@@ -162,7 +164,15 @@ class Changing(EngineCore):
             numbers = self._numbers(ids)
             if len(numbers) > 1 and len(np.unique(numbers)) != len(numbers):
                 raise SubscriptionError("a subscription is named twice in one move_many")
-            before, rows = moved_rows(self._subscriptions, numbers, places, self._reader)
+            if len(numbers) != len(places):
+                raise SubscriptionError(f"expected a place for each of {len(numbers)} subscriptions, got {len(places)}")
+            lon, lat = coordinates(places)
+            attribute = self.schema.get(PLACE)
+            if attribute is not None and attribute.type is Type.POINT:
+                with self._lock.write():
+                    if self._subscriptions.move_circles(numbers, attribute.dims[0], lon, lat, change):
+                        return
+            before, rows = moved_rows(self._subscriptions, numbers, lon, lat, self._reader)
             with self._lock.write():
                 self._subscriptions.replace(numbers, before, rows, change)
 

@@ -54,6 +54,11 @@ class Covers:
             index.delete(ids)
         self._index = index
 
+    @property
+    def is_made(self) -> bool:
+        """Is there an index of covers, which has to be told of changes?"""
+        return self._index is not None
+
     def updated(self, ids: Int64s, rows: Rows) -> None:
         """Subscriptions have been replaced."""
         self.deleted(ids)

@@ -75,15 +75,6 @@ class Subscriptions:
         until = self._until.get(id_)
         return rows if until is None else rows.stamped(None, np.full(rows.size, until))
 
-    def rows_of_many(self, ids: Int64s) -> Rows:
-        """As `rows_of` for several, one after the other. O(entries)."""
-        if len(ids) == 1:
-            return self.rows_of(int(ids[0]))
-        if self.paused:
-            return concatenate_rows([self.rows_of(id_) for id_ in ids.tolist()])
-        rows = self.index.store.extract(self.index.store.slots_of(ids))
-        return rows.stamped(None, self._until_of(rows.ids) if self._until else None)
-
     def until_of(self, id_: int) -> float | None:
         """The instant at which a subscription expires; None for never."""
         return self._until.get(id_)
@@ -150,6 +141,30 @@ class Subscriptions:
             self.index.update(here)
             self.covers.updated(ids[self.index.store.knows(ids)], here)
         self._set_expiry(ids, rows)
+
+    def move_circles(self, ids: Int64s, dim: int, lon: Float64s, lat: Float64s, change: Change) -> bool:
+        """Move the circles on `dim` of these subscriptions there, if they can be moved in place (`RowStore.centres`).
+
+        Otherwise nothing changes. Cost: that of an update of the index, less if it keeps the rows where they are.
+        """
+        if not self.paused.keys().isdisjoint(ids.tolist()):
+            return False
+        store = self.index.store
+        slots = store.slots_of(ids)
+        lon, lat = store.by_row(slots, lon), store.by_row(slots, lat)
+        before = store.centres(slots, dim, lon, lat)
+        if before is None:
+            return False
+        change.moves_circles(ids, *before)
+        self.index.move_circles(ids, lon, lat)
+        if self.covers.is_made:
+            self.covers.updated(ids, self.index.store.extract(self.index.store.slots_of(ids)))
+        return True
+
+    def restore_circles(self, ids: Int64s, lon: Float64s, lat: Float64s) -> None:
+        """Undo `move_circles`, whatever part of it was made."""
+        self.covers.forget()
+        self.index.move_circles(ids, lon, lat)
 
     def set_priority(self, id_: int, priority: float, change: Change) -> None:
         """Change the priority of one subscription."""

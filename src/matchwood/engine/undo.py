@@ -40,12 +40,14 @@ class Undo(NamedTuple):
     """What was kept of them beside the index."""
     priorities: tuple[Int64s, Float64s] | None = None
     """Subscriptions whose priorities change, and those that they had."""
+    centres: tuple[Int64s, Float64s, Float64s] | None = None
+    """Subscriptions whose circles move, and the centres that these had, one for each row."""
     events: Int64s = NO_IDS
     """The live events that are being added."""
 
 
 class Change:
-    """The block in which an engine changes. Call `adds`, `removes`, `replaces` or `adds_events` before making that change."""
+    """The block in which an engine changes. Call the method that names a change before making it."""
 
     def __init__(self, engine: EngineCore) -> None:
         self._engine = engine
@@ -73,6 +75,10 @@ class Change:
     def changes_priorities(self, ids: Int64s, before: Float64s) -> None:
         """The priorities of these subscriptions change; they were `before`."""
         self._note(priorities=(ids, before))
+
+    def moves_circles(self, ids: Int64s, lon: Float64s, lat: Float64s) -> None:
+        """The circles of these subscriptions move; their centres were these, one for each row."""
+        self._note(centres=(ids, lon, lat))
 
     def adds_events(self, events: Int64s) -> None:
         """Live events of these ids are added."""
@@ -107,6 +113,8 @@ def undo_change(engine: EngineCore) -> None:
         engine._subscriptions.restore(undo.ids, undo.rows, undo.beside)
     if undo.priorities is not None:
         engine._index.set_priority(*undo.priorities)
+    if undo.centres is not None:
+        engine._subscriptions.restore_circles(*undo.centres)
     if len(undo.events):
         engine._live.discard(undo.events)
     engine._live.undo_settle(undo.schema_mark)

@@ -8,21 +8,11 @@ box.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from matchwood import geo
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed
 from matchwood.schema import Point
-
-_SLACK = 1e-11
-"""Outward rounding of a circle's box, in radians: 0.06 millimetres, far above the error of the arithmetic."""
-_ROUNDED_UP = 1.0 + 2e-15
-"""Factor for a sine before its arc is taken: near 1 the arc magnifies an error of 1e-16 to 1e-8, several centimetres."""
-_DEGREES_PER_RADIAN = 57.29577951308232
-_ARC_SERIES = [(2 * n - 1) ** 2 / (2 * n * (2 * n + 1)) for n in range(12, 0, -1)]
-"""Ratios of adjacent coefficients of the series of asin, last first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +38,12 @@ LONGITUDES, LATITUDES = closed(-180.0, 180.0), closed(-90.0, 90.0)
 
 def box_around_circle(centre: Point, radius: float) -> Box:
     """The smallest box around the circle, rounded outward."""
-    reach = reach_of(radius)
+    reach = geo.reach_of(radius)
     south, north = centre.lat - reach, centre.lat + reach
     if south <= -90.0 or north >= 90.0:
         return EVERYTHING, closed(max(south, -90.0), min(north, 90.0))
-    width = width_of(centre.lat, radius, math.sqrt)
+    width = geo.width_of(centre.lat, radius, math.sqrt)
     return longitudes(centre.lon - width, centre.lon + width), closed(south, north)
-
-
-def reach_of(radius: Any) -> Any:
-    """The degrees that a circle reaches to the north and south. For a float or an array."""
-    return (radius / geo.EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN
-
-
-def width_of(lat: Any, radius: Any, sqrt: Callable[[Any], Any]) -> Any:
-    """The degrees that a circle without a pole in it reaches to the east and west: asin(sin(angle) / cos(lat)).
-
-    Floats with `math.sqrt`, or arrays with NumPy's, to the same bits: IEEE 754 fixes the square root as it fixes + - * /.
-    """
-    angle = radius / geo.EARTH_RADIUS_M + _SLACK
-    cosine = geo.sine((90.0 - abs(lat)) * geo.RADIANS_PER_DEGREE)
-    return (_arc_of(geo.sine(angle) / cosine * _ROUNDED_UP, sqrt) + _SLACK) * _DEGREES_PER_RADIAN
-
-
-def _arc_of(sine: Any, sqrt: Callable[[Any], Any]) -> Any:
-    """asin of a sine from 0 to a few roundings past 1: the angle is halved three times, then its Taylor series converges fast."""
-    part = sine
-    for _ in range(3):
-        rest = (1.0 - part) * (1.0 + part)
-        cosine = sqrt((rest + abs(rest)) / 2.0)  # of max(rest, 0)
-        part = part / sqrt(2.0 + 2.0 * cosine)
-    series = 1.0
-    for ratio in _ARC_SERIES:
-        series = 1.0 + part * part * ratio * series
-    return 8.0 * part * series
 
 
 def square(centre: Point, half_side: float) -> Box:

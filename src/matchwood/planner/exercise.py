@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from matchwood import covering, structures  # whose classes are imported when they are used
-from matchwood.encode.arrays import Events, Rows
+from matchwood.encode.arrays import CIRCLE, Events, Rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.picking import pick_rows
@@ -86,10 +86,22 @@ class _IndexExercise:
             self._match()
             index.insert(some)
             self._match()
+        if self._can_change:
+            self._change_in_place()
         index.stats()
         store = index.store
         store.extract(store.slots_of(rows.ids[store.knows(rows.ids)]))
         store.extract_all()
+
+    def _change_in_place(self) -> None:
+        index, rows = self._index, self._rows
+        index.set_priority(rows.ids[:1], rows.priority[:1])
+        circle = np.flatnonzero(rows.kinds == CIRCLE)[:1]
+        ids = rows.ids[np.searchsorted(rows.offsets, circle, "right") - 1]
+        lon, lat = rows.lo[circle], rows.hi[circle]
+        for at in circle:
+            if index.store.centres(index.store.slots_of(ids), int(rows.dims[at]), lon, lat) is not None:
+                index.move_circles(ids, lon, lat)
 
     def _match(self) -> None:
         for mode in self._modes:

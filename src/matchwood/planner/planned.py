@@ -118,6 +118,10 @@ class Planned:
         """As `Index.set_priority`."""
         self._change(ids, lambda index: index.set_priority(ids, priorities))
 
+    def move_circles(self, ids: Int64s, lon: Float64s, lat: Float64s) -> None:
+        """As `Index.move_circles`."""
+        self._change(ids, lambda index: index.move_circles(ids, lon, lat))
+
     def restore(self, ids: Int64s, rows: Rows | None) -> None:
         """As `Index.restore`, for all structures: the others follow the first."""
         self._copying.note(ids)

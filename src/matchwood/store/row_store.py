@@ -11,6 +11,7 @@ from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
 from matchwood.store.growth import grown, zeros
+from matchwood.store.kernels import circles as store_circles
 from matchwood.store.kernels import extract as store_extract
 from matchwood.store.kernels import priorities as store_priorities
 from matchwood.store.kernels import reorder as store_order
@@ -127,6 +128,22 @@ class RowStore:
     def set_priorities(self, slots: Slots, priorities: Float64s) -> None:
         """Change the priorities of the rows at these slots, in one step. O(entries)."""
         store_priorities.set_priorities(self.state, slots, priorities)
+
+    def by_row(self, slots: Slots, values: Float64s) -> Float64s:
+        """A value for each of these rows from one for each of their subscriptions, whose rows are adjacent. O(rows)."""
+        if len(slots) == len(values):
+            return values
+        owners = self.state.rows["id"][slots]
+        return np.repeat(values, np.diff(np.flatnonzero(np.diff(owners, prepend=-1, append=-1))))
+
+    def centres(self, slots: Slots, dim: int, lon: Float64s, lat: Float64s) -> tuple[Float64s, Float64s] | None:
+        """The centres of the circles on `dim` of these rows; None if `move_circles` cannot move one there. O(entries)."""
+        before = np.empty(len(slots)), np.empty(len(slots))
+        return before if store_circles.find_circles(self.state, slots, dim, lon, lat, *before) else None
+
+    def move_circles(self, slots: Slots, lon: Float64s, lat: Float64s) -> None:
+        """Move the circles of these rows, which have `centres`, in one step. O(entries)."""
+        store_circles.move_circles(self.state, slots, lon, lat)
 
     def reorder(self, order: Slots) -> None:
         """Reorder all rows: slot i becomes what order[i] was. Every slot that an index has kept is invalid then. O(entries)."""

@@ -214,10 +214,7 @@ class Index(Repairable):
         if len(ids) > 1 and len(np.unique(ids)) != len(ids):
             raise SubscriptionError("a subscription is named twice in one change of priorities")
         slots = self.store.slots_of(ids)
-        if len(slots) > len(ids):  # subscriptions of several rows, which are adjacent
-            owners = self.store.state.rows["id"][slots]
-            priorities = np.repeat(priorities, np.diff(np.flatnonzero(np.diff(owners, prepend=-1, append=-1))))
-        self._set_priority(slots, priorities)
+        self._set_priority(slots, self.store.by_row(slots, priorities))
 
     def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
         """Change the priorities of these rows, in the structure as well if it keeps something that depends on them."""
@@ -227,6 +224,19 @@ class Index(Repairable):
         with self._changing():
             self._delete(slots)
             self.store.set_priorities(slots, priorities)
+            self._insert(slots)
+
+    def move_circles(self, ids: Int64s, lon: Float64s, lat: Float64s) -> None:
+        """Move the circles of subscriptions, one for each row; `RowStore.centres` has said that they can be. As an update."""
+        self.repair()
+        self._demand(Capability.UPDATES)
+        if len(ids):
+            self._move_circles(self.store.slots_of(ids), lon, lat)
+
+    def _move_circles(self, slots: Slots, lon: Float64s, lat: Float64s) -> None:
+        with self._changing():
+            self._delete(slots)
+            self.store.move_circles(slots, lon, lat)
             self._insert(slots)
 
     def restore(self, ids: Int64s, rows: Rows | None) -> None:

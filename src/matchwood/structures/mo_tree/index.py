@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Int64s, Rows
+from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import QueryError
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
@@ -116,6 +116,11 @@ class MOTree(Index):
             self._move(slots[rewritten])
         if not rewritten.all():
             super().update(pick_rows(rows, np.flatnonzero(~rewritten)))
+
+    def _move_circles(self, slots: Slots, lon: Float64s, lat: Float64s) -> None:
+        with self._changing():
+            self.store.move_circles(slots, lon, lat)
+            self._move(slots)
 
     def _move(self, slots: Slots) -> None:
         """Write rows that have changed in the store where they belong now."""
