@@ -26,6 +26,7 @@ from matchwood.lang.event import (
     value_keys,
 )
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing, type_of
+from matchwood.schema.values import plain_point
 
 _EXACT_INTEGER = 2**53
 _ONES = np.ones(256)  # the weights of most events; nothing writes to it
@@ -150,7 +151,7 @@ class EventReader:
 
     def _read(self, values: Mapping[str, Any], prefix: str) -> None:
         get, dims, keys = self._attributes.get, self._dims, self._keys
-        number, text, truth, number_id = Type.NUMBER, Type.STRING, Type.BOOL, Type.ID
+        number, text, truth, number_id, point = Type.NUMBER, Type.STRING, Type.BOOL, Type.ID, Type.POINT
         register = self._register
         for name, value in values.items():
             attribute = get(f"{prefix}{name}" if prefix else name)
@@ -166,14 +167,18 @@ class EventReader:
                 keys.append(value)
             elif type_ is number and kind is float and value == value:
                 keys.append(value + 0.0)  # -0.0 becomes 0.0
-            elif type_ is text and kind is str and not register:
+            elif type_ is text and kind is str:
                 symbols: Any = attribute.symbols
-                keys.append(symbols.codes.get(value, UNKNOWN_SYMBOL))
+                keys.append(symbols.code(value) if register else symbols.codes.get(value, UNKNOWN_SYMBOL))
             elif type_ is number_id and kind is int and not register:
                 symbols = attribute.symbols
                 keys.append(symbols.codes.get(str(value), UNKNOWN_SYMBOL))
             elif type_ is truth and kind is bool:
                 keys.append(value)
+            elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
+                dims += attribute.dims
+                keys += place
+                continue
             else:
                 self._other(attribute, value)
                 if kind not in _PLAIN:

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -137,15 +138,16 @@ class EngineCore:
     def _catch_up(self) -> None:
         """Undo a change that was interrupted, and remove what has expired. O(1) if there is nothing to do."""
         subscriptions, live = self._subscriptions, self._live
-        if self._undo is None and not subscriptions.expiry and not live.expiry:
-            return
         if self._undo is not None and self._changes.acquire(blocking=False):
             try:  # no writer is at work: it is the note of a change that was interrupted
                 self._settle()
             finally:
                 self._changes.release()
+        earliest = min(subscriptions.expiry.earliest, live.expiry.earliest)
+        if earliest == math.inf:
+            return
         now = instant_key(self._clock())
-        if not subscriptions.expiry.is_due(now) and not live.is_due(now):
+        if now < earliest or not (subscriptions.expiry.is_due(now) or live.is_due(now)):
             return
         with self._changes:
             self._settle()

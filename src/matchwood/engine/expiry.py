@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -48,6 +49,8 @@ class Expiry:
         self._heap: list[tuple[float, int]] = []
         self._run = _NO_RUN
         self._due: list[int] = []
+        self.earliest = math.inf
+        """No entry is due before this instant, of those that `due` has not named; -inf if it may have to name some again."""
 
     def __len__(self) -> int:
         """The number of entries, stale ones included."""
@@ -55,6 +58,7 @@ class Expiry:
 
     def add(self, until: Mapping[int, float]) -> None:
         """Enter ids with their instants, which `until_of` knows already. O(log n) each, amortised."""
+        self.earliest = min(self.earliest, min(until.values(), default=math.inf))  # first: too early does no harm
         if len(until) >= MIN_HEAP:
             self._merge(until)
             return
@@ -88,12 +92,18 @@ class Expiry:
             stop = stop if limit is None else min(stop, limit)
             self._due += run.ids[:stop].tolist()
             self._run = _Run(run.until[stop:], run.ids[stop:]) if stop < len(run.ids) else _NO_RUN
-        if len(self._due) < at_least:
-            return _NO_RUN.ids
-        ids = np.unique(np.array(self._due, np.int64))
-        ids = ids[self._until_of(ids) <= now]
-        self._due = ids.tolist()
+        ids = _NO_RUN.ids
+        if len(self._due) >= at_least:
+            ids = np.unique(np.array(self._due, np.int64))
+            ids = ids[self._until_of(ids) <= now]
+            self._due = ids.tolist()
+        self.earliest = self._earliest()
         return ids
+
+    def _earliest(self) -> float:
+        heap, run = self._heap, self._run
+        waits = min(heap[0][0] if heap else math.inf, float(run.until[0]) if len(run.ids) else math.inf)
+        return -math.inf if self._due else waits
 
     def _merge(self, new: Mapping[int, float]) -> None:
         """Sort the heap and new entries into the arrays. O(n)."""

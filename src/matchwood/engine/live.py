@@ -123,10 +123,11 @@ class Live:
                 self.discard(present)
             self._waiting.discard(ids.tolist())  # of former events, if an exception kept them
         self._events.insert(events, ids, until)
-        for id_, values in zip(ids.tolist(), waiting, strict=True):
+        numbers = ids.tolist()
+        for id_, values in zip(numbers, waiting, strict=True):
             self._waiting.add(id_, values)
-        self.expiry.add(dict(zip(ids.tolist(), until.tolist(), strict=True)))
-        self.next_id = max(self.next_id, int(ids.max(initial=-1)) + 1)
+        self.expiry.add(dict(zip(numbers, until.tolist(), strict=True)))
+        self.next_id = max(self.next_id, max(numbers) + 1)
 
     def _as_they_are(self, ids: Int64s) -> Before:
         waiting = self._waiting.values_of(ids.tolist())
@@ -192,7 +193,7 @@ class Live:
 
     def is_due(self, now: float) -> bool:
         """Might `expire` have something to do? O(1)."""
-        return bool(self.expiry) and self.expiry.is_due(now, at_least=self._enough())
+        return now >= self.expiry.earliest and self.expiry.is_due(now, at_least=self._enough())
 
     def _enough(self) -> int:
         return min(max(len(self) // EXPIRED_SHARE, 1), EXPIRED_PER_CALL)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
+from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.picking import pick_events
 from matchwood.engine.core import EngineCore
@@ -134,25 +135,26 @@ class Publishing(EngineCore):
         with self._changing() as change:
             now = instant_key(self._clock())
             ids, ends, wrong = self._kept_as(events, until, now, replace=replace)
-            is_kept = ids != NOT_KEPT
-            read = self._reader.events(events, register=bool(is_kept.any()))
+            read = self._reader.events(events, register=any(id_ != NOT_KEPT for id_ in ids))
             read.rejected.update(wrong)
-            arrays, good = read.arrays, np.arange(len(events))
+            arrays, good = read.arrays, None
             if read.rejected:
                 arrays, good = self._usable(events, read)
-                is_kept[list(read.rejected)] = False
-                ids[list(read.rejected)] = NOT_KEPT
+                for at in read.rejected:
+                    ids[at] = NOT_KEPT
             with self._lock.read():
                 found = self._found(arrays, k, mode)
                 result = batch(found, self._subscriptions.names, read)
-            kept = np.flatnonzero(is_kept)
-            if len(kept):
-                waiting = [waiting_values(events[at], self.schema) for at in kept.tolist()]
-                new = arrays if len(kept) == len(good) else pick_events(arrays, np.searchsorted(good, kept))
+            kept = [at for at, id_ in enumerate(ids) if id_ != NOT_KEPT]
+            if kept:
+                waiting = [waiting_values(events[at], self.schema) for at in kept]
+                if len(kept) < arrays.size:
+                    arrays = pick_events(arrays, np.array(kept) if good is None else np.searchsorted(good, kept))
+                numbers, instants = (np.array([all_[at] for at in kept]) for all_ in (ids, ends))
                 with self._lock.write():
-                    change.adds_events(self._live.unknown(ids[kept]))
-                    self._live.add(new, ids[kept], ends[kept], waiting)
-        result.event_ids = ids
+                    change.adds_events(self._live.unknown(numbers))
+                    self._live.add(arrays, numbers, instants, waiting)
+        result.event_ids = np.array(ids, np.int64)
         return result
 
     def _kept_as(
@@ -162,9 +164,9 @@ class Publishing(EngineCore):
         now: float,
         *,
         replace: bool,
-    ) -> tuple[Int64s, Float64s, dict[int, MatchwoodError]]:
+    ) -> tuple[list[int], list[float], dict[int, MatchwoodError]]:
         """The id that each event is to be kept under, NOT_KEPT for none, its `until`, and the errors."""
-        ids, ends = np.full(len(events), NOT_KEPT), np.full(len(events), -np.inf)
+        ids, ends = [NOT_KEPT] * len(events), [-math.inf] * len(events)
         wrong: dict[int, MatchwoodError] = {}
         taken, following = set(), self._live.next_id
         for position, (event, end) in enumerate(zip(events, until, strict=True)):
