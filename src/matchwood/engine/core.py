@@ -22,7 +22,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.engine.clock import Clock
 from matchwood.engine.forking import LostLock, watch_forks
-from matchwood.engine.ids import Id, Ids, Names, ids_of, subscription_id
+from matchwood.engine.ids import MAX_ID, Id, Ids, Names, ids_of, subscription_id
 from matchwood.engine.live import Live
 from matchwood.engine.locking import ReadWriteLock
 from matchwood.engine.reading import Reader
@@ -105,12 +105,10 @@ class EngineCore:
         return number
 
     def _numbers(self, ids: Iterable[Id]) -> Int64s:
-        given: Any = ids
-        if isinstance(given, np.ndarray) and given.dtype == np.int64 and self._subscriptions.names is None:
-            numbers: Int64s = given
-            if not (numbers < 0).any():
-                return numbers
-        return np.array([self._number(id_) for id_ in ids], np.int64)
+        given: Any = ids if isinstance(ids, np.ndarray) else list(ids)
+        if self._subscriptions.names is None and _are_numbers(given):
+            return np.asarray(given, np.int64)
+        return np.array([self._number(id_) for id_ in given], np.int64)
 
     def _shown(self, numbers: Int64s) -> Any:
         """Numbers of subscriptions as users see them."""
@@ -202,3 +200,10 @@ class EngineCore:
             self._lock = LostLock()
         if isinstance(self._index, Planned):
             self._index.after_fork(self._lock)
+
+
+def _are_numbers(ids: Any) -> bool:
+    """Are these ids, an array or a list, numbers of subscriptions without a look at each by Python? O(ids)."""
+    if isinstance(ids, np.ndarray):
+        return ids.dtype == np.int64 and not (ids < 0).any()
+    return set(map(type, ids)) == {int} and min(ids) >= 0 and max(ids) <= MAX_ID
