@@ -21,9 +21,13 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Not,
     Operator,
     Predicate,
+    Quantifier,
     Shape,
     all_of,
     any_of,
@@ -107,10 +111,16 @@ def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Pre
     lon, lat = st.floats(-180.0, 180.0), st.floats(-90.0, 90.0)
     latitudes = st.tuples(lat, lat).map(sorted)
     radius = st.floats(1e-3, 2e7)
+    operator, some = st.sampled_from(Operator), st.lists(scalars(), min_size=1, max_size=4).map(tuple)
+    quantifier = st.sampled_from(Quantifier)
     return st.one_of(
-        st.builds(Compare, operator=st.sampled_from(Operator), value=scalars(), **on),
+        st.builds(Compare, operator=operator, value=scalars(), quantifier=st.none() | quantifier, **on),
         st.builds(Between, lo=scalars(), hi=scalars(), negated=st.booleans(), **on),
-        st.builds(In, values=st.lists(scalars(), min_size=1, max_size=4).map(tuple), negated=st.booleans(), **on),
+        st.builds(Between, lo=scalars(), hi=scalars(), quantifier=quantifier, **on),
+        st.builds(In, values=some, negated=st.booleans(), **on),
+        st.builds(In, values=some, quantifier=quantifier, **on),
+        st.builds(Lists, values=some, operator=st.sampled_from(ListOperator), **on),
+        st.builds(ListCount, values=some, operator=operator, count=st.integers(-2, 10**30), **on),
         st.builds(IsNull, negated=st.booleans(), **on),
         st.builds(DWithin, centre=st.builds(Point, lon, lat), radius=radius, shape=st.sampled_from(Shape), **on),
         st.builds(_box, west=lon, east=lon, latitudes=latitudes, **on),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.objects import RowsBuilder
-from matchwood.errors import NeverMatchesError
+from matchwood.errors import NeverMatchesError, TooComplexError
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import Event, event_keys
 from matchwood.lang.expression import (
@@ -31,9 +31,13 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Not,
     Operator,
     Predicate,
+    Quantifier,
     Shape,
     all_of,
     any_of,
@@ -147,16 +151,27 @@ def a_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
         return IsNull(name, weight, negated=dice.chance(2))
     if TYPES[name] == "point":
         return a_place(dice, name, weight)
+    if dice.chance(5):
+        return a_test_of_lists(dice, name, weight)
+    quantifier = dice.one([None, None, None, *Quantifier])
     kind = dice.below(4)
     if kind == 0:
-        return In(
-            name, weight, values=tuple(dice.some([a_value(dice, name) for _ in range(4)], 12)), negated=dice.chance(3)
-        )
+        values = tuple(dice.some([a_value(dice, name) for _ in range(4)], 12))
+        return In(name, weight, values=values, negated=quantifier is None and dice.chance(3), quantifier=quantifier)
     if kind == 1 and TYPES[name] != "string":
-        lo, hi = a_value(dice, name), a_value(dice, name)
-        return Between(name, weight, lo=min(lo, hi), hi=max(lo, hi), negated=dice.chance(3))
+        lo, hi = sorted((a_value(dice, name), a_value(dice, name)))
+        negated = quantifier is None and dice.chance(3)
+        return Between(name, weight, lo=lo, hi=hi, negated=negated, quantifier=quantifier)
     operators = [Operator.EQ, Operator.NE] if TYPES[name] == "string" else list(Operator)
-    return Compare(name, weight, operator=dice.one(operators), value=a_value(dice, name))
+    value = a_value(dice, name)
+    return Compare(name, weight, operator=dice.one(operators), value=value, quantifier=quantifier)
+
+
+def a_test_of_lists(dice: Dice, name: str, weight: float) -> Predicate:
+    values = tuple(dice.some([a_value(dice, name) for _ in range(3)], 4))
+    if dice.chance(2):
+        return Lists(name, weight, operator=dice.one(list(ListOperator)), values=values)
+    return ListCount(name, weight, values=values, operator=dice.one(list(Operator)), count=dice.below(4))
 
 
 def a_place(dice: Dice, name: str, weight: float) -> Predicate:
@@ -200,7 +215,7 @@ def a_subscription(dice: Dice, world: World, id_: int) -> None:
         try:
             world.put(id_, dice.one([0.0, 0.0, 1.0, -2.5]), an_expression(dice))
             return
-        except NeverMatchesError:
+        except (NeverMatchesError, TooComplexError):
             continue
 
 

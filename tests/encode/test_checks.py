@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows, make_events, make_rows
+from matchwood.encode.arrays import (
+    ABSENT,
+    CIRCLE,
+    COUNT,
+    INTERVAL,
+    JOINED,
+    MORE,
+    PART,
+    Events,
+    Rows,
+    make_events,
+    make_rows,
+)
 from matchwood.encode.checks import check_events, check_rows
 from matchwood.errors import EventError, SubscriptionError
 from matchwood.schema import Schema
@@ -35,7 +47,27 @@ def test_whatever_the_encoder_makes_is_good(world: World) -> None:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([(0, 5, 0.0, 1.0, 1.0)], "unknown kind of entry"),
+        ([(0, 7, 0.0, 1.0, 1.0)], "unknown kind of entry"),
+        ([(0, COUNT, 0.0, 0.0, 0.0)], "first entry is not the head of a predicate"),
+        ([(0, INTERVAL, 0.0, 1.0, 1.0), (0, COUNT, 0.0, 0.0, 0.0)], "a COUNT entry has no PART"),
+        (
+            [(0, INTERVAL, 0.0, 1.0, 1.0), (1, COUNT, 0.0, 0.0, 0.0), (1, PART, 2.0, 2.0, 0.0)],
+            "a COUNT entry does not follow the intervals of its dimension",
+        ),
+        (
+            [(0, INTERVAL, 0.0, 1.0, 1.0), (0, COUNT, 2.0, 1.0, 0.0), (0, PART, 2.0, 2.0, 0.0)],
+            "the bounds of a COUNT entry are not whole numbers, the smaller one first",
+        ),
+        (
+            [
+                (0, INTERVAL, 0.0, 1.0, 1.0),
+                (0, COUNT, 1.0, 1.0, 0.0),
+                (0, PART, 2.0, 2.0, 0.0),
+                (0, PART, 2.0, 3.0, 0.0),
+            ],
+            "a PART entry does not follow a COUNT or PART entry of its dimension in ascending order",
+        ),
+        ([(0, INTERVAL, 0.0, 1.0, 1.0), (0, PART, 2.0, 2.0, 0.0)], "a PART entry does not follow a COUNT"),
         ([(9, INTERVAL, 0.0, 1.0, 1.0)], "a dimension is not one of the schema's 4"),
         ([(0, MORE, 0.0, 1.0, 0.0)], "first entry is not the head of a predicate"),
         ([(0, JOINED, 0.0, 1.0, 0.0)], "first entry is not the head of a predicate"),

@@ -18,7 +18,24 @@ import numpy as np
 from matchwood.schema import Point, Range
 
 FRAGMENTS = (
-    *("AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE", "INF", "-INF", "DWITHIN(", "BBOX(", "POINT("),
+    *(
+        "AND",
+        "OR",
+        "NOT",
+        "BETWEEN",
+        "IN",
+        "IS",
+        "NULL",
+        "TRUE",
+        "FALSE",
+        "INF",
+        "-INF",
+        "DWITHIN(",
+        "BBOX(",
+        "POINT(",
+        "ANY(",
+        "ALL(",
+    ),
     *(
         "TIMESTAMP(",
         "DATE(",

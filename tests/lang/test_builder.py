@@ -28,6 +28,8 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    Lists,
     Not,
     Operator,
     Or,
@@ -78,6 +80,13 @@ class Level(IntEnum):
         (a.within({"lon": 1, "lat": 2}, (1, "km"), shape="square"), "DWITHIN(a, POINT(1 2), 1 km, SQUARE)"),
         (a.within(np.array([1.0, 2.0], np.float32), np.int64(5)), "DWITHIN(a, POINT(1 2), 5 m)"),
         (a.in_box(170, -5, -170, np.float32(5)), "BBOX(a, 170, -5, -170, 5)"),
+        (a.any() > 1, "ANY(a) > 1"),
+        (~a.all().is_in([1, 2]), "ANY(a) NOT IN (1, 2)"),
+        (a.contains([1, 2]), "A_CONTAINS(a, (1, 2))"),
+        (a.contained_by((1, 2)), "A_CONTAINEDBY(a, (1, 2))"),
+        (a.equals({1}), "A_EQUALS(a, (1))"),
+        (a.overlaps(["x"]) ^ 0.5, "A_OVERLAPS(a, ('x')) ^0.5"),
+        (attr("a", weight=2).count_of([1, 2]) >= 2, "A_COUNT(a, (1, 2)) >= 2 ^2"),
         ((a > 1) & (b < 2) | ~(a == 3), "a > 1 AND b < 2 OR NOT (a = 3)"),
         (((a > 1) ^ 0.4) & (b < 2), "a > 1 ^0.4 AND b < 2"),
         (attr("two words") == "it's", "\"two words\" = 'it''s'"),
@@ -85,6 +94,9 @@ class Level(IntEnum):
 )
 def test_the_builder_makes_the_tree_of_the_text(built: Expression, text: str) -> None:
     assert repr(built) == repr(parse(text))
+
+
+COMPARISONS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 
 
 def rebuilt(node: Expression) -> Expression:
@@ -97,8 +109,7 @@ def rebuilt(node: Expression) -> Expression:
         case Constant():
             return node
         case Compare(operator=operator, value=value):
-            compare = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}[operator]
-            made: Expression = getattr(of(node), f"__{compare}__")(value)
+            made: Expression = getattr(of(node), COMPARISONS[operator])(value)
             return made
         case Between(lo=lo, hi=hi, negated=negated):
             return of(node).not_between(lo, hi) if negated else of(node).between(lo, hi)
@@ -108,13 +119,20 @@ def rebuilt(node: Expression) -> Expression:
             return of(node).is_not_null() if negated else of(node).is_null()
         case DWithin(centre=centre, radius=radius, shape=shape):
             return of(node).within(centre, radius, shape=shape)
+        case Lists(operator=operator, values=values):
+            method = {"a_contains": "contains", "a_containedBy": "contained_by", "a_equals": "equals"}
+            return getattr(of(node), method.get(operator, "overlaps"))(values)
+        case ListCount(values=values, operator=operator, count=count):
+            return getattr(of(node).count_of(values), COMPARISONS[operator])(count)
         case BBox(west=west, south=south, east=east, north=north):
             return of(node).in_box(west, south, east, north)
     return any_of(*map(rebuilt, node.children))  # type: ignore[attr-defined]
 
 
 def of(node: Expression):  # type: ignore[no-untyped-def]
-    return attr(node.attribute, weight=node.weight)  # type: ignore[attr-defined]
+    attribute = attr(node.attribute, weight=node.weight)  # type: ignore[attr-defined]
+    quantifier = getattr(node, "quantifier", None)
+    return attribute if quantifier is None else getattr(attribute, quantifier)()
 
 
 @given(expressions())

@@ -16,9 +16,10 @@ from matchwood.errors import NeverMatchesError, TooComplexError
 from matchwood.lang.evaluate import Mode, judge
 from matchwood.lang.event import Event, event_keys
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, all_of, any_of
-from matchwood.lang.leaves import leaf_predicates
+from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.row import can_hold
 from matchwood.lang.rows import Absent, Holds, Row, RowPredicate, conjunction, normalise
 from matchwood.schema import Schema
 from tests.worlds import TYPES, Dice, a_predicate, an_event, seeded_dice
@@ -47,7 +48,7 @@ def plain_rows(expression: Expression, schema: Schema) -> list[Row]:
             rows.append(conjunction(predicates))
         except NeverMatchesError:
             continue
-    return [row for row in rows if all(not isinstance(p, Holds) or p.keys for p in row.predicates)]
+    return [row for row in rows if all(settled(p, schema) is not None and can_hold(p) for p in row.predicates)]
 
 
 def dyadic(dice: Dice, predicate: Predicate) -> Predicate:

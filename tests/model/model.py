@@ -281,7 +281,8 @@ def _keep_off(value: float, borders: Iterable[float]) -> None:
 
 @dataclass(frozen=True)
 class Predicate:
-    """All that one alternative says of one attribute: conditions that one value must meet together; their weights added up."""
+    """All that one alternative says of one attribute: conditions that one value must meet together, and what no value may be;
+    their weights added up."""
 
     attribute: str
     weight: float
@@ -298,8 +299,11 @@ class Predicate:
         if self.asks_for_absence or not event.present(self.attribute):
             return self.asks_for_absence and not event.present(self.attribute)
         value = event.values[self.attribute]
-        values = value if isinstance(value, list) else [value]
-        return any(self.meets(v) for part in values if not _absent(part) for v in self.candidates(part))
+        parts = [part for part in (value if isinstance(value, list) else [value]) if not _absent(part)]
+        values = [v for part in parts for v in self.candidates(part)]
+        return any(map(self.meets, values)) and all(
+            true_of(leaf, v) != negated for leaf, negated in self.conditions if _excludes(leaf, negated) for v in values
+        )
 
     def candidates(self, part: Any) -> Iterable[Any]:
         """Values of the part such that, if any value of it meets the conditions, one of these does."""
@@ -357,6 +361,13 @@ class Predicate:
             except BorderlineError:
                 sure = False
         return False if sure else None
+
+
+def _excludes(leaf: Leaf, negated: bool) -> bool:
+    """Does the condition, or its negation, say what no value may be?"""
+    if isinstance(leaf, Compare):
+        return (leaf.operator == "!=") != negated
+    return isinstance(leaf, Between | In) and leaf.negated != negated
 
 
 def _constants(leaf: Leaf) -> tuple[Any, ...]:

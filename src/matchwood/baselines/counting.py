@@ -10,7 +10,7 @@ import numpy as np
 
 from matchwood.baselines.kernels.counting import CLASSES, LIST, PLACE, CountingScratch, Lists, count_needed
 from matchwood.store.growth import grown
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability
 from matchwood.structures.scratch import Scratch
@@ -89,7 +89,7 @@ class CountingIndex(VerifyingIndex):
         for slot in found:
             row = self.store.state.rows[slot]
             entries = self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-            counted = int(((entries["kind"] & (ABSENT | CIRCLE)) == 0).sum())
+            counted = int(((entries["kind"] & (ABSENT | NARROWS)) == 0).sum())
             assert lists.needed[slot] == self.each * counted, f"slot {slot} needs a wrong count"
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -11,7 +11,7 @@ from matchwood.baselines.kernels.r_star_tree import Stabbed, verify_many
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Index, Query
 from matchwood.structures.scratch import Scratch
@@ -59,7 +59,7 @@ class RStarTree(Index):
             box = _everything(size)
             row = self.store.state.rows[slot]
             for entry in self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]:
-                if not entry["kind"] & (ABSENT | CIRCLE):
+                if not entry["kind"] & (ABSENT | NARROWS):
                     dim = int(entry["dim"])
                     box[dim], box[size + dim] = _squashed(entry["lo"]) - MARGIN, _squashed(entry["hi"]) + MARGIN
             yield slot, box

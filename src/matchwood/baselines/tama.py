@@ -12,7 +12,7 @@ from matchwood.baselines.kernels.counting import LIST
 from matchwood.baselines.kernels.tama import Domains, answer_events, delete_rows, insert_rows, leaf_of
 from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, ENTRIES
+from matchwood.store.kernels.rows import ABSENT, ENTRIES, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scratch import Scratch
@@ -47,7 +47,7 @@ class Tama(CountingIndex):
     def _measured(self, known: int) -> np.ndarray:
         """The domains of new dimensions: between the least and the greatest end in the rows."""
         entries = self.store.state.entries[: self.store.state.counts[ENTRIES]]
-        entries = entries[(entries["kind"] & (ABSENT | CIRCLE)) == 0]
+        entries = entries[(entries["kind"] & (ABSENT | NARROWS)) == 0]
         domain = np.zeros((self.store.dimensions - known, 2))
         for dim in range(known, self.store.dimensions):
             ends = np.concatenate([entries[side][entries["dim"] == dim] for side in ("lo", "hi")])
@@ -83,7 +83,7 @@ class Tama(CountingIndex):
         for slot in self.store.live_slots().tolist():
             start, count = int(store.rows[slot]["start"]), int(store.rows[slot]["count"])
             for entry in store.entries[start : start + count]:
-                if entry["kind"] & (ABSENT | CIRCLE):
+                if entry["kind"] & (ABSENT | NARROWS):
                     continue
                 dim = int(entry["dim"])
                 first, last = (leaf_of(self._domains, dim, entry[end]) for end in ("lo", "hi"))

@@ -2,15 +2,18 @@
 
 s1 covers s2 iff every event that matches s2 (mode `all`) matches s1 (Covering, Definition 1). What is tested:
 
-    predicate  narrow implies wide if both are about one attribute and narrow's keys are all in wide's; absence implies absence
+    predicate  narrow implies wide if both are about one attribute, narrow's keys are all in wide's, narrow excludes what wide
+               excludes, and each count of wide is implied by one of narrow's; absence implies absence
     row        every predicate of the wide row is implied by the narrow row's predicate on that attribute
     several    every row of the narrow subscription is covered by some row of the wide one
 
-Always sound, for events with ranges and lists too: a value that meets the smaller set meets the larger one.
+Always sound, for events with ranges and lists too: a value that meets the smaller set meets the larger one. So `x != 5` does not
+cover `x > 7`, which the list [5, 8] matches.
 
-Complete for single rows of numbers, strings and boxes: a key of the narrow set that the wide one lacks, or an attribute that only
-the wide row names, makes an event that tells them apart. Not complete, so that a cover may be missed, where
+Complete for single rows of numbers, strings and boxes without counts: a key of the narrow set that the wide one lacks, or an
+attribute that only the wide row names, makes an event that tells them apart. Not complete, so that a cover may be missed, where
 
+- several counts (A_CONTAINS, A_COUNT, ANY) imply one only together;
 - several rows of the wide subscription cover a row together, none of them alone;
 - keys exist that no event can have: `t < seen < t + 1 us`, `vip != true` against `vip = false`, longitudes beyond 180;
 - circles: one circle is compared with one circle or with the box, never with several shapes together, and a radius beyond
@@ -20,11 +23,14 @@ the wide row names, makes an event that tells them apart. Not complete, so that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from matchwood import geo
+from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.leaves import needed_by
 from matchwood.lang.places import Circle
-from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point
 
 SLACK_M = 1e-3
@@ -50,7 +56,7 @@ def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
         return isinstance(narrow, Absent) and isinstance(wide, Absent)
     if isinstance(wide, Holds):
         # `Holds` on a place is IS NOT NULL, which holds for all keys.
-        return wide.keys.covers(narrow.keys) if isinstance(narrow, Holds) else True
+        return _implies_values(narrow, wide) if isinstance(narrow, Holds) else True
     if isinstance(narrow, Holds):
         return False
     return (
@@ -58,6 +64,27 @@ def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
         and wide.lat.covers(narrow.lat)
         and all(_implies_circle(narrow, circle) for circle in wide.circles)
     )
+
+
+def _implies_values(narrow: Holds, wide: Holds) -> bool:
+    sets = [narrow.keys, *(needed for count in narrow.counts for needed in needed_by(count, None))]
+    return (
+        any(wide.keys.covers(keys) for keys in sets)
+        and narrow.none.covers(wide.none)
+        and all(_implies_count(narrow, count, sets) for count in wide.counts)
+    )
+
+
+def _implies_count(narrow: Holds, wide: Counted, sets: list[IntervalSet]) -> bool:
+    """By an equal count with narrower bounds, or because narrow needs each interval that wide needs."""
+    for count in narrow.counts:
+        if count.keys == wide.keys and count.least >= wide.least and count.most <= wide.most:
+            return True
+    if wide.most != math.inf:
+        return False
+    if wide.least == 1:
+        return any(wide.keys.covers(keys) for keys in sets)
+    return all(any(IntervalSet((part,)).covers(keys) for keys in sets) for part in wide.keys.parts)
 
 
 def _implies_circle(narrow: Placed, wide: Circle) -> bool:

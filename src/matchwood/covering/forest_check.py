@@ -9,7 +9,7 @@ import numpy as np
 from matchwood.covering.kernels import forest as kernel
 from matchwood.covering.kernels.forest import CoverForest
 from matchwood.covering.kernels.signatures import child_of
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
+from matchwood.store.kernels.rows import ABSENT, COUNTED, NARROWS, NONE
 from matchwood.store.pool_check import check_regions, freed
 from matchwood.store.row_store import RowStore
 
@@ -87,10 +87,19 @@ def _check_leaf(
 
 def _hulls(store: RowStore, slot: int) -> dict[int, tuple[float, float]]:
     row = store.state.rows[slot]
-    found = {}
-    for entry in store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]:
-        if not entry["kind"] & CIRCLE:
-            item = 2 * int(entry["dim"]) + int(entry["kind"] == ABSENT)
+    found: dict[int, tuple[float, float]] = {}
+    start, all_entries = int(row["start"]), store.state.entries
+    for entry in all_entries[start : start + int(row["count"])]:
+        item = 2 * int(entry["dim"]) + int(entry["kind"] == ABSENT)
+        if entry["kind"] == COUNTED:
+            bounds = start + int(entry["more"])
+            parts = all_entries[bounds + 1 : bounds + 1 + int(all_entries[bounds]["more"])]
+            least = all_entries[bounds]["lo"]
+            needed = [parts[i : i + 1] for i in range(len(parts))] if least == len(parts) else [parts] if least else []
+            for set_ in needed:
+                lo, hi = found[item]
+                found[item] = max(lo, float(set_["lo"][0])), min(hi, float(set_["hi"][-1]))
+        elif not entry["kind"] & NARROWS:
             found[item] = float(entry["lo"]), float(entry["hi"])
     return found
 

@@ -14,6 +14,12 @@ The entry kinds of `Rows`, with what their fields mean:
     ABSENT    the head of a predicate that holds where the event lacks the dimension; lo and hi are NaN
     CIRCLE    part of the point predicate before it: centre (lo = lon, hi = lat), `weight` = radius in metres,
               negative where the predicate asks for the outside; dim is the longitude's
+    COUNT     part of the predicate before it: of the intervals that follow, the value of the event meets at least `lo` and at
+              most `hi` (0 and 0: none of them); weight 0
+    PART      an interval of the COUNT before it, ascending and disjoint; weight 0
+
+CIRCLE, COUNT and PART come after the intervals of their predicate. They only narrow it: what is filtered by intervals alone has
+every row that matches.
 
 The head of a predicate stands first, so `kinds` splits a row into predicates without looking at the schema.
 Entries keep the order in which the expression names them: scores are summed in this order, so every system that reads the same
@@ -41,7 +47,9 @@ from matchwood.errors import SchemaError
 if TYPE_CHECKING:
     from matchwood.schema import Schema
 
-INTERVAL, MORE, JOINED, ABSENT, CIRCLE = 0, 1, 2, 3, 4
+INTERVAL, MORE, JOINED, ABSENT, CIRCLE, COUNT, PART = 0, 1, 2, 3, 4, 5, 6
+NARROWING = CIRCLE
+"""The kinds from here on narrow a predicate whose intervals come before."""
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

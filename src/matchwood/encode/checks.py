@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART, Events, Rows
 from matchwood.errors import EventError, MatchwoodError, SubscriptionError
 
 Flags = NDArray[np.bool_]
@@ -28,10 +28,10 @@ def check_rows(rows: Rows, dimensions: int) -> None:
     head = (rows.kinds == INTERVAL) | (rows.kinds == ABSENT)
     first = np.zeros(len(rows.kinds), np.bool_)
     first[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
-    spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED)
+    spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED) | (rows.kinds == PART)
     before = np.concatenate([[0], rows.kinds[:-1]]) if len(rows.kinds) else rows.kinds
     faults: list[tuple[Flags, str]] = [
-        (rows.kinds > CIRCLE, "unknown kind of entry"),
+        (rows.kinds > PART, "unknown kind of entry"),
         (rows.dims >= dimensions, f"a dimension is not one of the schema's {dimensions}"),
         (first & ~head, "the first entry is not the head of a predicate"),
         (
@@ -40,6 +40,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         ),
         (~head & ~first & (before == ABSENT), "an entry continues a predicate that tests for absence"),
         ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
+        *_faults_of_counts(rows, owner, before),
         (_repeats(owner, rows.dims, head | (rows.kinds == JOINED)), "two predicates are on one dimension"),
         (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
         (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
@@ -59,6 +60,30 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         raise SubscriptionError(
             f"row {row} (subscription {rows.ids[row]}): expected a finite priority, got {rows.priority[row]}"
         )
+
+
+def _faults_of_counts(rows: Rows, owner: np.ndarray, before: np.ndarray) -> list[tuple[Flags, str]]:
+    """What may be wrong with COUNT and PART entries; `before` is the kind of the entry before each."""
+    count, part = rows.kinds == COUNT, rows.kinds == PART
+    if not count.any() and not part.any():
+        return []
+    follows = np.zeros(len(count), np.bool_)
+    follows[1:] = (owner[1:] == owner[:-1]) & (rows.dims[1:] == rows.dims[:-1])
+    ascends = np.zeros(len(count), np.bool_)
+    ascends[1:] = rows.hi[:-1] < rows.lo[1:]
+    behind = (before == INTERVAL) | (before == MORE) | (before == PART)
+    empty = count.copy()
+    empty[:-1] &= ~(part[1:] & follows[1:])
+    valid = (rows.lo >= 0.0) & (rows.lo <= rows.hi) & (rows.lo == np.floor(rows.lo)) & np.isfinite(rows.lo)
+    return [
+        (count & ~(follows & behind), "a COUNT entry does not follow the intervals of its dimension"),
+        (empty, "a COUNT entry has no PART"),
+        (count & ~valid, "the bounds of a COUNT entry are not whole numbers, the smaller one first"),
+        (
+            part & ~(follows & ((before == COUNT) | ((before == PART) & ascends))),
+            "a PART entry does not follow a COUNT or PART entry of its dimension in ascending order",
+        ),
+    ]
 
 
 def _check_until(rows: Rows, until: np.ndarray) -> None:
@@ -110,7 +135,7 @@ def _check_shape(offsets: np.ndarray, columns: Sequence[np.ndarray], error: type
 def _continues(rows: Rows) -> Flags:
     """Which entries have the dimension of the one before and begin after its end?"""
     follows = np.zeros(len(rows.kinds), np.bool_)
-    is_span = (rows.kinds[:-1] != ABSENT) & (rows.kinds[:-1] != CIRCLE)
+    is_span = (rows.kinds[:-1] != ABSENT) & (rows.kinds[:-1] < CIRCLE)
     follows[1:] = is_span & (rows.dims[1:] == rows.dims[:-1]) & (rows.hi[:-1] < rows.lo[1:])
     return follows
 

@@ -15,11 +15,11 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from matchwood.encode.arrays import INTERVAL, MORE
+from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART
 from matchwood.encode.row_entries import add_entries
 from matchwood.errors import MatchwoodError
 from matchwood.lang import parser
-from matchwood.lang.leaves import leaf_predicates
+from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
 from matchwood.lang.row import Placed, can_hold
 from matchwood.lang.template import CONVERTERS, Conjunct, PlacedError, Template
@@ -139,6 +139,7 @@ def _string(name: str, negated: bool, at: int, slot: int | None) -> _Step:
         if negated:
             below, above = math.nextafter(code, -_INF), math.nextafter(code, _INF)
             out += (dim, INTERVAL, -_INF, below + 0.0, weight, dim, MORE, above, _INF, 0.0)
+            out += (dim, COUNT, 0.0, 0.0, 0.0, dim, PART, code, code, 0.0)
         else:
             out += (dim, INTERVAL, code, code, weight)
         return True
@@ -189,9 +190,10 @@ def _other(conjunct: Conjunct, template: Template) -> _Step:
     def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
         predicate: Any = make(template.values(constants), [])
         found = leaf_predicates(predicate, schema, negated=False)
-        if len(found) != 1 or not can_hold(found[0]):
+        held = settled(found[0], schema) if len(found) == 1 else None
+        if held is None or not can_hold(held):
             return False
-        add_entries(out, schema.find(conjunct.attribute), found[0])
-        return isinstance(found[0], Placed) or len(getattr(predicate, "values", ())) <= MAX_VALUES
+        add_entries(out, schema.find(conjunct.attribute), held)
+        return isinstance(held, Placed) or len(getattr(predicate, "values", ())) <= MAX_VALUES
 
     return step

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import INTERVAL, MORE, Rows
+from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Rows
 from matchwood.schema import UNKNOWN_SYMBOL
 
 
@@ -24,8 +24,10 @@ def named_codes(rows: Rows, dim: int, count: int) -> NDArray[np.bool_]:
     >>> named_codes(builder.build(), 0, 4).tolist()
     [True, True, True, False]
     """
-    at = np.flatnonzero((rows.dims == dim) & ((rows.kinds == INTERVAL) | (rows.kinds == MORE)))
-    lo, hi, is_first = rows.lo[at], rows.hi[at], rows.kinds[at] == INTERVAL
+    is_interval = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == PART)
+    at = np.flatnonzero((rows.dims == dim) & is_interval)
+    lo, hi = rows.lo[at], rows.hi[at]
+    is_first = (rows.kinds[at] == INTERVAL) | ((rows.kinds[at] == PART) & (rows.kinds[at - 1] == COUNT))
     holds_unknown = (lo <= UNKNOWN_SYMBOL) & (hi >= UNKNOWN_SYMBOL)
     holds_unknown = holds_unknown[is_first][np.cumsum(is_first) - 1]  # of the whole set; its first interval decides
     gap = np.flatnonzero(holds_unknown & ~is_first)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, Rows
 from matchwood.encode.direct import add_text
-from matchwood.encode.row_entries import FIELDS, add_entries
-from matchwood.lang.intervals import IntervalSet
+from matchwood.encode.row_entries import FIELDS, add_counts, add_entries
+from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.places import Circle
-from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
 
@@ -110,6 +110,7 @@ class RowsBuilder:
         dims, kinds, weights = np.full(len(lo), dim, np.uint16), np.full(len(lo), MORE, np.uint8), np.zeros(len(lo))
         kinds[0], weights[0] = INTERVAL, predicate.weight
         self._add_chunk(dims, kinds, lo, hi, weights)
+        add_counts(self._recent, dim, predicate)
 
     def _end_chunk(self) -> None:
         if self._recent:
@@ -141,7 +142,7 @@ def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> It
         if kinds[0] == ABSENT:
             yield Absent(attribute.name, weight)
         elif JOINED not in kinds:
-            yield Holds(attribute.name, weight, _decoded_set(rows, head, end))
+            yield _decoded_holds(rows, head, end, attribute.name)
         else:
             middle = head + int(np.argmax(kinds == JOINED))
             bends = [e for e in range(middle, end) if rows.kinds[e] == CIRCLE]
@@ -155,6 +156,20 @@ def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> It
             yield Placed(
                 attribute.name, weight, _decoded_set(rows, head, middle), _decoded_set(rows, middle, lat_end), circles
             )
+
+
+def _decoded_holds(rows: Rows, head: int, end: int, name: str) -> Holds:
+    """The predicate of a head with its intervals and counts."""
+    starts = [e for e in range(head, end) if rows.kinds[e] == COUNT]
+    keys = _decoded_set(rows, head, starts[0] if starts else end)
+    none, counts = NOTHING, []
+    for start, stop in zip(starts, [*starts, end][1:], strict=True):
+        parts, least, most = _decoded_set(rows, start + 1, stop), float(rows.lo[start]), float(rows.hi[start])
+        if most == 0.0:
+            none = parts
+        else:
+            counts.append(Counted(parts, int(least), most))
+    return Holds(name, float(rows.weight[head]), keys, none, tuple(counts))
 
 
 def _decoded_set(rows: Rows, start: int, stop: int) -> IntervalSet:

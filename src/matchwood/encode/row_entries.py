@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.row import Absent, Holds, RowPredicate
 from matchwood.schema import Attribute
@@ -17,6 +17,7 @@ def add_entries(out: list[float], attribute: Attribute, predicate: RowPredicate)
         out += (attribute.dims[0], ABSENT, NAN, NAN, predicate.weight)
     elif isinstance(predicate, Holds):
         _add_intervals(out, attribute.dims[0], INTERVAL, predicate.keys, predicate.weight)
+        add_counts(out, attribute.dims[0], predicate)
     else:
         lon, lat = attribute.dims
         _add_intervals(out, lon, INTERVAL, predicate.lon, predicate.weight)
@@ -24,6 +25,20 @@ def add_entries(out: list[float], attribute: Attribute, predicate: RowPredicate)
         for circle in predicate.circles:
             radius = -circle.radius if circle.outside else circle.radius
             out += (lon, CIRCLE, circle.centre.lon, circle.centre.lat, radius)
+
+
+def add_counts(out: list[float], dim: int, predicate: Holds) -> None:
+    """Append the entries that narrow a predicate, after its intervals: what it excludes, then its counts. O(entries)."""
+    if predicate.none:
+        _add_count(out, dim, predicate.none, 0, 0.0)
+    for count in predicate.counts:
+        _add_count(out, dim, count.keys, count.least, count.most)
+
+
+def _add_count(out: list[float], dim: int, keys: IntervalSet, least: int, most: float) -> None:
+    out += (dim, COUNT, least, most, 0.0)
+    for lo, hi in keys.parts:
+        out += (dim, PART, lo, hi, 0.0)
 
 
 def _add_intervals(out: list[float], dim: int, kind: int, keys: IntervalSet, weight: float) -> None:

@@ -25,7 +25,11 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Operator,
+    Quantifier,
     Shape,
     instant,
 )
@@ -35,23 +39,15 @@ _PLAIN = frozenset((int, str, bool))
 _BYTES = (bytes, bytearray, memoryview)
 
 
-class Attr:
-    """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
+class _Comparable:
+    """What can be compared with constants: an attribute, or the values of its list under a quantifier."""
 
-    Every method is O(1), or O(n) in the number of values it is given.
-    """
+    __slots__ = ("_name", "_quantifier", "_weight")
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a predicate, so it cannot be a key
 
-    __slots__ = ("_name", "_weight")
-    __hash__ = None  # type: ignore[assignment]  # `==` makes a predicate, so an Attr cannot be a key
-
-    def __init__(self, name: str, weight: float = 1.0) -> None:
-        if not isinstance(name, str) or not name:
-            raise ExpressionError(f"expected the name of an attribute, got {describe(name)}")
-        self._name = str.__str__(name)
-        self._weight = self._number(weight, "a weight")
-
-    def __repr__(self) -> str:
-        return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"
+    _name: str
+    _weight: float
+    _quantifier: Quantifier | None
 
     def __eq__(self, value: object) -> Compare:  # type: ignore[override]
         return self._compare(Operator.EQ, value)
@@ -77,11 +73,8 @@ class Attr:
         >>> print(attr("age").between(22, 36) ^ 0.4)
         age BETWEEN 22 AND 36 ^0.4
         """
-        return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi))
-
-    def not_between(self, lo: object, hi: object) -> Between:
-        """The value lies below `lo` or above `hi`."""
-        return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi), negated=True)
+        low, high = self._scalar(lo), self._scalar(hi)
+        return Between(self._name, self._weight, lo=low, hi=high, quantifier=self._quantifier)
 
     def is_in(self, values: Iterable[object]) -> In:
         """The value is one of `values`, which keep their order; sets are sorted, so that equal sets make equal trees.
@@ -89,11 +82,119 @@ class Attr:
         >>> print(attr("city").is_in(["Oslo", "Bergen"]))
         city IN ('Oslo', 'Bergen')
         """
-        return In(self._name, self._weight, values=self._scalars(values))
+        return In(self._name, self._weight, values=self._scalars(values), quantifier=self._quantifier)
+
+    def _compare(self, operator: Operator, value: object) -> Compare:
+        return Compare(
+            self._name, self._weight, operator=operator, value=self._scalar(value), quantifier=self._quantifier
+        )
+
+    def _scalar(self, value: object) -> Scalar:
+        """A value in the form of trees; the error for another one says what to write instead."""
+        try:
+            plain = _plain(value)
+        except MatchwoodError as error:
+            raise self._error(str(error)) from None
+        if isinstance(plain, (int, float, str, datetime)) and plain == plain:
+            return plain
+        if plain is None or (isinstance(plain, (float, date)) and plain != plain):
+            raise self._error(f"{plain} is not a value; use is_null() or is_not_null()")
+        if isinstance(value, (Attr, Expression)):
+            raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with each other")
+        if isinstance(value, _BYTES):
+            raise self._error(f"{describe(value)} is not a value; decode bytes to a string")
+        if isinstance(value, Iterable):
+            raise self._error(f"expected one value, got {describe(value)}; use is_in(...) for several")
+        raise self._error(f"expected a number, string, bool, date or datetime, got {describe(value)}")
+
+    def _scalars(self, values: Iterable[object]) -> tuple[Scalar, ...]:
+        if isinstance(values, (str, *_BYTES, Mapping)) or not isinstance(values, Iterable):
+            raise self._error(f"expected a list of values, got {describe(values)}")
+        ordered: tuple[Any, ...] = tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
+        if set(map(type, ordered)) <= _PLAIN:
+            return ordered
+        return tuple([self._scalar(value) for value in ordered])
+
+    def _number(self, value: object, what: str) -> float:
+        plain = _plain(value)
+        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
+            raise self._error(f"expected {what}, got {describe(value)}")
+        return float(plain)
+
+    def _error(self, message: str) -> ExpressionError:
+        return ExpressionError(message).about(f"attribute {self._name!r}")
+
+
+class Attr(_Comparable):
+    """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
+
+    Every method is O(1), or O(n) in the number of values it is given.
+    """
+
+    __slots__ = ()
+    __hash__ = None
+
+    def __init__(self, name: str, weight: float = 1.0) -> None:
+        if not isinstance(name, str) or not name:
+            raise ExpressionError(f"expected the name of an attribute, got {describe(name)}")
+        self._name = str.__str__(name)
+        self._quantifier = None
+        self._weight = self._number(weight, "a weight")
+
+    def not_between(self, lo: object, hi: object) -> Between:
+        """The value lies below `lo` or above `hi`."""
+        return Between(self._name, self._weight, lo=self._scalar(lo), hi=self._scalar(hi), negated=True)
 
     def not_in(self, values: Iterable[object]) -> In:
         """The event has the attribute, and its value is none of `values`."""
         return In(self._name, self._weight, values=self._scalars(values), negated=True)
+
+    def any(self) -> _Comparable:
+        """Some value of a list, whatever values other conditions are about.
+
+        >>> print((attr("size").any() > 3) & (attr("size").any() < 5))
+        ANY(size) > 3 AND ANY(size) < 5
+        """
+        return self._quantified(Quantifier.ANY)
+
+    def all(self) -> _Comparable:
+        """Every value of a list.
+
+        >>> print(attr("size").all() > 3)
+        ALL(size) > 3
+        """
+        return self._quantified(Quantifier.ALL)
+
+    def contains(self, values: Iterable[object]) -> Lists:
+        """The list of the event contains all of `values`.
+
+        >>> print(attr("terms").contains(["graph", "index"]))
+        A_CONTAINS(terms, ('graph', 'index'))
+        """
+        return self._lists(ListOperator.CONTAINS, values)
+
+    def contained_by(self, values: Iterable[object]) -> Lists:
+        """Every value of the event is one of `values`."""
+        return self._lists(ListOperator.CONTAINED_BY, values)
+
+    def equals(self, values: Iterable[object]) -> Lists:
+        """The event has all of `values` and no others, in any order."""
+        return self._lists(ListOperator.EQUALS, values)
+
+    def overlaps(self, values: Iterable[object]) -> Lists:
+        """The list of the event contains at least one of `values`."""
+        return self._lists(ListOperator.OVERLAPS, values)
+
+    def count_of(self, values: Iterable[object]) -> ListedCount:
+        """How many of `values` the list of the event contains, to be compared with a number.
+
+        >>> print(attr("terms").count_of(["graph", "index", "tree"]) >= 2)
+        A_COUNT(terms, ('graph', 'index', 'tree')) >= 2
+        """
+        return ListedCount(self._name, self._weight, self._scalars(values))
+
+    def __repr__(self) -> str:
+        return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"
 
     def is_null(self) -> IsNull:
         """The event lacks the attribute."""
@@ -163,40 +264,13 @@ class Attr:
     def __invert__(self) -> NoReturn:
         self.__and__(None)
 
-    def _compare(self, operator: Operator, value: object) -> Compare:
-        return Compare(self._name, self._weight, operator=operator, value=self._scalar(value))
+    def _quantified(self, quantifier: Quantifier) -> _Comparable:
+        made = _Comparable()
+        made._name, made._weight, made._quantifier = self._name, self._weight, quantifier
+        return made
 
-    def _scalar(self, value: object) -> Scalar:
-        """A value in the form of trees; the error for another one says what to write instead."""
-        try:
-            plain = _plain(value)
-        except MatchwoodError as error:
-            raise self._error(str(error)) from None
-        if isinstance(plain, (int, float, str, datetime)) and plain == plain:
-            return plain
-        if plain is None or (isinstance(plain, (float, date)) and plain != plain):
-            raise self._error(f"{plain} is not a value; use is_null() or is_not_null()")
-        if isinstance(value, (Attr, Expression)):
-            raise self._error(f"expected a constant, got {value!r}; attributes cannot be compared with each other")
-        if isinstance(value, _BYTES):
-            raise self._error(f"{describe(value)} is not a value; decode bytes to a string")
-        if isinstance(value, Iterable):
-            raise self._error(f"expected one value, got {describe(value)}; use is_in(...) for several")
-        raise self._error(f"expected a number, string, bool, date or datetime, got {describe(value)}")
-
-    def _scalars(self, values: Iterable[object]) -> tuple[Scalar, ...]:
-        if isinstance(values, (str, *_BYTES, Mapping)) or not isinstance(values, Iterable):
-            raise self._error(f"expected a list of values, got {describe(values)}")
-        ordered: tuple[Any, ...] = tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
-        if set(map(type, ordered)) <= _PLAIN:
-            return ordered
-        return tuple([self._scalar(value) for value in ordered])
-
-    def _number(self, value: object, what: str) -> float:
-        plain = _plain(value)
-        if isinstance(plain, bool) or not isinstance(plain, (int, float)):
-            raise self._error(f"expected {what}, got {describe(value)}")
-        return float(plain)
+    def _lists(self, operator: ListOperator, values: Iterable[object]) -> Lists:
+        return Lists(self._name, self._weight, operator=operator, values=self._scalars(values))
 
     def _metres(self, radius: object) -> float:
         amount, unit = radius if isinstance(radius, tuple) and len(radius) == 2 else (radius, "m")
@@ -204,8 +278,37 @@ class Attr:
             raise self._error(f"expected one of the units {', '.join(METRES)}, got {describe(unit)}")
         return self._number(amount, "a radius in metres or a pair such as (1, 'km')") * METRES[unit]
 
-    def _error(self, message: str) -> ExpressionError:
-        return ExpressionError(message).about(f"attribute {self._name!r}")
+
+class ListedCount:
+    """How many values of a list the event has; made by `Attr.count_of`, and compared with an integer."""
+
+    __slots__ = ("_name", "_values", "_weight")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, name: str, weight: float, values: tuple[Scalar, ...]) -> None:
+        self._name, self._weight, self._values = name, weight, values
+
+    def __eq__(self, count: object) -> ListCount:  # type: ignore[override]
+        return self._compare(Operator.EQ, count)
+
+    def __ne__(self, count: object) -> ListCount:  # type: ignore[override]
+        return self._compare(Operator.NE, count)
+
+    def __lt__(self, count: object) -> ListCount:
+        return self._compare(Operator.LT, count)
+
+    def __le__(self, count: object) -> ListCount:
+        return self._compare(Operator.LE, count)
+
+    def __gt__(self, count: object) -> ListCount:
+        return self._compare(Operator.GT, count)
+
+    def __ge__(self, count: object) -> ListCount:
+        return self._compare(Operator.GE, count)
+
+    def _compare(self, operator: Operator, count: object) -> ListCount:
+        number: Any = _plain(count)
+        return ListCount(self._name, self._weight, values=self._values, operator=operator, count=number)
 
 
 def attr(name: str, *, weight: float = 1.0) -> Attr:

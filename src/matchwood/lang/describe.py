@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from matchwood.errors import SchemaError
 from matchwood.lang import places
 from matchwood.lang.expression import (
+    And,
     BBox,
     Between,
     Compare,
@@ -19,17 +20,21 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Not,
     Operator,
     Or,
     Predicate,
+    Quantifier,
     all_of,
     any_of,
     literal,
 )
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
-from matchwood.lang.leaves import values_in
-from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate
+from matchwood.lang.leaves import needed_by, values_in
+from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
 
@@ -40,7 +45,7 @@ def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
     >>> from matchwood.lang.rows import normalise
     >>> schema = Schema()
     >>> describe_rows(normalise(parse("NOT (age >= 18 OR plan IN ('pro', 'free'))"), schema), schema)
-    "age < 18 AND plan NOT IN ('pro', 'free')"
+    "NOT (age >= 18) AND plan NOT IN ('pro', 'free')"
     """
     texts = [" AND ".join(describe_predicate(p, schema) for p in row.predicates) or "TRUE" for row in rows]
     return texts[0] if len(texts) == 1 else " OR ".join(f"({text})" for text in texts)
@@ -52,10 +57,8 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
         return " AND ".join(map(str, _weighed(_place_conditions(predicate), predicate.weight)))
-    if predicate.keys == EVERYTHING:
-        return str(IsNull(predicate.attribute, predicate.weight, negated=True))
-    condition = _keys_condition(predicate, schema)
-    return f"({condition})" if isinstance(condition, Or) else str(condition)
+    conditions = _weighed(_conditions(predicate, schema.find(predicate.attribute), schema), predicate.weight)
+    return " AND ".join(f"({condition})" if isinstance(condition, Or) else str(condition) for condition in conditions)
 
 
 def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Schema) -> str:
@@ -79,38 +82,107 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
 _A = {Type.STRING: "a string", Type.ID: "an id"}
 
 
-def _keys_condition(predicate: Holds, schema: Schema) -> Expression:
-    attribute, weight = predicate.attribute, predicate.weight
-    known = schema.find(attribute)
-    held, gaps = predicate.keys, values_in(~predicate.keys, known.type)
-    for keys, negated in ((held, False), (gaps, True)):
-        if all(lo == hi for lo, hi in keys.parts):
-            values = tuple(schema.value(known, lo) for lo, _ in keys.parts)
-            if len(values) > 1:
-                return In(attribute, weight, values=values, negated=negated)
-            return Compare(attribute, weight, operator=Operator.NE if negated else Operator.EQ, value=values[0])
-    if len(gaps.parts) == 1 and len(held.parts) == 2:
-        (low, below), (high, above) = _ends(known, *gaps.parts[0], schema)
-        if not below and not above:
-            return Between(attribute, weight, lo=low, hi=high, negated=True)
-    spans = [all_of(*_weighed(_span_conditions(known, lo, hi, schema), weight)) for lo, hi in held.parts]
-    return any_of(*spans)
+def _conditions(predicate: Holds, known: Attribute, schema: Schema) -> list[Expression]:
+    """Conditions that make the predicate again: what a value meets, what none may meet, and the counts."""
+    keys, none = predicate.keys, predicate.none
+    asked = keys
+    if keys == values_in(~none, known.type) or any(keys in needed_by(count, known.type) for count in predicate.counts):
+        asked = EVERYTHING  # the other conditions imply it
+    elif not _is_listed(keys):  # what `none` excludes between the keys need not be left out of them again
+        asked = IntervalSet.of(keys.parts + (none & closed(*keys.hull)).parts)
+    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema)
+    found += _excluding(known, none, schema) if none else []
+    for count in predicate.counts:
+        found += _counting(known, count, schema)
+    return found or [IsNull(known.name, negated=True)]
 
 
-def _span_conditions(known: Attribute, lo: float, hi: float, schema: Schema) -> list[Predicate]:
-    """The interval from lo to hi: one comparison or BETWEEN, or two comparisons if it is open at an end."""
+def _meeting(known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema) -> list[Expression]:
+    """A value is among the keys."""
+    if _is_listed(keys):
+        return [_listing(known, keys, quantifier, schema)]
+    if _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
+        return [Not(_listing(known, gaps, Quantifier.ALL, schema))]
+    spans = [_span_conditions(known, lo, hi, quantifier, schema) for lo, hi in keys.parts]
+    return list(spans[0]) if len(spans) == 1 else [any_of(*(all_of(*span) for span in spans))]
+
+
+def _is_listed(keys: IntervalSet) -> bool:
+    """Are they single keys?"""
+    return all(lo == hi for lo, hi in keys.parts)
+
+
+def _listing(
+    known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema, *, negated: bool = False
+) -> Predicate:
+    values = _values(known, keys, schema)
+    if len(values) > 1:
+        return In(known.name, values=values, negated=negated, quantifier=quantifier)
+    operator = Operator.NE if negated else Operator.EQ
+    return Compare(known.name, operator=operator, value=values[0], quantifier=quantifier)
+
+
+def _values(known: Attribute, keys: IntervalSet, schema: Schema) -> tuple[Scalar, ...]:
+    return tuple(schema.value(known, lo) for lo, _ in keys.parts)
+
+
+def _excluding(known: Attribute, none: IntervalSet, schema: Schema) -> list[Expression]:
+    """No value is among the keys."""
+    allowed = values_in(~none, known.type)
+    if _is_listed(none):
+        return [_listing(known, none, None, schema, negated=True)]
+    if _is_listed(allowed):
+        return [Lists(known.name, operator=ListOperator.CONTAINED_BY, values=_values(known, allowed, schema))]
+    if allowed.count == 1 and none.count == 2:
+        return [*_span_conditions(known, *allowed.parts[0], Quantifier.ALL, schema)]
+    single = IntervalSet(tuple((lo, hi) for lo, hi in none.parts if lo == hi))
+    found: list[Expression] = [_listing(known, single, None, schema, negated=True)] if single else []
+    for lo, hi in (none - single).parts:
+        (condition,) = _span_conditions(known, lo, hi, Quantifier.ANY, schema)
+        if isinstance(condition, Between):
+            found.append(Between(known.name, lo=condition.lo, hi=condition.hi, negated=True))
+        else:
+            found.append(Not(Compare(known.name, operator=condition.operator, value=condition.value)))
+    return found
+
+
+def _counting(known: Attribute, count: Counted, schema: Schema) -> list[Expression]:
+    name = known.name
+    if count.is_any:
+        return _meeting(known, count.keys, Quantifier.ANY, schema)
+    values = _values(known, count.keys, schema)
+    if count.least == len(values):
+        return [Lists(name, operator=ListOperator.CONTAINS, values=values)]
+    if count.least == count.most:
+        return [ListCount(name, values=values, operator=Operator.EQ, count=count.least)]
+    found: list[Expression] = []
+    if count.least > 0:
+        found.append(ListCount(name, values=values, operator=Operator.GE, count=count.least))
+    if count.most != math.inf:
+        found.append(ListCount(name, values=values, operator=Operator.LE, count=int(count.most)))
+    return found
+
+
+def _span_conditions(
+    known: Attribute, lo: float, hi: float, quantifier: Quantifier | None, schema: Schema
+) -> list[Compare | Between]:
+    """The interval from lo to hi: one comparison or BETWEEN; without a quantifier two comparisons if it is open at an end."""
+    name = known.name
     if lo == hi:
-        return [Compare(known.name, operator=Operator.EQ, value=schema.value(known, lo))]
+        return [Compare(name, operator=Operator.EQ, value=schema.value(known, lo), quantifier=quantifier)]
     (low, below), (high, above) = _ends(known, lo, hi, schema)
-    at_least = Compare(known.name, operator=Operator.GT if below else Operator.GE, value=low)
-    at_most = Compare(known.name, operator=Operator.LT if above else Operator.LE, value=high)
+    at_least = Compare(name, operator=Operator.GT if below else Operator.GE, value=low, quantifier=quantifier)
+    at_most = Compare(name, operator=Operator.LT if above else Operator.LE, value=high, quantifier=quantifier)
     if lo == -math.inf:
         return [at_most]
     if hi == math.inf:
         return [at_least]
-    if below or above:
+    if not below and not above:
+        return [Between(name, lo=low, hi=high, quantifier=quantifier)]
+    if quantifier is None:
         return [at_least, at_most]
-    return [Between(known.name, lo=low, hi=high)]
+    # Two comparisons could be met by different values.
+    return [Between(name, lo=schema.value(known, lo), hi=schema.value(known, hi), quantifier=quantifier)]
 
 
 def _ends(known: Attribute, lo: float, hi: float, schema: Schema) -> tuple[tuple[Scalar, bool], tuple[Scalar, bool]]:
@@ -172,4 +244,14 @@ def _box_conditions(name: str, lon: IntervalSet, lat: IntervalSet) -> list[Expre
 def _weighed(conditions: Sequence[Expression], weight: float) -> list[Expression]:
     """The conditions of one predicate with its weight on the first: the weights of a conjunction add up."""
     weights = [weight] + [0.0] * (len(conditions) - 1)
-    return [Not(c.child ^ w) if isinstance(c, Not) else c ^ w for c, w in zip(conditions, weights, strict=True)]
+    return [_with_weight(condition, own) for condition, own in zip(conditions, weights, strict=True)]
+
+
+def _with_weight(condition: Expression, weight: float) -> Expression:
+    if isinstance(condition, Not):
+        return Not(_with_weight(condition.child, weight))
+    if isinstance(condition, Or):
+        return any_of(*(_with_weight(child, weight) for child in condition.children))
+    if isinstance(condition, And):
+        return all_of(*_weighed(condition.children, weight))
+    return condition ^ weight

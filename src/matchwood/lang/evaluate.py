@@ -73,7 +73,11 @@ def holds(predicate: RowPredicate, event: EventKeys) -> bool:
     if isinstance(predicate, Holds):
         if isinstance(value, Point):  # IS NOT NULL on a point attribute
             return True
-        return predicate.keys.meets(value)
+        return (
+            predicate.keys.meets(value)
+            and not predicate.none.meets(value)
+            and all(count.holds(value) for count in predicate.counts)
+        )
     assert isinstance(value, Point)
     return (
         value.lon in predicate.lon

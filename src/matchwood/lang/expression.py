@@ -6,7 +6,10 @@
     └── Predicate                          an attribute, a weight
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
+        ├── Lists, ListCount               lists of values: A_CONTAINS and the like, A_COUNT
         └── DWithin, BBox                  places
+
+`Compare`, `Between` and `In` may have a quantifier for the values of a list: ANY(x) > 3, ALL(x) > 3.
 
 Trees are immutable, compare by value, and `parse(str(e)) == e`. Values stay as the user wrote them (numbers, strings, booleans,
 datetimes); `lang/rows.py` turns them into keys. An `And` is never a child of an `And`, nor an `Or` of an `Or`. Text and JSON are
@@ -57,6 +60,23 @@ class Operator(StrEnum):
 
 
 _MIRRORED = {Operator.LT: Operator.GT, Operator.LE: Operator.GE, Operator.GT: Operator.LT, Operator.GE: Operator.LE}
+
+
+class Quantifier(StrEnum):
+    """Which values of a list a condition is about. A condition without one is about one value, and those that AND joins are
+    about the same one (docs/language.md)."""
+
+    ANY = "any"
+    ALL = "all"
+
+
+class ListOperator(StrEnum):
+    """How the values of an event are compared with a list, by the names of CQL2."""
+
+    CONTAINS = "a_contains"
+    CONTAINED_BY = "a_containedBy"
+    EQUALS = "a_equals"
+    OVERLAPS = "a_overlaps"
 
 
 class Shape(StrEnum):
@@ -221,13 +241,14 @@ class Predicate(Expression):
 class Compare(Predicate):
     operator: Operator
     value: Scalar
+    quantifier: Quantifier | None = None
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_value(self.attribute, self.value)
 
     def __str__(self) -> str:
-        return f"{name(self.attribute)} {self.operator} {literal(self.value)}{self._boost()}"
+        return f"{_subject(self)} {self.operator} {literal(self.value)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,37 +258,69 @@ class Between(Predicate):
     lo: Scalar
     hi: Scalar
     negated: bool = False
+    quantifier: Quantifier | None = None
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_value(self.attribute, self.lo)
         _checked_value(self.attribute, self.hi)
+        _check_quantifier(self)
 
     def __str__(self) -> str:
         word = "NOT BETWEEN" if self.negated else "BETWEEN"
-        return f"{name(self.attribute)} {word} {literal(self.lo)} AND {literal(self.hi)}{self._boost()}"
+        return f"{_subject(self)} {word} {literal(self.lo)} AND {literal(self.hi)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class In(Predicate):
     values: tuple[Scalar, ...]
     negated: bool = False
+    quantifier: Quantifier | None = None
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
-        if not self.values:
-            raise ExpressionError(f"attribute {self.attribute!r}: expected at least one value in IN (...)")
-        kinds = set(map(type, self.values))
-        if kinds == {int}:  # only the largest and the smallest can be too large
-            _checked_value(self.attribute, max(self.values))
-            _checked_value(self.attribute, min(self.values))
-        elif not kinds <= _ALWAYS_VALID:
-            for value in self.values:
-                _checked_value(self.attribute, value)
+        _checked_values(self.attribute, self.values, "IN (...)")
+        _check_quantifier(self)
 
     def __str__(self) -> str:
         word = "NOT IN" if self.negated else "IN"
-        return f"{name(self.attribute)} {word} ({', '.join(map(literal, self.values))}){self._boost()}"
+        return f"{_subject(self)} {word} {_listed(self.values)}{self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lists(Predicate):
+    """The values of the event contain all of `values`, are contained in them, are the same, or have one in common."""
+
+    operator: ListOperator
+    values: tuple[Scalar, ...]
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        _checked_values(self.attribute, self.values, f"{self.operator.upper()}(...)")
+
+    def __str__(self) -> str:
+        return f"{self.operator.upper()}({name(self.attribute)}, {_listed(self.values)}){self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListCount(Predicate):
+    """How many of `values` the event has, compared with a number."""
+
+    values: tuple[Scalar, ...]
+    operator: Operator
+    count: int
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        _checked_values(self.attribute, self.values, "A_COUNT(...)")
+        if isinstance(self.count, bool) or not isinstance(self.count, int):
+            raise ExpressionError(
+                f"attribute {self.attribute!r}: A_COUNT is compared with an integer, got {describe(self.count)}"
+            )
+
+    def __str__(self) -> str:
+        subject = f"A_COUNT({name(self.attribute)}, {_listed(self.values)})"
+        return f"{subject} {self.operator} {int.__repr__(self.count)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,6 +412,15 @@ def literal(value: Scalar) -> str:
     return _number(value)
 
 
+def _subject(predicate: Compare | Between | In) -> str:
+    subject = name(predicate.attribute)
+    return subject if predicate.quantifier is None else f"{predicate.quantifier.upper()}({subject})"
+
+
+def _listed(values: tuple[Scalar, ...]) -> str:
+    return f"({', '.join(map(literal, values))})"
+
+
 def _number(value: float) -> str:
     if isinstance(value, int):
         return int.__repr__(value)
@@ -387,6 +449,30 @@ def _combined(kind: type[And] | type[Or], children: tuple[Expression, ...]) -> E
 _ALWAYS_VALID = frozenset((str, bool))
 _MAX_BITS = 14_000
 """Of an integer. Python does not write integers of more than 4,300 digits, so they would have neither text nor JSON."""
+
+
+def _check_quantifier(predicate: Between | In) -> None:
+    if predicate.negated and predicate.quantifier is not None:
+        raise ExpressionError(
+            f"attribute {predicate.attribute!r}: a quantified condition is not negated itself; `opposite` and NOT say the same"
+        )
+
+
+def opposite(quantifier: Quantifier) -> Quantifier:
+    """The quantifier under a NOT: `ALL(x) NOT IN (1)` is `NOT (ANY(x) IN (1))`."""
+    return Quantifier.ANY if quantifier is Quantifier.ALL else Quantifier.ALL
+
+
+def _checked_values(attribute: str, values: tuple[Scalar, ...], where: str) -> None:
+    if not values:
+        raise ExpressionError(f"attribute {attribute!r}: expected at least one value in {where}")
+    kinds = set(map(type, values))
+    if kinds == {int}:  # only the largest and the smallest can be too large
+        _checked_value(attribute, max(values))
+        _checked_value(attribute, min(values))
+    elif not kinds <= _ALWAYS_VALID:
+        for value in values:
+            _checked_value(attribute, value)
 
 
 def _checked_value(attribute: str, value: object) -> None:

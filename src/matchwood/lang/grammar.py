@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -24,10 +24,15 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Not,
     Operator,
     Or,
+    Quantifier,
     Shape,
+    opposite,
 )
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
 from matchwood.lang.tokens import Token, tokens_of
@@ -35,6 +40,8 @@ from matchwood.schema import Point
 
 _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
+_QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
+_LIST_OPERATORS = {operator.upper(): operator for operator in ListOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
 
@@ -56,6 +63,8 @@ class _Condition(NamedTuple):
     form: str = ""
     """The operator, BETWEEN or IN, if the condition consists of that and `values`."""
     values: tuple[int, ...] = ()
+    negated: bool = False
+    """Does a NOT go around the predicate?"""
 
 
 class Grammar:
@@ -178,6 +187,8 @@ class Grammar:
         token = self.token
         condition = self.condition()
         node = self.node(condition.step, token)
+        if condition.negated:
+            return self.negation(node, token)
         self.conditions[node] = condition
         return node
 
@@ -186,72 +197,121 @@ class Grammar:
             return self.dwithin()
         if self.calls("BBOX"):
             return self.bbox()
+        if self.begins_call(_LIST_OPERATORS):
+            return self.lists()
+        if self.calls("A_COUNT"):
+            return self.list_count()
         if self.begins_value():
             value = self.value()
             operator = self.comparison("expected a comparison after a value").mirrored
-            return self.compare(self.attribute(), operator, value)
-        attribute = self.attribute()
+            return self.compare(*self.subject(), operator, value)
+        attribute, quantifier = self.subject()
         if self.token.text in _COMPARISONS:
             operator = self.comparison("")
-            return self.compare(attribute, operator, self.value())
-        if self.takes("IS"):
+            return self.compare(attribute, quantifier, operator, self.value())
+        if quantifier is None and self.takes("IS"):
             return self.is_null(attribute)
         negated = self.takes("NOT")
         if self.takes("BETWEEN"):
-            return self.between(attribute, negated)
+            return self.between(attribute, quantifier, negated)
         if self.takes("IN"):
-            return self.is_in(attribute, negated)
+            return self.is_in(attribute, quantifier, negated)
         expected = (
             "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
         )
         raise self.problem(f"expected {expected}, got {self.token}{_unsupported(self.token)}")
 
-    def compare(self, attribute: int, operator: Operator, value: int) -> _Condition:
+    def subject(self) -> tuple[int, Quantifier | None]:
+        """The attribute of a condition, and its quantifier."""
+        if not self.begins_call(_QUANTIFIERS):
+            return self.attribute(), None
+        quantifier = _QUANTIFIERS[self.token.upper]
+        self.at += 2
+        attribute = self.attribute()
+        self.expect(")", f"after the name in {quantifier.upper()}")
+        return attribute, quantifier
+
+    def compare(self, attribute: int, quantifier: Quantifier | None, operator: Operator, value: int) -> _Condition:
         weight = self.weight()
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
-            return Compare(values[attribute], values[weight], operator=operator, value=values[value])
+            return Compare(
+                values[attribute], values[weight], operator=operator, value=values[value], quantifier=quantifier
+            )
 
-        return _Condition(step, attribute, weight, operator.value, (value,))
+        return _Condition(step, attribute, weight, "" if quantifier else operator.value, (value,))
 
-    def between(self, attribute: int, negated: bool) -> _Condition:
+    def lists(self) -> _Condition:
+        operator = _LIST_OPERATORS[self.token.upper]
+        self.at += 2
+        attribute, listed = self.attribute_and_list(operator.upper())
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Lists(values[attribute], values[weight], operator=operator, values=listed(values))
+
+        return _Condition(step, attribute, weight)
+
+    def list_count(self) -> _Condition:
+        attribute, listed = self.attribute_and_list("A_COUNT")
+        operator = self.comparison("expected a comparison after A_COUNT(...)")
+        count = self.value()
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return ListCount(
+                values[attribute], values[weight], values=listed(values), operator=operator, count=values[count]
+            )
+
+        return _Condition(step, attribute, weight)
+
+    def attribute_and_list(self, function: str) -> tuple[int, Callable[[list[Any]], tuple[Any, ...]]]:
+        """The arguments of a test of lists, and the parenthesis behind them."""
+        attribute = self.attribute()
+        self.expect(",", f"and a list of values after the name in {function}")
+        slots, is_list = self.list_of_values(f"before the list of {function}", f"in the list of {function}")
+        self.expect(")", f"at the end of {function}")
+        if is_list:
+            return attribute, itemgetter(slots[0])
+        return attribute, lambda values: tuple([values[slot] for slot in slots])
+
+    def list_of_values(self, before: str, where: str) -> tuple[list[int], bool]:
+        """The values of a list in parentheses; or the one constant that is the list as a whole, and True."""
+        if self.token.kind == "l":
+            self.at += 1
+            return [self.tokens[self.at - 1].slot], True
+        self.expect("(", before)
+        if self.token.text == ")":
+            raise self.problem(f"expected at least one value {where}")
+        members = [self.value()]
+        while self.takes(","):
+            members.append(self.value())
+        self.expect(")", f"or , {where}")
+        return members, False
+
+    def between(self, attribute: int, quantifier: Quantifier | None, negated: bool) -> _Condition:
         lo = self.value()
         self.expect("AND", "between the two ends of BETWEEN")
         hi = self.value()
         weight = self.weight()
+        around, negated, quantifier = _moved_out(negated, quantifier)
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
-            return Between(values[attribute], values[weight], lo=values[lo], hi=values[hi], negated=negated)
+            ends = {"lo": values[lo], "hi": values[hi]}
+            return Between(values[attribute], values[weight], **ends, negated=negated, quantifier=quantifier)
 
-        return _Condition(step, attribute, weight, "" if negated else "BETWEEN", (lo, hi))
+        return _Condition(step, attribute, weight, "" if negated or quantifier else "BETWEEN", (lo, hi), around)
 
-    def is_in(self, attribute: int, negated: bool) -> _Condition:
-        if self.token.kind == "l":
-            listed = self.token.slot
-            self.at += 1
-            return self.is_listed(attribute, listed, negated)
-        self.expect("(", "after IN")
-        if self.token.text == ")":
-            raise self.problem("expected at least one value in IN (...)")
-        members = [self.value()]
-        while self.takes(","):
-            members.append(self.value())
-        self.expect(")", "or , in the list of IN")
+    def is_in(self, attribute: int, quantifier: Quantifier | None, negated: bool) -> _Condition:
+        slots, is_list = self.list_of_values("after IN", "in IN (...)")
         weight = self.weight()
+        around, negated, quantifier = _moved_out(negated, quantifier)
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
-            chosen = tuple([values[member] for member in members])
-            return In(values[attribute], values[weight], values=chosen, negated=negated)
+            chosen = values[slots[0]] if is_list else tuple([values[slot] for slot in slots])
+            return In(values[attribute], values[weight], values=chosen, negated=negated, quantifier=quantifier)
 
-        return _Condition(step, attribute, weight, "" if negated else "IN", tuple(members))
-
-    def is_listed(self, attribute: int, listed: int, negated: bool) -> _Condition:
-        weight = self.weight()
-
-        def step(values: list[Any], nodes: list[Expression]) -> Expression:
-            return In(values[attribute], values[weight], values=values[listed], negated=negated)
-
-        return _Condition(step, attribute, weight, "" if negated else "IN", (listed,))
+        return _Condition(step, attribute, weight, "" if negated or quantifier else "IN", tuple(slots), around)
 
     def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
@@ -397,9 +457,13 @@ class Grammar:
         following = self.tokens[self.at + 1]
         return following.text == "(" or following.kind == "l"
 
+    def begins_call(self, functions: Container[str]) -> bool:
+        """Are the next two tokens one of `functions` and its parenthesis?"""
+        return self.token.upper in functions and self.tokens[self.at + 1].text == "("
+
     def calls(self, *functions: str) -> bool:
         """Step over the next two tokens if they are one of `functions` and its parenthesis."""
-        found = self.token.upper in functions and self.tokens[self.at + 1].text == "("
+        found = self.begins_call(functions)
         self.at += 2 * found
         return found
 
@@ -417,6 +481,13 @@ class Grammar:
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
         end = ")" if in_group else "the end of the text"
         return f"expected AND, OR or {end}, got {self.token}{_unsupported(self.token)}"
+
+
+def _moved_out(negated: bool, quantifier: Quantifier | None) -> tuple[bool, bool, Quantifier | None]:
+    """(Does a NOT go around the predicate?, is it negated itself?, its quantifier), of a condition with NOT and a quantifier."""
+    if quantifier is None or not negated:
+        return False, negated, quantifier
+    return True, False, opposite(quantifier)
 
 
 def _unsupported(token: Token) -> str:

@@ -2,9 +2,10 @@
 
     {"op": "and", "args": [{"op": ">", "args": [{"property": "age"}, 31], "weight": 0.4}, ...]}
 
-What exists in CQL2 is written as in CQL2, for exchange with other readers and writers. Three things are extensions:
+What exists in CQL2 is written as in CQL2, for exchange with other readers and writers. These are extensions:
 
     "weight"                     on a predicate, where it is not 1
+    "any", "all", "a_count"      in place of the property: {"op": "any", "args": [{"property": "sizes"}]}
     "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
     {"number": "inf"}            infinity, which JSON cannot write
 
@@ -35,10 +36,14 @@ from matchwood.lang.expression import (
     Expression,
     In,
     IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
     Not,
     Operator,
     Or,
     Predicate,
+    Quantifier,
     Shape,
     all_of,
     any_of,
@@ -50,6 +55,7 @@ _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify i
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_QUANTIFIERS = {quantifier.value: quantifier for quantifier in Quantifier}
 _COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
 
 
@@ -99,8 +105,16 @@ def _written_predicate(predicate: Predicate) -> dict[str, Any]:
     op, args, extra = _operation(predicate)
     if predicate.weight != 1.0:
         extra["weight"] = float(predicate.weight)
-    written = {"op": op, "args": [{"property": predicate.attribute}, *args], **extra}
+    written = {"op": op, "args": [_written_subject(predicate), *args], **extra}
     return {"op": "not", "args": [written]} if getattr(predicate, "negated", False) else written
+
+
+def _written_subject(predicate: Predicate) -> dict[str, Any]:
+    subject = {"property": predicate.attribute}
+    quantifier = getattr(predicate, "quantifier", None)
+    if isinstance(predicate, ListCount):
+        return {"op": "a_count", "args": [subject, [_written_value(value) for value in predicate.values]]}
+    return subject if quantifier is None else {"op": quantifier.value, "args": [subject]}
 
 
 def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
@@ -114,6 +128,10 @@ def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
             return "in", [[_written_value(value) for value in values]], {}
         case IsNull():
             return "isNull", [], {}
+        case Lists(operator=listed, values=values):
+            return listed.value, [[_written_value(value) for value in values]], {}
+        case ListCount(operator=operator, count=count):
+            return ("<>" if operator is Operator.NE else operator.value), [count], {}
         case DWithin(centre=centre, radius=radius, shape=shape):
             point = {"type": "Point", "coordinates": list(centre)}
             return "s_dwithin", [point, radius], ({} if shape is Shape.CIRCLE else {"shape": shape.value})
@@ -172,28 +190,50 @@ def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
         raise _error(f"{path}.prefix", f"expected true or false, got {_described(prefix)}")
     # The op of the argument decides, not the child: the inner one of two "not" is already part of the predicate.
     own = isinstance(args[0], Mapping) and args[0].get("op") in _NEGATABLE
-    if own and not prefix and isinstance(child, (Between, In, IsNull)):
+    if own and not prefix and isinstance(child, (Between, In, IsNull)) and getattr(child, "quantifier", None) is None:
         return replace(child, negated=True)
     return Not(child)
 
 
 def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicate:
     places = [f"{path}.args[{index}]" for index in range(len(args))]
-    if op in _COMPARISONS and not _is_property(args[0]) and _is_property(args[1]):
+    if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
-    if not _is_property(args[0]):
-        raise _error(places[0], f'expected {{"property": NAME}}, got {_described(args[0])}')
     weight = _read_number(value.get("weight", 1.0), f"{path}.weight")
+    name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
+    if "values" in further and kind is Compare:
+        kind, fields_of = ListCount, partial(_count_compared, operator)
     fields = fields_of(args, places, value)
     try:
-        predicate: Predicate = kind(args[0]["property"], weight, **fields)
+        predicate: Predicate = kind(name, weight, **fields, **further)
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
+
+
+def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
+    """The attribute that a predicate is about, and its quantifier or the list that is counted."""
+    if _is_property(value):
+        return value["property"], {}
+    if not _is_subject(value):
+        raise _error(path, f'expected {{"property": NAME}}, got {_described(value)}')
+    function, (inner, *rest) = value["op"], value["args"] or [None]
+    allowed = _QUANTIFIABLE if function in _QUANTIFIERS else _COMPARISONS
+    if op not in allowed:
+        raise _error(f"{path}.op", f"{function!r} cannot be used in {op!r}, only in {', '.join(allowed)}")
+    if not _is_property(inner) or len(rest) != (function == "a_count"):
+        raise _error(f"{path}.args", f"expected the arguments of {function!r}, got {_described(value['args'])}")
+    if function in _QUANTIFIERS:
+        return inner["property"], {"quantifier": _QUANTIFIERS[function]}
+    return inner["property"], {"values": _read_list(rest[0], f"{path}.args[1]")}
+
+
+def _count_compared(operator: Operator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"operator": operator, "count": _read_value(args[1], places[1])}
 
 
 def _compared(operator: Operator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
@@ -205,9 +245,17 @@ def _between(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
 
 
 def _is_in(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
-    if not isinstance(args[1], (list, tuple)):
-        raise _error(places[1], f"expected a list of values, got {_described(args[1])}")
-    return {"values": tuple(_read_value(member, f"{places[1]}[{index}]") for index, member in enumerate(args[1]))}
+    return {"values": _read_list(args[1], places[1])}
+
+
+def _lists(operator: ListOperator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"operator": operator, "values": _read_list(args[1], places[1])}
+
+
+def _read_list(values: Any, path: str) -> tuple[Scalar, ...]:
+    if not isinstance(values, (list, tuple)):
+        raise _error(path, f"expected a list of values, got {_described(values)}")
+    return tuple(_read_value(member, f"{path}[{index}]") for index, member in enumerate(values))
 
 
 def _is_null(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
@@ -235,6 +283,14 @@ def _intersects(args: list[Any], places: list[str], value: Any) -> dict[str, Any
 
 def _is_property(value: object) -> bool:
     return isinstance(value, Mapping) and set(value) == {"property"} and isinstance(value["property"], str)
+
+
+def _is_subject(value: object) -> bool:
+    """A property, or a function that takes its place."""
+    if _is_property(value):
+        return True
+    is_call = isinstance(value, Mapping) and set(value) == {"op", "args"} and isinstance(value["args"], (list, tuple))
+    return is_call and value["op"] in ("a_count", *_QUANTIFIERS)  # type: ignore[index]
 
 
 def _read_value(value: object, path: str) -> Scalar:
@@ -295,10 +351,12 @@ _READERS: dict[str, tuple[type[Predicate], Callable[[list[Any], list[str], Any],
     "between": (Between, _between),
     "in": (In, _is_in),
     "isNull": (IsNull, _is_null),
+    **{operator.value: (Lists, partial(_lists, operator)) for operator in ListOperator},
     "s_dwithin": (DWithin, _dwithin),
     "s_intersects": (BBox, _intersects),
 }
 _NEGATABLE = ("between", "in", "isNull")
+_QUANTIFIABLE = (*_COMPARISONS, "between", "in")
 _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "and": (None, ()),
     "or": (None, ()),
@@ -307,6 +365,7 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "between": (3, ("weight",)),
     "in": (2, ("weight",)),
     "isNull": (1, ("weight",)),
+    **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
     "s_dwithin": (3, ("weight", "shape")),
     "s_intersects": (2, ("weight",)),
 }

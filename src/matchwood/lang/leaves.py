@@ -11,16 +11,31 @@ from typing import TypeGuard
 
 from matchwood.errors import ValueTypeError
 from matchwood.lang import places
-from matchwood.lang.expression import BBox, Between, Compare, DWithin, In, IsNull, Operator, Predicate, Shape
+from matchwood.lang.expression import (
+    BBox,
+    Between,
+    Compare,
+    DWithin,
+    In,
+    IsNull,
+    ListCount,
+    ListOperator,
+    Lists,
+    Operator,
+    Predicate,
+    Quantifier,
+    Shape,
+)
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
-from matchwood.lang.row import Absent, Holds, Placed, RowPredicate
+from matchwood.lang.row import Absent, Counted, Holds, Placed, RowPredicate
 from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
 
 
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
-    """A predicate of the tree as alternatives (several only for the outside of a box)."""
+    """A predicate of the tree as alternatives: several for the outside of a box, and for some tests of lists; none if it never
+    holds."""
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, IsNull):
         if predicate.negated is negated:
@@ -30,10 +45,144 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
     if isinstance(predicate, (DWithin, BBox)):
         schema.attribute_for(name, Type.POINT)
         return _placed(predicate, negated)
+    if isinstance(predicate, (Lists, ListCount)):
+        return _of_lists(predicate, schema, negated)
+    assert isinstance(predicate, (Compare, Between, In))
     keys = _keys(predicate, schema)
-    if negated is not getattr(predicate, "negated", False):
-        keys = ~keys
-    return [Holds(name, weight, values_in(keys, schema.find(name).type))]
+    type_ = schema.find(name).type
+    if predicate.quantifier is not None:
+        asks_all = predicate.quantifier is Quantifier.ALL
+        if negated:
+            asks_all, keys = not asks_all, ~keys
+        return [_without(name, weight, ~keys, type_) if asks_all else _with(name, weight, keys, type_)]
+    excludes = predicate.operator is Operator.NE if isinstance(predicate, Compare) else predicate.negated
+    if isinstance(predicate, Compare) and excludes:
+        keys = ~keys  # what it excludes
+    if negated is not excludes:
+        return [_without(name, weight, keys, type_)]
+    return [Holds(name, weight, values_in(keys, type_))]
+
+
+def _without(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Holds:
+    """No value is among the keys."""
+    return Holds(name, weight, values_in(~keys, type_), values_in(keys, type_))
+
+
+def _with(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Holds:
+    """Some value is among the keys, whatever other conditions ask for."""
+    return Holds(name, weight, EVERYTHING, counts=(Counted(values_in(keys, type_), 1),))
+
+
+def _of_lists(predicate: Lists | ListCount, schema: Schema, negated: bool) -> list[RowPredicate]:
+    name, weight = predicate.attribute, predicate.weight
+    keys = _keys_of_list(predicate, predicate.values, schema)
+    type_, listed = schema.find(name).type, points(keys)
+    if isinstance(predicate, ListCount):
+        bounds = _counts(predicate.operator, predicate.count, negated)
+        return [found for least, most in bounds for found in _counted(name, weight, keys, least, most, type_)]
+    if predicate.operator is ListOperator.OVERLAPS:
+        return [_without(name, weight, listed, type_) if negated else _with(name, weight, listed, type_)]
+    within = _with(name, weight, ~listed, type_) if negated else _without(name, weight, ~listed, type_)
+    if predicate.operator is ListOperator.CONTAINED_BY:
+        return [within]
+    size = len(set(keys))
+    bounds = [(0, size - 1)] if negated else [(size, math.inf)]
+    (contains,) = _counted(name, weight, keys, *bounds[0], type_)
+    if predicate.operator is ListOperator.CONTAINS:
+        return [contains]
+    return [contains, within] if negated else [Holds(name, weight, within.keys, within.none, contains.counts)]
+
+
+def _counted(name: str, weight: float, keys: list[float], least: int, most: float, type_: Type | None) -> list[Holds]:
+    """From `least` to `most` of the keys are there; nothing if that cannot be."""
+    # Each key is an interval of its own: they are counted, so neighbouring floats stay apart.
+    listed = IntervalSet(tuple([(key, key) for key in sorted({key + 0.0 for key in keys})]))
+    size, least = listed.count, max(least, 0)
+    if least > size or most < least:
+        return []
+    if most == 0:
+        return [_without(name, weight, points(keys), type_)]
+    if least == 0 and most >= size:
+        return [Holds(name, weight, EVERYTHING)]
+    if least == 1 and most >= size:
+        return [_with(name, weight, points(keys), type_)]
+    return [Holds(name, weight, EVERYTHING, counts=(Counted(listed, least, most if most < size else math.inf),))]
+
+
+def _counts(operator: Operator, count: int, negated: bool) -> list[tuple[int, float]]:
+    """The numbers that a comparison allows, as ranges."""
+    if negated:
+        operator = _NEGATIONS[operator]
+    below: tuple[int, float] = (0, count - 1)
+    above: tuple[int, float] = (count + 1, math.inf)
+    ranges: dict[Operator, list[tuple[int, float]]] = {
+        Operator.EQ: [(count, count)],
+        Operator.NE: [below, above],
+        Operator.LT: [below],
+        Operator.LE: [(0, count)],
+        Operator.GT: [above],
+        Operator.GE: [(count, math.inf)],
+    }
+    return ranges[operator]
+
+
+_NEGATIONS = {
+    Operator.EQ: Operator.NE,
+    Operator.NE: Operator.EQ,
+    Operator.LT: Operator.GE,
+    Operator.LE: Operator.GT,
+    Operator.GT: Operator.LE,
+    Operator.GE: Operator.LT,
+}
+
+
+def settled(predicate: RowPredicate, schema: Schema) -> RowPredicate | None:
+    """The predicate as rows keep it; None if it can never hold. O(counts^2 + intervals log intervals).
+
+    Counts lose what is excluded anyway, and sets that narrower ones imply are dropped. Of the sets that the value has to meet,
+    the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone.
+    """
+    if not isinstance(predicate, Holds) or not predicate.counts:
+        return predicate
+    type_, none = schema.find(predicate.attribute).type, predicate.none
+    sets, counts = [predicate.keys], []
+    for count in predicate.counts:
+        left = values_in(count.keys - none, type_) if count.is_any else _apart(count.keys, none)
+        if left.count < count.least:
+            return None
+        kept = Counted(left, count.least, count.most if count.most < left.count else math.inf)
+        if kept.is_any:
+            sets.append(values_in(IntervalSet.of(left.parts), type_))
+        elif kept.least > 0 or kept.most != math.inf:
+            counts.append(kept)
+    needed = [set_ for count in counts for set_ in needed_by(count, type_)]
+    asked = [
+        set_
+        for at, set_ in enumerate(sets)
+        if not any(set_.covers(other) for other in needed)
+        and not any(set_.covers(other) and (set_ != other or i < at) for i, other in enumerate(sets) if i != at)
+    ]
+    keys = min(asked + needed, key=_breadth)
+    counts += [Counted(set_, 1) for set_ in asked if set_ != keys]
+    ordered = sorted(set(counts), key=lambda count: (count.keys.parts, count.least, count.most))
+    return Holds(predicate.attribute, predicate.weight, keys, none, tuple(ordered))
+
+
+def needed_by(count: Counted, type_: Type | None) -> list[IntervalSet]:
+    """Sets each of which the value has to meet if the count is to hold."""
+    if count.least == count.keys.count:
+        return [IntervalSet((part,)) for part in count.keys.parts]
+    return [values_in(IntervalSet.of(count.keys.parts), type_)] if count.least > 0 else []
+
+
+def _breadth(keys: IntervalSet) -> tuple[bool, int, float]:
+    """Single values before ranges, few before many; of the codes of strings those that were registered last, likely rare ones."""
+    return any(lo != hi for lo, hi in keys.parts), keys.count, -keys.hull[1]
+
+
+def _apart(listed: IntervalSet, none: IntervalSet) -> IntervalSet:
+    """The listed keys that are not excluded."""
+    return IntervalSet(tuple([part for part in listed.parts if part[0] not in none])) if none else listed
 
 
 def values_in(keys: IntervalSet, type_: Type | None) -> IntervalSet:
@@ -69,14 +218,17 @@ def _keys(predicate: Predicate, schema: Schema) -> IntervalSet:
         lo = _key(schema, predicate, predicate.lo, "BETWEEN")
         return closed(lo, _key(schema, predicate, predicate.hi, "BETWEEN"))
     assert isinstance(predicate, In)
-    values = predicate.values
+    return points(_keys_of_list(predicate, predicate.values, schema))
+
+
+def _keys_of_list(predicate: Predicate, values: tuple[Scalar, ...], schema: Schema) -> list[float]:
     known = schema.get(predicate.attribute)
     if known is None or known.type is None:
         _key(schema, predicate, _deciding(values), "IN")
     if len(values) > 1 and len(set(map(type, values))) == 1:
         _key(schema, predicate, values[0], "IN")  # they are all of the type of the attribute, or none is
-        return points(keys_of(schema.find(predicate.attribute), values))
-    return points([_key(schema, predicate, value, "IN") for value in values])
+        return keys_of(schema.find(predicate.attribute), values)
+    return [_key(schema, predicate, value, "IN") for value in values]
 
 
 def _deciding(values: Sequence[Scalar]) -> Scalar:

@@ -2,20 +2,50 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from matchwood import geo
-from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.places import Circle
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """How many of the intervals of `keys` the value of the event shares a key with: from `least` to `most`."""
+
+    keys: IntervalSet
+    least: int
+    most: float = math.inf
+
+    def holds(self, value: IntervalSet) -> bool:
+        """Is the number of intervals that share a key with the value within the bounds? O(intervals)."""
+        met = sum(IntervalSet((part,)).meets(value) for part in self.keys.parts)
+        return self.least <= met <= self.most
+
+    @property
+    def is_any(self) -> bool:
+        """Is it enough that the value shares a key with `keys`?"""
+        return self.least == 1 and self.most == math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Holds:
-    """The value of the event shares a key with `keys`."""
+    """The value of the event shares a key with `keys` and none with `none`, and every count holds.
+
+    A value that is a single key is in `keys`, which has no key of `none`; so `none` matters for lists and ranges only.
+    """
 
     attribute: str
     weight: float
     keys: IntervalSet
+    none: IntervalSet = NOTHING
+    counts: tuple[Counted, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Is it one set of keys, and nothing beside it?"""
+        return not self.none and not self.counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +80,7 @@ class Row:
 def can_hold(predicate: RowPredicate) -> bool:
     """Is there a value for which the predicate holds? Of circles only some contradictions are noticed. O(circles)."""
     if isinstance(predicate, Holds):
-        return bool(predicate.keys)
+        return bool(predicate.keys) and all(count.keys.count >= count.least for count in predicate.counts)
     if isinstance(predicate, Absent):
         return True
     nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)

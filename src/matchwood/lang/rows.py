@@ -1,7 +1,7 @@
 """Normal form: an Expression as rows, each a conjunction with at most one predicate for each attribute.
 
-    NOT   is pushed to the predicates, which are complemented (an absent attribute still makes them false)
-    AND   on one attribute intersects interval sets and adds weights
+    NOT   is pushed to the predicates: no value may meet what they ask for (an absent attribute still makes them false)
+    AND   on one attribute intersects interval sets, unites what is excluded, and adds weights
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
 Under an AND, the alternatives that name one and the same attribute only are merged first, then multiplied with the others: ten
@@ -19,11 +19,11 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
-from matchwood.lang.expression import And, Constant, Expression, In, Not, Or, Predicate
-from matchwood.lang.intervals import IntervalSet
-from matchwood.lang.leaves import leaf_predicates, values_in
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
+from matchwood.lang.intervals import EVERYTHING, IntervalSet
+from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
-from matchwood.lang.row import Absent, Holds, Placed, Row, RowPredicate, can_hold
+from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate, can_hold
 from matchwood.schema import Schema
 
 __all__ = ["Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
@@ -44,7 +44,7 @@ def normalise(expression: Expression, schema: Schema, *, limits: Limits = DEFAUL
     """
     normaliser = _Normaliser(schema, limits)
     try:
-        rows = normaliser.rows(expression, negated=False)
+        rows = normaliser.settled_rows(expression)
     except RecursionError:
         raise TooComplexError("the expression is nested too deeply") from None
     if not rows:
@@ -61,7 +61,7 @@ def conjunction(predicates: Iterable[RowPredicate]) -> Row:
     """
     found = list(predicates)
     never = next((predicate.attribute for predicate in found if not can_hold(predicate)), None)
-    merged = never or _merged([{predicate.attribute: predicate} for predicate in found])
+    merged = never or _merged([{predicate.attribute: predicate} for predicate in found], None)
     if isinstance(merged, str):
         raise NeverMatchesError(f"no event can match: {_exclusion(merged)}")
     return Row(tuple(merged.values()))
@@ -80,6 +80,22 @@ class _Normaliser:
         self.reason: str | None = None
         self._named = 0  # values and conditions of the leaves
         self._work = 0  # entries that were merged on the way
+        self._counts_values = False  # has a predicate counts?
+
+    def settled_rows(self, expression: Expression) -> list[_Draft]:
+        """The rows of the expression, each predicate as rows keep it."""
+        found = self.rows(expression, negated=False)
+        if not self._counts_values:
+            return found
+        rows = []
+        for row in found:
+            drafts = {name: settled(predicate, self.schema) for name, predicate in row.items()}
+            never = next((name for name, predicate in drafts.items() if predicate is None), None)
+            if never is None:
+                rows.append({name: predicate for name, predicate in drafts.items() if predicate is not None})
+            else:
+                self.reason = self.reason or _exclusion(never)
+        return self._disjunction([rows])
 
     def rows(self, expression: Expression, *, negated: bool) -> list[_Draft]:
         if isinstance(expression, Predicate):
@@ -93,14 +109,15 @@ class _Normaliser:
         return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)
 
     def _leaf(self, predicate: Predicate, negated: bool) -> list[_Draft]:
-        self._named += len(predicate.values) if isinstance(predicate, In) else 1
+        self._named += len(getattr(predicate, "values", "1"))
         self.limits.check_entries(self._named)
         drafts: list[_Draft] = []
         for found in leaf_predicates(predicate, self.schema, negated):
             if can_hold(found):
                 drafts.append({found.attribute: found})
-            else:
-                self.reason = self.reason or f"{predicate} leaves no value"
+                self._counts_values |= isinstance(found, Holds) and bool(found.counts)
+        if not drafts:
+            self.reason = self.reason or f"{predicate} leaves no value"
         return drafts
 
     def _conjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
@@ -112,7 +129,7 @@ class _Normaliser:
                 self._spend(sum(size // len(part) * sum(map(_draft_entries, part)) for part in parts))
         rows: list[_Draft] = []
         for choice in product(*parts):
-            row = _merged(choice)
+            row = _merged(choice, self.schema)
             if isinstance(row, str):
                 self.reason = self.reason or _exclusion(row)
             else:
@@ -171,7 +188,7 @@ class _Normaliser:
         for chain in chains:
             predicates = _unchained(chain)
             self._spend(sum(map(_entries, predicates)))
-            together = _together(predicates) if len(predicates) > 1 else predicates[0]
+            together = _together(predicates, self.schema) if len(predicates) > 1 else predicates[0]
             if together is not None and can_hold(together):
                 drafts.append({attribute: together})
         if len(drafts) < len(chains) or not chains:
@@ -180,19 +197,23 @@ class _Normaliser:
 
     def _disjunction(self, parts: list[list[_Draft]]) -> list[_Draft]:
         rows: list[_Draft] = []
-        # The rows that unite: (attribute, weight) -> position in `rows`, intervals.
-        alike: dict[tuple[str, float], tuple[int, list[tuple[float, float]]]] = {}
+        # The rows that unite: (attribute, weight, is it ANY?) -> position in `rows`, intervals.
+        alike: dict[tuple[str, float, bool], tuple[int, list[tuple[float, float]]]] = {}
         for draft in (draft for part in parts for draft in part):
             (predicate,) = draft.values() if len(draft) == 1 else (None,)
-            if isinstance(predicate, Holds):
-                row, intervals = alike.setdefault((predicate.attribute, predicate.weight), (len(rows), []))
-                intervals.extend(predicate.keys.parts)
+            keys = _only_set(predicate) if isinstance(predicate, Holds) else None
+            if keys is not None:
+                assert isinstance(predicate, Holds)
+                kind = predicate.attribute, predicate.weight, not predicate.is_plain
+                row, intervals = alike.setdefault(kind, (len(rows), []))
+                intervals.extend(keys.parts)
                 if row < len(rows):
                     continue
             rows.append(draft)
-        for (attribute, weight), (row, intervals) in alike.items():
+        for (attribute, weight, is_any), (row, intervals) in alike.items():
             keys = values_in(IntervalSet.of(intervals), self.schema.find(attribute).type)
-            rows[row] = {attribute: Holds(attribute, weight, keys)}
+            united = Holds(attribute, weight, EVERYTHING, counts=(Counted(keys, 1),))
+            rows[row] = {attribute: united if is_any else Holds(attribute, weight, keys)}
         rows = _distinct(rows)
         self.limits.check_rows(len(rows))
         return rows
@@ -226,7 +247,7 @@ def _only_attribute(part: list[_Draft]) -> str | None:
     return names.pop() if len(names) == 1 and all(part) else None
 
 
-def _merged(drafts: Iterable[_Draft]) -> _Draft | str:
+def _merged(drafts: Iterable[_Draft], schema: Schema | None) -> _Draft | str:
     """The conjunction of drafts; if it can never hold, the name of the attribute on which they exclude each other."""
     groups: dict[str, list[RowPredicate]] = {}
     for draft in drafts:
@@ -237,19 +258,36 @@ def _merged(drafts: Iterable[_Draft]) -> _Draft | str:
         if len(predicates) == 1:  # which can hold, or it would not be here
             merged[attribute] = predicates[0]
             continue
-        together = _together(predicates)
+        together = _together(predicates, schema)
         if together is None or not can_hold(together):
             return attribute
         merged[attribute] = together
     return merged
 
 
+def _only_set(predicate: Holds) -> IntervalSet | None:
+    """The set that the value has to meet, if the predicate asks for nothing else."""
+    if predicate.is_plain:
+        return predicate.keys
+    if (
+        predicate.keys == EVERYTHING
+        and not predicate.none
+        and len(predicate.counts) == 1
+        and predicate.counts[0].is_any
+    ):
+        return predicate.counts[0].keys
+    return None
+
+
 def _exclusion(attribute: str) -> str:
-    return f"the conditions on {attribute!r} exclude each other"
+    return f"the conditions on {attribute!r} exclude each other; for several values of a list use A_CONTAINS or ANY"
 
 
-def _together(predicates: Sequence[RowPredicate]) -> RowPredicate | None:
-    """The conjunction of several predicates on one attribute; None if they exclude each other. O(n log n) in their parts."""
+def _together(predicates: Sequence[RowPredicate], schema: Schema | None) -> RowPredicate | None:
+    """The conjunction of several predicates on one attribute; None if they exclude each other. O(n log n) in their parts.
+
+    Predicates that exclude values need the schema.
+    """
     weight = 0.0
     for predicate in predicates:  # not `sum`, whose rounding depends on the version of Python
         weight += predicate.weight
@@ -261,11 +299,20 @@ def _together(predicates: Sequence[RowPredicate]) -> RowPredicate | None:
         return Absent(name, weight) if all(absent) else None
     placed = [predicate for predicate in predicates if isinstance(predicate, Placed)]
     if not placed:
-        return Holds(name, weight, _intersection([p.keys for p in predicates if isinstance(p, Holds)]))
+        return _held_together(name, weight, [p for p in predicates if isinstance(p, Holds)], schema)
     # A `Holds` here is an IS NOT NULL that was read before the type of the attribute was known: it adds only its weight.
     circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
     lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
     return Placed(name, weight, lon, lat, circles)
+
+
+def _held_together(name: str, weight: float, predicates: list[Holds], schema: Schema | None) -> Holds:
+    keys = _intersection([predicate.keys for predicate in predicates])
+    excluded = [predicate.none for predicate in predicates if predicate.none]
+    none = excluded[0] if len(excluded) == 1 else IntervalSet.of([part for set_ in excluded for part in set_.parts])
+    if len(excluded) > 1 and schema is not None:
+        none = values_in(none, schema.find(name).type)
+    return Holds(name, weight, keys, none, tuple([count for predicate in predicates for count in predicate.counts]))
 
 
 def _intersection(sets: Sequence[IntervalSet]) -> IntervalSet:
@@ -285,7 +332,8 @@ def _distinct(rows: list[_Draft]) -> list[_Draft]:
 def _entries(predicate: RowPredicate) -> int:
     """The number of entries that the predicate takes in a row."""
     if isinstance(predicate, Holds):
-        return predicate.keys.count
+        # What it excludes is counted by the gaps between `keys`.
+        return predicate.keys.count + sum(count.keys.count for count in predicate.counts)
     if isinstance(predicate, Absent):
         return 1
     return predicate.lon.count + predicate.lat.count + len(predicate.circles)

@@ -112,7 +112,7 @@ def _widths(intervals: Sketch) -> Float64s:
 
 def _intervals(batch: Any) -> tuple[Int64s, Any, Float64s, Float64s]:
     rows = read_subscriptions(batch).rows
-    chosen = (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
+    chosen = (rows.kinds < CIRCLE) & (rows.kinds != ABSENT)
     records = np.repeat(rows.ids, np.diff(rows.offsets))
     return records[chosen], rows.dims[chosen], rows.lo[chosen], rows.hi[chosen]
 

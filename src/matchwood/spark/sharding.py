@@ -113,7 +113,7 @@ def subscription_boxes(rows: Rows, dims: tuple[int, int]) -> Boxes:
     of_row = np.repeat(np.arange(rows.size), np.diff(rows.offsets))
     sides: list[Float64s] = []
     for dim in dims:
-        is_bound = (rows.dims == dim) & (rows.kinds != CIRCLE) & (rows.kinds != ABSENT)
+        is_bound = (rows.dims == dim) & (rows.kinds < CIRCLE) & (rows.kinds != ABSENT)
         lo, hi = np.full(rows.size, np.inf), np.full(rows.size, -np.inf)
         np.minimum.at(lo, of_row[is_bound], rows.lo[is_bound])
         np.maximum.at(hi, of_row[is_bound], rows.hi[is_bound])

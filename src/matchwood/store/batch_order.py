@@ -36,7 +36,7 @@ def keys_of(events: Events, dim: int) -> Float64s:
 def centres_of(rows: Rows, heads: Int64s, dim: int) -> Float64s:
     """The middle of each of these rows in a dimension, NaN where it has no finite interval there."""
     middles = np.full(rows.size, np.nan)
-    at = np.flatnonzero((rows.dims == dim) & np.isfinite(rows.lo) & np.isfinite(rows.hi) & (rows.kinds != CIRCLE))
+    at = np.flatnonzero((rows.dims == dim) & np.isfinite(rows.lo) & np.isfinite(rows.hi) & (rows.kinds < CIRCLE))
     middles[np.searchsorted(rows.offsets, at, side="right") - 1] = rows.lo[at] / 2 + rows.hi[at] / 2
     return middles[heads]
 

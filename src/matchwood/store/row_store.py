@@ -270,7 +270,8 @@ class RowStore:
     def check_shapes(self, rows: Rows) -> None:
         """Refuse rows that no record can hold. O(rows)."""
         for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
-            count = int((rows.kinds[rows.offsets[r] : rows.offsets[r + 1]] != arrays.MORE).sum())
+            kinds = rows.kinds[rows.offsets[r] : rows.offsets[r + 1]]
+            count = int(((kinds != arrays.MORE) & (kinds != arrays.PART)).sum())
             if count > MAX_COUNT:
                 raise SubscriptionError(
                     f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
@@ -307,7 +308,8 @@ class RowStore:
 def _space_needed(rows: Rows) -> int:
     """An upper bound of the entries that rows take in the store, extras and rounding of large regions included."""
     kinds = rows.kinds
-    space = len(kinds) + int((kinds == arrays.MORE).sum()) + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
+    extras = int(((kinds == arrays.MORE) | (kinds == arrays.COUNT)).sum())
+    space = len(kinds) + extras + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
     return space if np.diff(rows.offsets).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
 
 

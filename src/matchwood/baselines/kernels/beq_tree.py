@@ -22,7 +22,7 @@ from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.results import finish_hits, take_event
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.kernels.verify import VALUE, score_row
 from matchwood.structures.live.kernels.layout import (
     EventCount,
@@ -245,7 +245,7 @@ def load_row(tree, store, slot, scratch):
     hulls = np.int64(0)
     for at in range(start, start + np.int64(row.count)):
         entry = store.entries[at]
-        if entry.kind & CIRCLE:  # its longitude and latitude have been named
+        if entry.kind & NARROWS:  # its longitude and latitude have been named
             continue
         dim = np.int64(entry.dim)
         scratch.wanted[names] = dim

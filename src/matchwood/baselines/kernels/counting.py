@@ -15,7 +15,7 @@ from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import VERIFIED, Candidates, add_candidate, begin_answer, end_answer
 from matchwood.store.kernels.results import take_hit
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SLOTS
+from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS, SLOTS
 
 LIST = np.dtype([("start", "u4"), ("size", "u4"), ("capacity", "u4"), ("pad", "u4")])
 PLACE = np.dtype([("list", "i8"), ("key", "f8")])
@@ -45,7 +45,7 @@ class CountingScratch(State):
 @helper
 def is_counted(entry):
     """Has the entry an interval that lists can hold?"""
-    return not entry.kind & (CIRCLE | ABSENT)
+    return not entry.kind & (NARROWS | ABSENT)
 
 
 @kernel

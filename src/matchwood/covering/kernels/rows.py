@@ -14,16 +14,16 @@ import numpy as np
 from matchwood.geo import HALF_TURN_M
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.store.kernels.places import chord_squared, is_within
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING, first_slot
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, NONE, SET, SIBLING, first_slot
 
 SLACK_M = 1e-3
 LARGEST_M = 15_000_000.0
-COMPLEX = np.uint16(SET | CIRCLE)
+COMPLEX = np.uint16(SET | NARROWS)
 
 
 @helper
 def is_complex(store, slot):
-    """Has the row interval sets or circles, so that its hulls are wider than the row? O(entries)."""
+    """Has the row interval sets, circles or counts, so that its hulls are wider than the row? O(entries)."""
     start = np.int64(store.rows[slot].start)
     for at in range(np.int64(store.rows[slot].count)):
         if store.entries[start + at].kind & COMPLEX:
@@ -106,11 +106,11 @@ def box_in_circle(lon, lat, entries, circle):
 
 @helper
 def find_main(store, slot, dim):
-    """The position of the row's main entry for the dimension, circles left out; -1 if there is none."""
+    """The position of the row's main entry for the dimension, those that narrow it left out; -1 if there is none."""
     start = np.int64(store.rows[slot].start)
     for at in range(np.int64(store.rows[slot].count)):
         entry = store.entries[start + at]
-        if entry.dim == dim and not entry.kind & CIRCLE:
+        if entry.dim == dim and not entry.kind & NARROWS:
             return np.int64(at)
     return np.int64(-1)
 
@@ -129,11 +129,89 @@ def implies_circle(narrow, slot, lon, entries, circle):
         return True
     for at in range(first + 2, start + count):
         entry = narrow.entries[at]
-        if not entry.kind & CIRCLE:
+        if not entry.kind & NARROWS:
             break
         if circle_implies(narrow.entries, start + np.int64(entry.more), entries, circle):
             return True
     return False
+
+
+@helper
+def is_counted(store, slot):
+    """Has the row counts of values, so that no single hull tells what it needs? O(entries)."""
+    start = np.int64(store.rows[slot].start)
+    for at in range(np.int64(store.rows[slot].count)):
+        if store.entries[start + at].kind == COUNTED:
+            return True
+    return False
+
+
+@helper
+def needs_within(narrow, slot, head, wide, first_w, count_w):
+    """Does the predicate at `head` of the narrow row need a value among the wide intervals? O(its counts x intervals)."""
+    start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
+    entries = narrow.entries
+    first, parts = parts_of(entries, start, head)
+    if set_covers(wide, first_w, count_w, entries, first, parts):
+        return True
+    at = start + head + 1
+    while at < start + count and entries[at].kind == COUNTED:
+        bounds = entries[start + np.int64(entries[at].more)]
+        first, parts = start + np.int64(entries[at].more) + 1, np.int64(bounds.more)
+        if bounds.lo == np.float64(parts):  # each of them is needed
+            for part in range(parts):
+                if set_covers(wide, first_w, count_w, entries, first + part, np.int64(1)):
+                    return True
+        elif bounds.lo > 0.0 and set_covers(wide, first_w, count_w, entries, first, parts):
+            return True
+        at += 1
+    return False
+
+
+@helper
+def same_parts(wide, first_w, narrow, first_n, count):
+    for i in range(count):
+        if wide[first_w + i].lo != narrow[first_n + i].lo or wide[first_w + i].hi != narrow[first_n + i].hi:
+            return False
+    return True
+
+
+@helper
+def has_count(narrow, slot, head, wide, bounds_w):
+    """Has the predicate at `head` of the narrow row a count that implies the wide one by itself? O(counts x intervals)."""
+    start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
+    asked, entries, at = wide[bounds_w], narrow.entries, start + head + 1
+    size, first_w = np.int64(asked.more), bounds_w + 1
+    while at < start + count and entries[at].kind == COUNTED:
+        bounds = entries[start + np.int64(entries[at].more)]
+        first, parts = start + np.int64(entries[at].more) + 1, np.int64(bounds.more)
+        if asked.hi == 0.0:
+            if bounds.hi == 0.0 and set_covers(entries, first, parts, wide, first_w, size):
+                return True
+        elif bounds.hi > 0.0 and bounds.lo >= asked.lo and bounds.hi <= asked.hi and parts == size:
+            if same_parts(wide, first_w, entries, first, size):
+                return True
+        at += 1
+    return False
+
+
+@helper
+def implies_count(narrow, slot, head, wide, bounds_w):
+    """Does the predicate at `head` of the narrow row imply the count whose bounds are at `bounds_w`?"""
+    if head < 0 or narrow.entries[np.int64(narrow.rows[slot].start) + head].kind == ABSENT:
+        return False
+    if has_count(narrow, slot, head, wide, bounds_w):
+        return True
+    asked = wide[bounds_w]
+    first, parts = bounds_w + 1, np.int64(asked.more)
+    if asked.hi != np.inf:
+        return False
+    if asked.lo == 1.0:
+        return needs_within(narrow, slot, head, wide, first, parts)
+    for part in range(parts):
+        if not needs_within(narrow, slot, head, wide, first + part, np.int64(1)):
+            return False
+    return True
 
 
 @helper
@@ -143,7 +221,11 @@ def row_covers(wide, slot_w, narrow, slot_n):
     for at in range(np.int64(wide.rows[slot_w].count)):
         entry = wide.entries[start_w + at]
         other = find_main(narrow, slot_n, entry.dim)
-        if entry.kind & CIRCLE:
+        if entry.kind == COUNTED:
+            if not implies_count(narrow, slot_n, other, wide.entries, start_w + np.int64(entry.more)):
+                return False
+            continue
+        if entry.kind & NARROWS:
             if not implies_circle(narrow, slot_n, other, wide.entries, start_w + np.int64(entry.more)):
                 return False
             continue
@@ -155,8 +237,7 @@ def row_covers(wide, slot_w, narrow, slot_n):
                 continue
             return False
         first_w, count_w = parts_of(wide.entries, start_w, at)
-        first_n, count_n = parts_of(narrow.entries, start_n, other)
-        if not set_covers(wide.entries, first_w, count_w, narrow.entries, first_n, count_n):
+        if not needs_within(narrow, slot_n, other, wide.entries, first_w, count_w):
             return False
     return True
 

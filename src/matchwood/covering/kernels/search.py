@@ -26,7 +26,7 @@ from matchwood.covering.kernels.forest import (
     rounded_down,
 )
 from matchwood.covering.kernels.lanes import LANES, all_at_least_8, at_least, at_most, lanes, lowest_bit
-from matchwood.covering.kernels.rows import is_complex, subscription_covers
+from matchwood.covering.kernels.rows import is_complex, is_counted, subscription_covers
 from matchwood.covering.kernels.signatures import bloom_of, child_of, is_interval, load_row
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.store.kernels.rows import NONE, SIBLING
@@ -98,7 +98,7 @@ def accept_cover(store, member, query, hits, n):
         return n  # itself
     if member & IS_SIBLING and has_hit(hits, n, id_):
         return n
-    if member & IS_COMPLEX or flags & SIBLING:
+    if member & IS_COMPLEX or flags & SIBLING or is_counted(query.store, query.row):
         if not subscription_covers(store, slot, query.store, query.row):
             return n
     if id_ >= query.before and subscription_covers(query.store, query.row, store, slot):
@@ -211,8 +211,9 @@ def accept_covered(store, member, query, is_plain, hits, n):
     is_sibling = member & IS_SIBLING != 0
     if (is_sibling or query.store.rows[query.row].flags & SIBLING) and has_hit(hits, n, id_):
         return n
-    if (is_sibling or not is_plain) and not subscription_covers(query.store, query.row, store, slot):
-        return n
+    if is_sibling or not is_plain or is_counted(store, slot):
+        if not subscription_covers(query.store, query.row, store, slot):
+            return n
     hits.out[n] = id_
     return n + 1
 

@@ -22,20 +22,40 @@ from matchwood.covering.kernels.forest import (
 )
 from matchwood.covering.kernels.rows import is_complex
 from matchwood.jit.decorators import helper, kernel, subroutine
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SIBLING
+from matchwood.store.kernels.rows import ABSENT, COUNTED, NARROWS, NONE, SIBLING
 
 HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
+@helper
+def narrow_ends(entries, bounds, item, scratch, n):
+    """Narrow the ends of an item, one of n, by the sets that a count needs."""
+    parts, least = np.int64(entries[bounds].more), entries[bounds].lo
+    if least == 0.0:
+        return
+    first, last = entries[bounds + 1], entries[bounds + parts]
+    lo, hi = (last.lo, first.hi) if least == np.float64(parts) else (first.lo, last.hi)
+    for at in range(n):
+        if scratch.items[at] == item:
+            scratch.ends[2 * at] = min(scratch.ends[2 * at], -lo)
+            scratch.ends[2 * at + 1] = min(scratch.ends[2 * at + 1], hi)
+
+
 @subroutine
 def load_row(store, slot, scratch):
-    """Write the items of a row, ascending, and the ends of their intervals to scratch; return the number of items."""
+    """Write the items of a row, ascending, and the ends of their intervals to scratch; return the number of items.
+
+    Of a predicate that needs several sets, the largest lower and the smallest upper end: a row that it implies dominates these,
+    whichever of the sets lies within the other row's.
+    """
     items, ends = scratch.items, scratch.ends
     n = np.int64(0)
     start = np.int64(store.rows[slot].start)
     for e in range(np.int64(store.rows[slot].count)):
         entry = store.entries[start + e]
-        if entry.kind & CIRCLE:
+        if entry.kind == COUNTED:
+            narrow_ends(store.entries, start + np.int64(entry.more), np.uint32(2) * np.uint32(entry.dim), scratch, n)
+        if entry.kind & NARROWS:
             continue
         item = np.uint32(2) * np.uint32(entry.dim) + np.uint32(1 if entry.kind == ABSENT else 0)
         at = n

@@ -6,10 +6,11 @@ import numpy as np
 
 from matchwood.encode.arrays import ABSENT as ABSENT_ENTRY
 from matchwood.encode.arrays import CIRCLE as CIRCLE_ENTRY
-from matchwood.encode.arrays import INTERVAL, MORE
+from matchwood.encode.arrays import COUNT as COUNT_ENTRY
+from matchwood.encode.arrays import INTERVAL, MORE, PART
 from matchwood.encode.arrays import JOINED as JOINED_ENTRY
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
 
 
 @kernel
@@ -23,8 +24,11 @@ def extract_rows(store, slots, rows):
         for at in range(start, start + np.int64(row.count)):
             entry = store.entries[at]
             kind = JOINED_ENTRY if entry.kind & JOINED else INTERVAL
-            weight, source, parts = entry.weight, at, np.int64(1)
-            if entry.kind & CIRCLE:
+            weight, source, parts, further = entry.weight, at, np.int64(1), MORE
+            if entry.kind == COUNTED:
+                source, kind, further = start + np.int64(entry.more), COUNT_ENTRY, PART
+                parts = np.int64(store.entries[source].more) + 1
+            elif entry.kind & NARROWS:
                 source = start + np.int64(entry.more)
                 kind, weight = CIRCLE_ENTRY, store.entries[source].weight
             elif entry.kind & SET:
@@ -36,7 +40,7 @@ def extract_rows(store, slots, rows):
                 interval = store.entries[source + part]
                 rows.dims[out], rows.kinds[out] = entry.dim, kind
                 rows.lo[out], rows.hi[out], rows.weight[out] = interval.lo, interval.hi, weight
-                kind, weight = MORE, 0.0
+                kind, weight = further, 0.0
                 out += 1
         rows.offsets[i + 1] = out
     return out

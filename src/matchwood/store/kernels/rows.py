@@ -5,8 +5,10 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
          SET     more than one interval: the exact ones are extras at start + entry.more; `more` of the first is their number
          ABSENT  holds where the event lacks the dimension; lo = hi = NaN, so a plain hull test fails
          JOINED  belongs to the predicate before it (latitude, circle); weight 0
-         CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
-                 the first with the latitude's dimension in `more`
+         NARROWS a part of the predicate before it that only verification reads; hull is everything. One of
+           ROUND   a circle; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -), the
+                   first with the latitude's dimension in `more`
+           COUNTED extras at entry.more: (least, most) with the number of intervals in `more`, then these intervals
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
@@ -50,8 +52,9 @@ HEAD_SHIFT = 1  # slot * 8 is the number of a row in the table, slot * 4 the pos
 MAX_SLOTS = 1 << 29
 MAX_COUNT = 0xFFFF  # main entries that a row may have
 
-PLAIN, SET, ABSENT, JOINED, CIRCLE = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
-ROUND = np.uint16(JOINED | CIRCLE)  # the kind of a circle
+PLAIN, SET, ABSENT, JOINED, NARROWS = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
+ROUND = np.uint16(JOINED | NARROWS)  # a circle
+COUNTED = np.uint16(JOINED | NARROWS | 16)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
 # Positions in `Store.counts`. Plain numbers: with an IntEnum the kernels of this file take a tenth longer to compile.
@@ -70,6 +73,7 @@ CIRCLE_EXTRAS = 3
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
+_COUNT, _PART = arrays.COUNT, arrays.PART
 
 
 class Store(State):
@@ -120,12 +124,14 @@ def shape_of(rows, r):
     begin, end = rows.offsets[r], rows.offsets[r + 1]
     for e in range(begin, end):
         kind = rows.kinds[e]
-        if kind == _MORE:
+        if kind == _MORE or kind == _PART:
             extras += 1
             continue
         main += 1
         if kind == _CIRCLE:
             extras += CIRCLE_EXTRAS
+        elif kind == _COUNT:
+            extras += 1
         elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
             extras += 1
     return main, extras
@@ -187,7 +193,16 @@ def write_entries(store, rows, r, start, main):
             set_.hi = rows.hi[e]
             extra += 1
             continue
-        if kind == _CIRCLE:
+        if kind == _PART:
+            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, NONE)
+            entries[start + np.int64(entries[at - 1].more)].more += np.uint32(1)
+            extra += 1
+            continue
+        if kind == _COUNT:
+            write_entry(entries[at], -np.inf, np.inf, 0.0, dim, COUNTED, np.uint32(extra - start))
+            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, np.uint32(0))
+            extra += 1
+        elif kind == _CIRCLE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, ROUND, np.uint32(extra - start))
             write_entry(entries[extra], rows.lo[e], rows.hi[e], rows.weight[e], np.uint16(0), PLAIN, latitude)
             x, y, z = unit_vector(rows.lo[e], rows.hi[e])

@@ -11,7 +11,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.store.kernels.places import is_within
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 
@@ -49,18 +49,24 @@ def unload_event(values, events, e):
 
 
 @helper
+def parts_before(entries, first, count, key):
+    """How many of `count` ascending intervals end before the key. O(log count)."""
+    low, high = np.int64(0), count
+    while low < high:
+        middle = (low + high) >> 1
+        if entries[first + middle].hi < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
 def parts_meet(entries, first, count, events, start, parts):
     """Do two ascending lists of intervals meet? O(count + parts); O(log count) for a single key."""
     if parts == 1 and count > 8:
-        key, end = events.lo[start], events.hi[start]
-        low, high = np.int64(0), count  # the first part whose hi >= key
-        while low < high:
-            middle = (low + high) >> 1
-            if entries[first + middle].hi < key:
-                low = middle + 1
-            else:
-                high = middle
-        return low < count and entries[first + low].lo <= end
+        low = parts_before(entries, first, count, events.lo[start])
+        return low < count and entries[first + low].lo <= events.hi[start]
     i = np.int64(0)
     j = np.int64(0)
     while i < count and j < parts:
@@ -75,14 +81,32 @@ def parts_meet(entries, first, count, events, start, parts):
 
 
 @helper
+def count_holds(entries, first, events, start, parts):
+    """Is the number of intervals that the value meets within the bounds at `first`? O(parts log count + intervals met)."""
+    bounds = entries[first]
+    count, first = np.int64(bounds.more), first + 1
+    met, at = np.int64(0), np.int64(0)
+    for j in range(start, start + parts):
+        at += parts_before(entries, first + at, count - at, events.lo[j])
+        while at < count and entries[first + at].lo <= events.hi[j]:  # the next value may begin in the last of them
+            met += 1
+            if np.float64(met) > bounds.hi:
+                return False
+            at += 1
+    return np.float64(met) >= bounds.lo
+
+
+@helper
 def entry_holds(entries, start, at, values, events):
     """Does the entry at start + at hold for the event?"""
     entry = entries[start + at]
     value = values[np.int64(entry.dim)]
     if not (entry.lo <= value.hi and value.lo <= entry.hi):
         return entry.kind == ABSENT and np.isnan(value.lo)
-    if entry.kind & CIRCLE:
+    if entry.kind & NARROWS:
         first = start + np.int64(entry.more)
+        if entry.kind == COUNTED:
+            return count_holds(entries, first, events, np.int64(value.first), np.int64(value.parts))
         lat = values[np.int64(entries[first].more)].lo
         vector = entries[first + 1]
         inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, Store
+from matchwood.store.kernels.rows import ABSENT, NARROWS, NONE, Store
 from matchwood.store.pool_check import chain, check_regions, freed
 from matchwood.store.row_store import Slots
 from matchwood.structures.be_star.kernels import layout
@@ -223,7 +223,7 @@ def _intervals(store: Store, slot: int) -> dict[int, Hull]:
     """The first usable hull of the row on each of its dimensions."""
     found: dict[int, Hull] = {}
     for entry in _entries(store, slot):
-        if not entry["kind"] & (ABSENT | CIRCLE):
+        if not entry["kind"] & (ABSENT | NARROWS):
             found.setdefault(int(entry["dim"]), (float(entry["lo"]), float(entry["hi"])))
     return found
 

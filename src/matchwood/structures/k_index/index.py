@@ -10,7 +10,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.k_index.kernels.layout import (
@@ -129,7 +129,7 @@ class KIndex(VerifyingIndex):
         row = self.store.state.rows[slot]
         boxes: dict[int, tuple[float, float]] = {}
         for entry in self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]:
-            if not entry["kind"] & (ABSENT | CIRCLE):
+            if not entry["kind"] & (ABSENT | NARROWS):
                 boxes.setdefault(int(entry["dim"]), (float(entry["lo"]), float(entry["hi"])))
         return boxes
 

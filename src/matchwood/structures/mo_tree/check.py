@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import CIRCLE, SET, Store
+from matchwood.store.kernels.rows import NARROWS, SET, Store
 from matchwood.store.pool_check import chain
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import Tree, TreeCount
@@ -80,7 +80,7 @@ class _Checker:
         expected = np.ones(len(bits), bool)
         for entry in store.entries[first : first + int(row["count"])]:
             dim = int(entry["dim"])
-            if entry["kind"] & CIRCLE or dim >= len(tree.axis_of) or tree.axis_of[dim] == kernel.NO_AXIS:
+            if entry["kind"] & NARROWS or dim >= len(tree.axis_of) or tree.axis_of[dim] == kernel.NO_AXIS:
                 continue
             axis = tree.axes[tree.axis_of[dim]]
             if axis["slices"] == 0:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from matchwood.encode.arrays import Float64s
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import RowStore, Slots
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import TreeCount
@@ -169,7 +169,7 @@ def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
     owner = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
     entries = store.state.entries[rows["start"].astype(np.int64)[owner] + within]
-    usable = (entries["kind"] & (ABSENT | CIRCLE)) == 0
+    usable = (entries["kind"] & (ABSENT | NARROWS)) == 0
     entries, owner = entries[usable], owner[usable]
     columns = []
     for dim in np.unique(entries["dim"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
 from matchwood.store.row_store import RowStore
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
@@ -122,8 +122,8 @@ def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: 
     for entry, parts in _entries(store, slot):
         dim = int(entry["dim"])
         number = int(postings.axis_of[dim]) if dim < len(postings.axis_of) else -1
-        assert not (is_exact and (number < 0 or entry["kind"] & CIRCLE)), f"slot {slot} is no exact one"
-        if number >= 0 and not entry["kind"] & CIRCLE:
+        assert not (is_exact and (number < 0 or entry["kind"] & NARROWS)), f"slot {slot} is no exact one"
+        if number >= 0 and not entry["kind"] & NARROWS:
             by_axis.setdefault(number, []).append((entry, parts))
     for number, axis in enumerate(axes):
         axis.check(position, by_axis.get(number, []), is_exact=is_exact)

@@ -40,14 +40,14 @@ def pivot_limit(sample: Rows, rows: int) -> int:
     A filed row costs a test for each event that has such a value; in the planes it costs a bit for each dimension and event. So
     the limit is a share of the rows that grows with the number of dimensions that rows use, each counted by how much it is used.
     """
-    used = np.bincount(sample.dims[(sample.kinds != MORE) & (sample.kinds != CIRCLE)]).astype(np.float64)
+    used = np.bincount(sample.dims[(sample.kinds != MORE) & (sample.kinds < CIRCLE)]).astype(np.float64)
     dimensions = used.sum() ** 2 / max((used**2).sum(), 1.0)
     return max(16, int(rows * min(dimensions, 256.0) / RARE))
 
 
 def choose_axes(rows: Rows, dimensions: int) -> Axes:
     """Axes for rows that are not filed. O(entries log entries)."""
-    whole = rows.kinds != CIRCLE
+    whole = rows.kinds < CIRCLE
     dims, kinds, lo, hi = (column[whole] for column in (rows.dims, rows.kinds, rows.lo, rows.hi))
     heads = np.flatnonzero(kinds != MORE)
     used = np.bincount(dims[heads], minlength=dimensions)

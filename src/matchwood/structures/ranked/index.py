@@ -11,7 +11,7 @@ from matchwood.encode.arrays import Events, Float64s, Int64s
 from matchwood.errors import QueryError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
+from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Index, Query
 from matchwood.structures.ranked.interval_tree import IntervalTree
@@ -128,7 +128,7 @@ class RankedIndex(Index):
         for slot in self.store.live_slots().tolist():
             row = state.rows[slot]
             entries = state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-            heads = [e for e in entries if not e["kind"] & (JOINED | CIRCLE) and e["kind"] != ABSENT]
+            heads = [e for e in entries if not e["kind"] & (JOINED | NARROWS) and e["kind"] != ABSENT]
             if not heads or any(e["kind"] == ABSENT for e in entries):
                 always.append(slot)
                 continue

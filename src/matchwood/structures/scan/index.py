@@ -8,7 +8,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scan.kernels import match as kernel
@@ -92,7 +92,7 @@ class Scan(Tallied):
             assert columns.positions[slot] == p, f"slot {slot} does not know its position {p}"
             row = self.store.state.rows[slot]
             entries = self.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-            boxes = {int(e["dim"]): e for e in entries if not e["kind"] & CIRCLE and e["kind"] != ABSENT}
+            boxes = {int(e["dim"]): e for e in entries if not e["kind"] & NARROWS and e["kind"] != ABSENT}
             held = [c for c in range(len(columns.dims)) if columns.dims[c, p] < kernel.ALWAYS]
             for c in held:
                 entry = boxes.pop(int(columns.dims[c, p]))
@@ -159,7 +159,7 @@ class Scan(Tallied):
         """By dimension, the share of events that is expected to pass one of its intervals. O(sample log sample)."""
         rows = self.store.state.rows[slots[:: -(-len(slots) // SAMPLE_ROWS)]]
         entries = self.store.state.entries[flat_ranges(rows["start"], rows["count"])]
-        entries = entries[(entries["kind"] & (ABSENT | CIRCLE)) == 0]
+        entries = entries[(entries["kind"] & (ABSENT | NARROWS)) == 0]
         entries = entries[np.argsort(entries["dim"], kind="stable")]
         found, starts = np.unique(entries["dim"], return_index=True)
         rank = np.ones(self.store.dimensions, np.float32)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE, SET
+from matchwood.store.kernels.rows import ABSENT, NARROWS, NONE, SET
 from matchwood.store.pool_check import check_regions, freed
 from matchwood.structures.vcr.geometry import Constructs, Rectangle
 from matchwood.structures.vcr.kernels import layout as kernel
@@ -75,7 +75,7 @@ def _check_place(index: VCR, slot: int, p: int) -> None:
     assert state.hits[p]["id"] == row["id"], f"slot {slot}: another id is reported"
     assert state.rates[p]["priority"] == row["priority"], f"slot {slot}: another priority is scored"
     entries = index.store.state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
-    intervals = {int(e["dim"]): e for e in entries if not e["kind"] & (ABSENT | CIRCLE)}
+    intervals = {int(e["dim"]): e for e in entries if not e["kind"] & (ABSENT | NARROWS)}
     axes = (
         (index.dims[0], state.x_edges, "x", "width", kernel.LEFT, kernel.RIGHT),
         (index.dims[1], state.y_edges, "y", "height", kernel.BOTTOM, kernel.TOP),
@@ -98,7 +98,7 @@ def _check_place(index: VCR, slot: int, p: int) -> None:
         tested += 1
     if not place["flags"] & kernel.VERIFY:
         assert tested == len(entries), f"slot {slot}: a predicate is never tested"
-        assert not any(int(kind) & int(SET | ABSENT | CIRCLE) for kind in entries["kind"]), f"slot {slot}: not plain"
+        assert not any(int(kind) & int(SET | ABSENT | NARROWS) for kind in entries["kind"]), f"slot {slot}: not plain"
 
 
 def _check_pools(index: VCR, headers: np.ndarray, live: int) -> None:

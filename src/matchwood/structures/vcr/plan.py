@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
+from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS
 from matchwood.store.row_store import RowStore, Slots
 
 NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
@@ -43,9 +43,9 @@ def hulls_of(store: RowStore, slots: Slots, max_rows: int) -> Hulls:
     ends = np.cumsum(counts)
     at = np.arange(counts.sum()) + np.repeat(rows["start"].astype(np.int64) - ends + counts, counts)
     entries = store.state.entries[at]
-    joined = np.flatnonzero((entries["kind"] & (JOINED | CIRCLE)) == JOINED)
+    joined = np.flatnonzero((entries["kind"] & (JOINED | NARROWS)) == JOINED)
     points = set(zip(entries["dim"][joined - 1].tolist(), entries["dim"][joined].tolist(), strict=True))
-    plain = (entries["kind"] & (ABSENT | CIRCLE)) == 0
+    plain = (entries["kind"] & (ABSENT | NARROWS)) == 0
     row = np.repeat(np.arange(len(slots)), counts)[plain]
     entries = entries[plain]
     return Hulls(row, entries["dim"].astype(np.int64), entries["lo"].copy(), entries["hi"].copy(), points)

@@ -31,7 +31,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, NONE
+from matchwood.store.kernels.rows import ABSENT, NARROWS, NONE
 
 
 class Split(IntEnum):
@@ -161,7 +161,7 @@ def middle_between(lo, hi):
 @helper
 def usable(entry):
     """Can the entry lead a row into a partition? An absence and a circle have no interval."""
-    return not entry.kind & (ABSENT | CIRCLE)
+    return not entry.kind & (ABSENT | NARROWS)
 
 
 @helper

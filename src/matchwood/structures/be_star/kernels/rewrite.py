@@ -93,7 +93,7 @@ def hull_on(rows, r, dim):
     lo, hi = np.nan, np.nan
     for e in range(rows.offsets[r], rows.offsets[r + 1]):
         kind = rows.kinds[e]
-        if rows.dims[e] != dim or kind == _ABSENT or kind == _CIRCLE:
+        if rows.dims[e] != dim or kind == _ABSENT or kind >= _CIRCLE:
             continue
         if kind == _MORE:
             hi = rows.hi[e]

@@ -16,7 +16,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 
 # What no row of a size exceeds: its priority, the sum of its weights on absences.
 SIZE_BOUND = np.dtype([("priority", "f8"), ("absent", "f8")])
@@ -44,11 +44,11 @@ class KPostings(State):
 def is_listed(store, start, at):
     """Does the entry get postings? The first with an interval on its dimension does."""
     entry = store.entries[at]
-    if entry.kind & (ABSENT | CIRCLE):
+    if entry.kind & (ABSENT | NARROWS):
         return False
     for before in range(start, at):
         other = store.entries[before]
-        if other.dim == entry.dim and not other.kind & (ABSENT | CIRCLE):
+        if other.dim == entry.dim and not other.kind & (ABSENT | NARROWS):
             return False
     return True
 

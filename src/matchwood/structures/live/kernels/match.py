@@ -15,7 +15,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
 from matchwood.store.kernels.distances import PREFETCH_CANDIDATES
-from matchwood.store.kernels.rows import CIRCLE
+from matchwood.store.kernels.rows import NARROWS
 from matchwood.store.kernels.verify import score_row
 from matchwood.structures.live.kernels.layout import load_values, unload_values
 from matchwood.structures.live.kernels.query import enter_cells, load_rows, planes_of
@@ -76,7 +76,7 @@ def score_general(live, event, store, scratch, slot, mode, combine):
     row, names = store.rows[slot], np.int64(0)
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         scratch.dims[names] = np.int64(store.entries[at].dim)
-        names += np.int64(store.entries[at].kind & CIRCLE == 0)  # its longitude and latitude have been named
+        names += np.int64(store.entries[at].kind & NARROWS == 0)  # its longitude and latitude have been named
     load_values(live, event, scratch.values, scratch.parts, scratch.dims, names)
     score = score_row(store, slot, scratch.values, scratch.parts, mode, combine)
     unload_values(scratch.values, scratch.dims, names)

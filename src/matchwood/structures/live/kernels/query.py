@@ -11,7 +11,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.state import State, array, nested
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, SIBLING
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SIBLING
 from matchwood.store.kernels.verify import ANY, VALUE
 from matchwood.structures.live.kernels.layout import MASKED, Parts
 from matchwood.structures.live.kernels.place import disjoint_cell
@@ -87,7 +87,7 @@ def load_planes(tree, store, slot, scratch, query):
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
         a = axis_number(tree, entry.dim)
-        if a >= tree.counts[TreeCount.SLICED] or entry.kind & CIRCLE:  # the box of a circle stands before it
+        if a >= tree.counts[TreeCount.SLICED] or entry.kind & NARROWS:  # the box of a circle stands before it
             continue
         axis, begin, end = tree.axes[a], np.int64(NULL_CELL), np.int64(NULL_CELL)
         if entry.kind != ABSENT:

@@ -35,7 +35,7 @@ from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, prefetch_entries
+from matchwood.store.kernels.rows import ABSENT, NARROWS, prefetch_entries
 
 AXIS = np.dtype(
     [
@@ -163,7 +163,7 @@ def bucket_number(tree, store, slot):
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
         a = axis_number(tree, entry.dim)
-        if a < tree.counts[TreeCount.LAYERS] and not entry.kind & (ABSENT | CIRCLE):
+        if a < tree.counts[TreeCount.LAYERS] and not entry.kind & (ABSENT | NARROWS):
             axis = tree.axes[a]
             cell = cell_for(tree, axis, tick_of(tree, axis, entry.lo), tick_of(tree, axis, entry.hi))
             number -= np.int64(axis.radix) * (np.int64(axis.cells) - 1 - cell)

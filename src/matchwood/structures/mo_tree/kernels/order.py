@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.structures.mo_tree.kernels.layout import TreeCount, axis_number, bucket_number, prefetch_row, tick_of
 
 
@@ -31,6 +31,6 @@ def order_keys(tree, store, slots, keys):
         for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
             entry = store.entries[at]
             a = axis_number(tree, entry.dim)
-            if a < min(tree.counts[TreeCount.LAYERS], 2) and not entry.kind & (ABSENT | CIRCLE):
+            if a < min(tree.counts[TreeCount.LAYERS], 2) and not entry.kind & (ABSENT | NARROWS):
                 place |= spread(tick_of(tree, tree.axes[a], entry.lo)) << np.uint64(a)
         keys[i] = (np.uint64(bucket_number(tree, store, slot)) << np.uint64(32)) | place

@@ -7,7 +7,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.rows import (
     ABSENT,
-    CIRCLE,
+    NARROWS,
     SET,
     only_intervals,
     rank_row,
@@ -52,7 +52,7 @@ def note_row(tree, store, slot, node):
     reach_0 = reach_1 = ONES
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
-        if entry.kind & CIRCLE:  # its box stands before it
+        if entry.kind & NARROWS:  # its intervals stand before it
             continue
         a = axis_number(tree, entry.dim)
         is_open = is_open or entry.kind == ABSENT or a >= tree.counts[TreeCount.SLICED]

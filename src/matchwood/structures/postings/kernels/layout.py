@@ -27,7 +27,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
 
 AXIS = np.dtype(
     [
@@ -116,7 +116,7 @@ def parts_of(entries, start, at):
 @helper
 def pivot_values(entries, start, at):
     """How many values the entry names, 0 if it names other things than few values. O(values)."""
-    if entries[start + at].kind & (ABSENT | CIRCLE):
+    if entries[start + at].kind & (ABSENT | NARROWS):
         return np.int64(0)
     first, number = parts_of(entries, start, at)
     if number > MAX_PIVOT:

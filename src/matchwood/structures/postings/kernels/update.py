@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SIBLING, max_score
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SIBLING, max_score
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     DEAD,
@@ -150,7 +150,7 @@ def second_entry(postings, store, slot, pivot):
     best, least = np.int64(-1), np.int64(1) << 62
     for at in range(np.int64(row.count)):
         entry = entries[start + at]
-        if at == pivot or entry.kind & (ABSENT | CIRCLE) or excludes(entry):
+        if at == pivot or entry.kind & (ABSENT | NARROWS) or excludes(entry):
             continue
         mentions = np.int64(1) << 40
         if pivot_values(entries, start, at) == 1:
@@ -218,7 +218,13 @@ def mark_row(postings, store, slot, position, is_trial):
         entry = entries[start + at]
         dim = np.int64(entry.dim)
         number = np.int64(postings.axis_of[dim]) if dim < postings.axis_of.size else np.int64(-1)
-        if number < 0 or entry.kind & CIRCLE:
+        if entry.kind == COUNTED and number >= 0 and entries[start + np.int64(entry.more)].hi == 0.0:
+            if (
+                not is_trial
+            ):  # what is excluded is not among the intervals of the predicate, which decide for a single key
+                postings.axes[number].excludes = np.int64(1)
+            continue
+        if number < 0 or entry.kind & NARROWS:
             exact = False
             continue
         axis = postings.axes[number]

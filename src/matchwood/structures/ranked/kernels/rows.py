@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED
+from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS
 from matchwood.structures.ranked.kernels.bounds import BY_SCORE, SLACK
 
 
@@ -30,7 +30,7 @@ def split_rows(store, slots, bounds, dims, entries, always):
             if entry.kind == ABSENT:
                 heads = np.int64(0)
                 break
-            if not entry.kind & (JOINED | CIRCLE):
+            if not entry.kind & (JOINED | NARROWS):
                 heads += 1
         if heads == 0:
             always[out] = np.uint32(slot)
@@ -41,7 +41,7 @@ def split_rows(store, slots, bounds, dims, entries, always):
         first = n
         for at in range(start, end):
             entry = store.entries[at]
-            if entry.kind & (JOINED | CIRCLE):
+            if entry.kind & (JOINED | NARROWS):
                 continue
             dim = np.int64(entry.dim)
             dims[n], entries.lo[n], entries.hi[n] = entry.dim, entry.lo, entry.hi

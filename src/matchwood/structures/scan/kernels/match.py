@@ -21,7 +21,7 @@ from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries
 from matchwood.store.kernels.results import finish_hits, take_hit
-from matchwood.store.kernels.rows import ABSENT, CIRCLE
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 
 FILL = np.uint16(0xFFFF)
@@ -81,7 +81,7 @@ def place_rows(columns, store, rank, slots, first):
         open_ended = False
         for at in range(count):
             entry = store.entries[start + at]
-            if entry.kind & CIRCLE:
+            if entry.kind & NARROWS:
                 continue
             if entry.kind == ABSENT:
                 open_ended = True

@@ -26,7 +26,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.id_table import home
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING
+from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS, NONE, SET, SIBLING
 
 LIST = np.dtype([("id", "i8"), ("start", "u4"), ("load", "u4")])
 HIT = np.dtype([("id", "i8"), ("score", "f8")])
@@ -160,7 +160,7 @@ def copy_scores(index, row, entries, p):
     flags = VERIFY if row.flags & SIBLING else np.uint32(0)
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = entries[at]
-        if entry.kind & (SET | ABSENT | CIRCLE):
+        if entry.kind & (SET | ABSENT | NARROWS):
             flags |= VERIFY
         if not entry.kind & JOINED:
             hit.score += entry.weight
@@ -184,7 +184,7 @@ def place_row(index, store, slot, p):
     x_at, y_at = np.int64(-1), np.int64(-1)
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         entry = store.entries[at]
-        if entry.kind & (ABSENT | CIRCLE):
+        if entry.kind & (ABSENT | NARROWS):
             continue
         if np.int64(entry.dim) == counts[Count.X_DIM] and x_at < 0:
             x_at = at
