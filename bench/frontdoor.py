@@ -320,7 +320,10 @@ def rectangles(report: Report, n: int) -> None:
 
 
 def two_threads(report: Report, n: int) -> None:
-    """`top_k` from two threads against one, and `match_many` with two cores against one."""
+    """`top_k` from two threads against one, and `match_many` with two cores against one. Needs two idle cores.
+
+    Single calls share the interpreter's lock (docs/operations.md, threads and processes).
+    """
     city = City(size=n, source="synthetic")
     report.workload("city", **city.parameters())
     engine = Engine(city.schema(), index="mo-tree")
