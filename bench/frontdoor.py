@@ -245,6 +245,9 @@ def changes(report: Report, n: int) -> None:
     engine.update(0, known_shape(0), priority=2.0)
     updates = cpu_us_once(lambda i: engine.update(i, known_shape(i), priority=3.0), range(1, 1_001))
     note(report, "update_us", updates, n)
+    engine.publish(offer(0), until=UNTIL)
+    if has("ready"):
+        engine.ready(600)  # until then live events are in plain arrays
     for i in range(50):
         engine.publish(offer(i), until=UNTIL)
     note(report, "publish_us", cpu_us_once(lambda i: engine.publish(offer(i), until=UNTIL), range(1_000)), n)
@@ -317,7 +320,10 @@ def rectangles(report: Report, n: int) -> None:
 
 
 def two_threads(report: Report, n: int) -> None:
-    """`top_k` from two threads against one, and `match_many` with two cores against one."""
+    """`top_k` from two threads against one, and `match_many` with two cores against one. Needs two idle cores.
+
+    Single calls share the interpreter's lock (docs/operations.md, threads and processes).
+    """
     city = City(size=n, source="synthetic")
     report.workload("city", **city.parameters())
     engine = Engine(city.schema(), index="mo-tree")

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from matchwood import Engine
+from matchwood.engine import covers
+from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS
+from tests.worlds import TYPES, a_world, seeded_dice
 
 
 def test_a_long_list_is_covered_and_covers_like_a_short_one() -> None:
@@ -52,3 +55,61 @@ def test_a_subscription_too_large_for_covering_is_kept_apart(early: bool, monkey
     assert engine.reduce().kept.tolist() == [all_, large]
     engine.unsubscribe(all_)
     assert engine.reduce().kept.tolist() == [large]
+
+
+@pytest.fixture
+def not_compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """As on a machine where the kernels for covers are not compiled; lists the parts that are prepared meanwhile."""
+    wanted: list[str] = []
+    monkeypatch.setattr(covers, "is_available", lambda part: False)
+    monkeypatch.setattr(covers.PREPARING, "want", lambda *parts: wanted.extend(parts))
+    monkeypatch.setattr(covers, "compile_now", lambda parts, what: wanted.append(what))
+    return wanted
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_covers_are_the_same_before_and_after_their_kernels_come(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = a_world(seeded_dice(seed), 80, 1)
+    engine = Engine(TYPES)
+    for id_, (priority, expression, _) in world.subscriptions.items():
+        engine.subscribe(expression, id=id_, priority=priority)
+    asked = [expression for _, expression, _ in list(world.subscriptions.values())[:10]]
+    compiled = [(engine.covers(e).tolist(), engine.covered_by(e).tolist()) for e in asked]
+    monkeypatch.setattr(covers, "is_available", lambda part: False)
+    monkeypatch.setattr(covers.PREPARING, "want", lambda *parts: None)
+    monkeypatch.setattr(covers.Covers, "_made", None)
+    assert [(engine.covers(e).tolist(), engine.covered_by(e).tolist()) for e in asked] == compiled
+    assert sum(len(wide) + len(narrow) for wide, narrow in compiled) > len(asked)
+
+
+def test_a_search_for_covers_does_not_wait_for_the_compiler(not_compiled: list[str]) -> None:
+    engine = Engine(ids="str")
+    engine.subscribe_many(["age > 18", "age > 21"], ids=["adult", "older"])
+    mark = engine.schema.mark()
+    assert engine.covers("age > 20 AND new = 1").tolist() == ["adult"]
+    assert engine.covered_by("age > 20").tolist() == ["older"]
+    assert engine.schema.mark() == mark
+    assert not_compiled == [COVERS, COVER_UPDATES, COVERED, COVER_UPDATES]
+
+
+def test_a_search_among_many_and_a_reduction_wait_for_the_compiler(
+    not_compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(covers, "MAX_COMPARED", 1)
+    engine = Engine()
+    engine.subscribe("age > 18")
+    engine.reduce()
+    assert not_compiled == ["the search for covers"]
+    engine.subscribe("age > 21")
+    engine.covers("age > 20")
+    assert not_compiled == ["the search for covers"] * 2
+
+
+def test_a_subscription_too_large_for_covering_has_no_part_before_the_kernels_come_either(
+    not_compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matchwood.covering.base.MAX_PREDICATES", 3)
+    engine = Engine()
+    some = engine.subscribe("a > 1 AND b = 1")
+    engine.subscribe("a > 2 AND b = 1 AND c = 1 AND d = 1")
+    assert engine.covered_by("a > 0").tolist() == [some]

@@ -407,9 +407,10 @@ def test_an_engine_with_plain_live_events_is_saved_whole(
     engine = Engine()
     engine.publish({"price": 20}, until="9999-01-01")
     engine.save(tmp_path / "saved")
-    assert waited == [LIVE]
+    assert set(waited) == {LIVE}
+    waited.clear()
     again = Engine.load(tmp_path / "saved")
-    assert waited == [LIVE, LIVE]
+    assert waited == [LIVE]
     assert again.subscribe("price < 30").live == engine.subscribe("price < 30").live != []
 
 
@@ -422,3 +423,67 @@ def test_ready_waits_for_the_planner_and_for_what_is_prepared(monkeypatch: pytes
     assert not engine.ready(timeout=0.1)
     go.set()
     assert engine.ready(timeout=20)
+
+
+# what has no slower path
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The parts that engines wait for, and whether for a scoring function."""
+    found: list[tuple[str, bool]] = []
+
+    def compile_now(names: list[str], what: str, *, scoring: bool = False) -> None:
+        found.extend((name, scoring) for name in names)
+
+    monkeypatch.setattr("matchwood.engine.core.compile_now", compile_now)
+    monkeypatch.setattr(planned_events, "compile_now", compile_now)
+    return found
+
+
+def test_an_engine_waits_for_a_fixed_index_and_for_a_scoring_function_when_it_is_made(
+    tmp_path: Path, waits: list[tuple[str, bool]]
+) -> None:
+    Engine()
+    Engine(index="scan")
+    assert waits == []
+    fixed = Engine(index="mo-tree")
+    fixed.subscribe("age > 18")
+    fixed.save(tmp_path / "fixed")
+    assert waits == [("mo-tree", False)]
+    Engine(scoring="max")
+    Engine(index="vcr", scoring="max")
+    assert waits[1:] == [("scan", True), ("vcr", True)]
+    Engine.load(tmp_path / "fixed")
+    assert waits[3:] == [("mo-tree", False)]
+
+
+def test_live_events_wait_for_a_scoring_function(waits: list[tuple[str, bool]]) -> None:
+    engine = Engine(scoring="max")
+    engine.publish({"price": 20}, until="9999-01-01")
+    waits.clear()
+    assert len(engine.subscribe("price < 30 ^2").live) == 1
+    assert waits == [(LIVE, True)]
+
+
+def test_other_calls_go_on_while_a_save_waits_for_the_kernels_of_live_events(
+    tmp_path: Path, kernels_of_live_events: Preparing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, waiting, go_on = Engine(), threading.Event(), threading.Event()
+
+    def compile_now(names: list[str], what: str) -> None:
+        waiting.set()
+        assert go_on.wait(20)
+
+    monkeypatch.setattr(planned_events, "compile_now", compile_now)
+    engine.publish({"price": 20}, until="9999-01-01")
+    saving = threading.Thread(target=engine.save, args=(tmp_path / "saved",))
+    saving.start()
+    assert waiting.wait(20)
+    other = threading.Thread(target=engine.subscribe, args=("price < 30",))
+    other.start()
+    other.join(20)
+    assert not other.is_alive(), "a change waits for the compiler"
+    go_on.set()
+    saving.join(20)
+    assert len(Engine.load(tmp_path / "saved")) == 1

@@ -22,6 +22,8 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.encode.arrays import Events
+from matchwood.encode.event_columns import plain_events
 from matchwood.encode.events import EventReader
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.json_text import loads
@@ -61,6 +63,7 @@ Lines = str | os.PathLike[str] | Iterable[str | bytes]
 _SUBSCRIPTION_KEYS = frozenset(("id", "expression", "priority", "place", "radius", "until"))
 _ENGINE_KEYS = _SUBSCRIPTION_KEYS | {METADATA}
 _EVENT_KEYS = frozenset(("id", "values", "weights", "place", "until"))
+_PLAIN_KEYS = frozenset(("id", "values"))
 _SCALARS = frozenset((int, float, str, bool, type(None)))
 
 
@@ -136,8 +139,12 @@ def stream_json_events(
         else:
             events.add(_event(record))
 
-    for good, rejects in reader.batches(batch_lines, one, EventError, None, undo=events.remove_last):
-        yield EncodedEvents(events.take(), *good.heads(), rejects, good.names)
+    def plain(values: list[Any]) -> Events | None:
+        return None if learn else plain_events(values, schema, register=register)
+
+    for good, rejects in reader.batches(batch_lines, one, EventError, None, undo=events.remove_last, plain=plain):
+        arrays = events.take() if good.events is None else good.events
+        yield EncodedEvents(arrays, *good.heads(), rejects, good.names)
 
 
 class _Good:
@@ -150,6 +157,8 @@ class _Good:
         self.found: list[Any] = []
         self._positions: list[int] = []
         self.until: list[float] = []
+        self.events: Events | None = None
+        """All events of the batch, if they were read at once."""
 
     def add(self, id_: int, name: str | None, position: int, until: float, found: object) -> None:
         if name is not None and self.names is None:
@@ -160,6 +169,13 @@ class _Good:
         self.found.append(found)
         self._positions.append(position)
         self.until.append(until)
+
+    def add_all(self, ids: list[int], positions: list[int]) -> None:
+        """Add records that have an id and no `until`, of which nothing else is kept."""
+        self.ids += ids
+        self._positions += positions
+        self.found += [None] * len(ids)
+        self.until += [math.inf] * len(ids)
 
     def heads(self) -> tuple[Any, Any, Any]:
         return np.array(self.ids, np.int64), np.array(self._positions, np.int64), np.array(self.until, np.float64)
@@ -193,17 +209,20 @@ class _Reader:
         duplicate: type[MatchwoodError],
         id_required: type[MatchwoodError] | None,
         undo: Callable[[], None] | None = None,
+        plain: Callable[[list[Any]], Events | None] | None = None,
     ) -> Iterator[tuple[_Good, tuple[Reject, ...]]]:
         """Yield, for each batch, what `one` returns for the good records, and the rejects.
 
-        `undo` takes back the latest call of `one`, whose record is then rejected.
+        `undo` takes back the latest call of `one`, whose record is then rejected. `plain` reads the values of all events of
+        a batch at once, or gives None; it is tried first.
         """
         total = self._count() if self._progress is not None else 0
         lines = enumerate(self._lines())
         done = 0
         while batch := list(islice(lines, batch_lines)):
             good, faults, ids = _Good(), Faults(), dict[int, int | str | None]()
-            for position, line in batch:
+            is_plain = plain is not None and self._read_plain(batch, plain, good)
+            for position, line in () if is_plain else batch:
                 if not line.strip():
                     continue
                 try:
@@ -224,6 +243,26 @@ class _Reader:
             done += len(batch)
             if self._progress is not None:
                 self._progress(done, max(done, total))
+
+    def _read_plain(
+        self, batch: list[tuple[int, str | bytes]], plain: Callable[[list[Any]], Events | None], good: _Good
+    ) -> bool:
+        """Read a batch of events with an id, values and nothing else into `good`; False, and nothing is done, if one differs."""
+        try:
+            records = [loads(line) for _, line in batch]
+        except (ValueError, RecursionError):
+            return False
+        if set(map(type, records)) != {dict} or set(map(frozenset, records)) != {_PLAIN_KEYS}:
+            return False
+        ids = [record["id"] for record in records]
+        if not self._ids.are_new(ids):
+            return False
+        good.events = plain([record["values"] for record in records])
+        if good.events is None:
+            return False
+        self._ids.accept_all(ids)
+        good.add_all(ids, [position for position, _ in batch])
+        return True
 
     def _rejects(
         self, faults: Faults, ids: Mapping[int, int | str | None], lines: dict[int, str | bytes]
@@ -292,6 +331,12 @@ class _Ids:
             raise (required or error)(f"expected a string as the id, as in the records before, got {describe(id_)}")
         raise (required or error)(f"expected an id from 0 to 2**63 - 1, got {describe(id_)}")
 
+    def are_new(self, ids: list[Any]) -> bool:
+        """Are these integers that no accepted record has, all different?"""
+        if self._kind is str or set(map(type, ids)) != {int} or min(ids) < 0 or max(ids) >= 2**63:
+            return False
+        return len(set(ids)) == len(ids) and self._seen.isdisjoint(ids)
+
     def has(self, id_: int | str | None) -> bool:
         """Has an accepted record this id?"""
         return id_ in self._seen
@@ -303,6 +348,11 @@ class _Ids:
         self._kind = type(id_)
         self._seen.add(id_)
         return len(self._seen) - 1 if isinstance(id_, str) else id_
+
+    def accept_all(self, ids: list[int]) -> None:
+        """As `accept`, of integers that `are_new`."""
+        self._kind = int
+        self._seen.update(ids)
 
 
 def _until(record: Mapping[str, Any]) -> float:

@@ -34,6 +34,8 @@ from matchwood.lang.bad_values import BadValues, OnBadValue, on_bad_value_of
 from matchwood.lang.evaluate import Combine, Mode
 from matchwood.lang.limits import Limits
 from matchwood.planner import AUTO, Plan, Planned
+from matchwood.planner.compiling import compile_now
+from matchwood.planner.preparing import SCAN
 from matchwood.schema import Schema, describe, instant_key
 from matchwood.store.scoring import scoring as make_scoring
 from matchwood.structures import Index, LiveEvents, make_index
@@ -66,6 +68,7 @@ class EngineCore:
         self._subscriptions = Subscriptions(self._make_index(index, index_options or {}), names)
         self._live = Live(LiveEvents(like=self._axes))
         self._scoring = make_scoring(scoring)
+        self._prepare_index()
         self._clock = clock
         is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
         self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values)
@@ -87,6 +90,18 @@ class EngineCore:
 
     def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
         return Planned(self._lock, index=index, plan=plan, name_of=lambda dim: self.schema.of_dimension(dim).name)
+
+    def _prepare_index(self) -> None:
+        """Wait for the kernels of a fixed index, or for a scoring function, to be compiled: nothing else could answer meanwhile.
+
+        `scan` with the sum is compiled in the first calls, which takes no longer.
+        """
+        index, scored = self._index, self._scoring.compiled is not None
+        if scored:
+            name = SCAN if isinstance(index, Planned) else index.name
+            compile_now([name], f"{name!r} with a scoring function", scoring=True)
+        elif not isinstance(index, Planned) and index.name != SCAN:
+            compile_now([index.name], f"the index {index.name!r}")
 
     def _axes(self) -> list[AxisShape]:
         """The axes of the index, if it has any, for the live events to share."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from matchwood.encode.arrays import Int64s, Rows
 from matchwood.engine.core import EngineCore
-from matchwood.engine.covers import Reduction
+from matchwood.engine.covers import Reduction, compared
 from matchwood.engine.reading import Source
 
 
@@ -27,8 +26,7 @@ class Covering(EngineCore):
         >>> engine.covers("age > 20").tolist()
         [0]
         """
-        self._subscriptions.covers.prepare()
-        return self._asked(expression, self._subscriptions.covers.covering)
+        return self._asked(expression, covered=False)
 
     def covered_by(self, expression: Source) -> Any:
         """The subscriptions that the expression covers, ascending. See `covers`.
@@ -39,8 +37,7 @@ class Covering(EngineCore):
         >>> engine.covered_by("age > 20").tolist()
         [1]
         """
-        self._subscriptions.covers.prepare(covered=True)
-        return self._asked(expression, self._subscriptions.covers.covered_by)
+        return self._asked(expression, covered=True)
 
     def reduce(self, *, progress: Callable[[int, int], None] | None = None) -> Reduction:
         """A smallest set of subscriptions that covers all, and for each other subscription one of the set that covers it.
@@ -53,7 +50,7 @@ class Covering(EngineCore):
         >>> engine.reduce()
         Reduction(kept=array([0]), cover={1: 0, 2: 0})
         """
-        self._subscriptions.covers.prepare()
+        self._subscriptions.covers.prepare(search=False)
         with self._changes:
             self._catch_up()
             with self._lock.write():
@@ -64,15 +61,21 @@ class Covering(EngineCore):
         cover: Any = {names.text(a): names.text(b) for a, b in found.cover.items()}
         return Reduction(names.texts(found.kept), cover)
 
-    def _asked(self, expression: Source, answer: Callable[[Rows], Int64s]) -> Any:
+    def _asked(self, expression: Source, *, covered: bool) -> Any:
         """The answer to a question about an expression, which teaches the schema nothing."""
+        covers = self._subscriptions.covers
+        compiled = covers.prepare(covered=covered)
         with self._changes:
             self._catch_up()
             mark = self.schema.mark()
             try:
                 query = self._reader.query(expression)
-                with self._lock.write():
-                    return self._shown(answer(query))
+                if compiled:
+                    with self._lock.write():
+                        return self._shown(covers.covered_by(query) if covered else covers.covering(query))
+                with self._lock.read():
+                    rows = covers.all_rows()
+                return self._shown(compared(rows, query, self.schema, covered=covered))
             finally:
                 with self._lock.write():
                     self.schema.forget_since(mark)

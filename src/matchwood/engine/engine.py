@@ -171,6 +171,7 @@ class Engine(Subscribing, Changing, Matching, Covering):
         ...     len(Engine.load(f"{folder}/engine-1"))
         1
         """
+        self._live.prepare_saving()
         with self._changes:
             self._catch_up()
             with self._lock.read():

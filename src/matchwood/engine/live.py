@@ -205,6 +205,10 @@ class Live:
             self._waiting.discard(due.tolist())
             self._events.delete(due)
 
+    def prepare_saving(self) -> None:
+        """Wait for what `arrays` needs to be compiled. Needs no lock."""
+        self._events.prepare()
+
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, for saving."""
         saved = {f"live_{name}": array for name, array in self._events.arrays().items()}

@@ -135,7 +135,7 @@ class Publishing(EngineCore):
         with self._changing() as change:
             now = instant_key(self._clock())
             ids, ends, wrong = self._kept_as(events, until, now, replace=replace)
-            read = self._reader.events(events, register=any(id_ != NOT_KEPT for id_ in ids))
+            read = self._reader.events(events, register=max(ids, default=NOT_KEPT) != NOT_KEPT)
             read.rejected.update(wrong)
             arrays, good = read.arrays, None
             if read.rejected:
@@ -145,16 +145,18 @@ class Publishing(EngineCore):
             with self._lock.read():
                 found = self._found(arrays, k, mode)
                 result = batch(found, self._subscriptions.names, read)
+            event_ids, instants = np.array(ids, np.int64), np.array(ends, np.float64)
             kept = [at for at, id_ in enumerate(ids) if id_ != NOT_KEPT]
             if kept:
                 waiting = [waiting_values(events[at], self.schema) for at in kept]
                 if len(kept) < arrays.size:
                     arrays = pick_events(arrays, np.array(kept) if good is None else np.searchsorted(good, kept))
-                numbers, instants = (np.array([all_[at] for at in kept]) for all_ in (ids, ends))
+                all_kept = len(kept) == len(ids)
+                numbers = event_ids if all_kept else event_ids[kept]
                 with self._lock.write():
                     change.adds_events(self._live.unknown(numbers))
-                    self._live.add(arrays, numbers, instants, waiting)
-        result.event_ids = np.array(ids, np.int64)
+                    self._live.add(arrays, numbers, instants if all_kept else instants[kept], waiting)
+        result.event_ids = event_ids
         return result
 
     def _kept_as(

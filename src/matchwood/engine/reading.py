@@ -11,8 +11,9 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.checks import check_events
+from matchwood.encode.event_columns import plain_events
 from matchwood.encode.events import EventReader
-from matchwood.encode.json_text import JsonText, json_event
+from matchwood.encode.json_text import JsonText, json_event, loads
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.encode.tables import is_table, read_events
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, SchemaError, SubscriptionError
@@ -163,16 +164,18 @@ class Reader:
             several = [line for line in bytes_of(events).splitlines() if line.strip()]
         if isinstance(several, Event | Mapping) or not isinstance(several, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
+        several = several if isinstance(several, list) else list(several)
+        plain = plain_events(_parsed(several), self.schema, register=register)
+        if plain is not None:
+            return ReadEvents(plain, plain.size, {})
         reader, rejected = EventReader(self.schema, register=register, bad=self.bad), {}
-        count = 0
-        for event in several:
+        for position, event in enumerate(several):
             try:
                 reader.add(json_event(event) if isinstance(event, JsonText) else event)
             except MatchwoodError as error:
                 known = event.id if isinstance(event, Event) else None
-                rejected[count] = error.about(f"event {count if known is None else known}")
-            count += 1
-        return ReadEvents(reader.build(), count, rejected)
+                rejected[position] = error.about(f"event {position if known is None else known}")
+        return ReadEvents(reader.build(), len(several), rejected)
 
     def _table(self, source: object) -> ReadEvents:
         """The events of a DataFrame or an Arrow table."""
@@ -201,6 +204,16 @@ class Reader:
         if isinstance(source, Expression):
             return source
         raise ExpressionError(f"{subject}: expected text, an expression or CQL2 JSON, got {describe(source)}")
+
+
+def _parsed(events: list[Any]) -> list[Any]:
+    """The values of events that are JSON texts; those of other kinds, and all if a text is no JSON, as they are."""
+    if not events or not isinstance(events[0], JsonText):
+        return events
+    try:
+        return [loads(event) if isinstance(event, JsonText) else event for event in events]
+    except (ValueError, RecursionError):
+        return events
 
 
 def checked_priority(priority: object, subject: str) -> float:

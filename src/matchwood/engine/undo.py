@@ -10,8 +10,9 @@ Rows to be removed are not copied first. A removal has happened once the store n
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,26 +24,31 @@ if TYPE_CHECKING:
     from matchwood.engine.core import EngineCore
     from matchwood.engine.subscriptions import Beside
 
-NO_IDS: Int64s = np.zeros(0, np.int64)
 NO_ROWS = concatenate_rows([])
 
 
-class Undo(NamedTuple):
+class Replaced(NamedTuple):
+    """Subscriptions as they were: their rows in the index, or None if they are being removed, and what was kept beside it."""
+
+    ids: Int64s
+    rows: Rows | None
+    beside: Beside | None
+
+
+@dataclass(slots=True)
+class Undo:
     """What a change touches, and how it was before."""
 
     schema_mark: int
     next_id: int
     next_event: int
-    ids: Int64s = NO_IDS
-    rows: Rows | None = None
-    """The rows that the subscriptions `ids` had in the index; None if they are being removed."""
-    beside: Beside | None = None
-    """What was kept of them beside the index."""
+    subscriptions: Replaced | None = None
+    """Subscriptions that are added, removed or replaced."""
     priorities: tuple[Int64s, Float64s] | None = None
     """Subscriptions whose priorities change, and those that they had."""
     centres: tuple[Int64s, Float64s, Float64s] | None = None
     """Subscriptions whose circles move, and the centres that these had, one for each row."""
-    events: Int64s = NO_IDS
+    events: Int64s | None = None
     """The live events that are being added."""
 
 
@@ -61,33 +67,35 @@ class Change:
     def adds(self, ids: Int64s) -> None:
         """Subscriptions of these ids are added. The index refuses those that exist already: they are not to be undone."""
         is_new = int(ids.min(initial=MAX_ID)) >= self._engine._subscriptions.next_id  # then none is known
-        self._note(ids=ids if is_new else ids[~self._known(ids)], rows=NO_ROWS)
+        self._note.subscriptions = Replaced(ids if is_new else ids[~self._known(ids)], NO_ROWS, None)
 
     def removes(self, ids: Int64s) -> None:
         """These subscriptions are removed. The index refuses those that do not exist."""
         known = ids[self._known(ids)]
-        self._note(ids=known, beside=self._engine._subscriptions.beside(known))
+        self._note.subscriptions = Replaced(known, None, self._engine._subscriptions.beside(known))
 
     def replaces(self, ids: Int64s, before: Rows) -> None:
         """These subscriptions are replaced; they have these rows in the index."""
-        self._note(ids=ids, rows=before, beside=self._engine._subscriptions.beside(ids))
+        self._note.subscriptions = Replaced(ids, before, self._engine._subscriptions.beside(ids))
 
     def changes_priorities(self, ids: Int64s, before: Float64s) -> None:
         """The priorities of these subscriptions change; they were `before`."""
-        self._note(priorities=(ids, before))
+        self._note.priorities = ids, before
 
     def moves_circles(self, ids: Int64s, lon: Float64s, lat: Float64s) -> None:
         """The circles of these subscriptions move; their centres were these, one for each row."""
-        self._note(centres=(ids, lon, lat))
+        self._note.centres = ids, lon, lat
 
     def adds_events(self, events: Int64s) -> None:
         """Live events of these ids are added."""
-        self._note(events=events)
+        self._note.events = events
 
-    def _note(self, **what: Any) -> None:
+    @property
+    def _note(self) -> Undo:
+        """What is written down of this change. Each entry is one assignment, so that none is half made."""
         undo = self._engine._undo
         assert undo is not None, "outside of the block of the change"
-        self._engine._undo = undo._replace(**what)
+        return undo
 
     def _known(self, ids: Int64s) -> NDArray[np.bool_]:
         return self._engine._subscriptions.known(ids)
@@ -109,13 +117,13 @@ def undo_change(engine: EngineCore) -> None:
     undo = engine._undo
     if undo is None:
         return
-    if len(undo.ids):
-        engine._subscriptions.restore(undo.ids, undo.rows, undo.beside)
+    if undo.subscriptions is not None and len(undo.subscriptions.ids):
+        engine._subscriptions.restore(*undo.subscriptions)
     if undo.priorities is not None:
         engine._index.set_priority(*undo.priorities)
     if undo.centres is not None:
         engine._subscriptions.restore_circles(*undo.centres)
-    if len(undo.events):
+    if undo.events is not None:
         engine._live.discard(undo.events)
     engine._live.undo_settle(undo.schema_mark)
     engine._subscriptions.next_id, engine._live.next_id = undo.next_id, undo.next_event

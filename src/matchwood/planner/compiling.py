@@ -81,14 +81,14 @@ def compile_ahead(
                     _compile({name: options}, check)
 
 
-def compile_now(names: Iterable[str], what: str) -> None:
+def compile_now(names: Iterable[str], what: str, *, scoring: bool = False) -> None:
     """Compile parts that a call cannot do without, at the same time; the log says what the call waits for. Ctrl-C ends it."""
-    missing = [name for name in names if not is_available(name)]
+    missing = [name for name in names if not is_available(name, scoring=scoring)]
     if missing:
         LOG.warning(
             "waiting a few seconds while %s is compiled, once on this machine; `matchwood warm` does it ahead", what
         )
-        _compile({name: [] for name in missing}, lambda: None)
+        _compile({name: ["--scoring"] * scoring for name in missing}, lambda: None)
 
 
 def stamp(name: str, *, scoring: bool = False) -> Path | None:

@@ -17,13 +17,15 @@ from matchwood.planner.preparing import PREPARING, prepare_first_calls
 from matchwood.structures import LiveEvents
 from matchwood.structures.live.plain import PlainEvents
 
+WHAT = "the matching of live events"
+
 
 class PlannedEvents:
     """Has the methods of `LiveEvents` that an engine calls, under the lock of the engine."""
 
     def __init__(self, events: LiveEvents) -> None:
         if len(events):  # loaded from disk
-            compile_now([LIVE], "the matching of live events")
+            compile_now([LIVE], WHAT)
         self._events = events
         self._plain: PlainEvents | None = None
 
@@ -64,14 +66,22 @@ class PlannedEvents:
 
     def match(self, rows: Rows, now: float, *, k: int | None, mode: Mode | str, combine: object) -> Matches:
         """As `LiveEvents.match`, of one subscription."""
+        if combine is not None and self._plain is None:
+            compile_now([LIVE], f"{WHAT} by a scoring function", scoring=True)
         return self._serving().match(rows, now, k=k, mode=mode, combine=combine)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """As `LiveEvents.arrays`. Waits for the kernels if events are in plain arrays."""
+        """As `LiveEvents.arrays`. Waits for the kernels if events are in plain arrays: call `prepare` first."""
+        self.prepare()
         if self._plain is not None and len(self._plain):
-            compile_now([LIVE], "the matching of live events")
             self._move_over(self._plain)
         return self._events.arrays()
+
+    def prepare(self) -> None:
+        """Wait for the kernels if events are in plain arrays. Needs no lock: other calls go on meanwhile."""
+        plain = self._plain
+        if plain is not None and len(plain):
+            compile_now([LIVE], WHAT)
 
     def _serving(self) -> LiveEvents | PlainEvents:
         if self._plain is not None and LIVE in PREPARING.loaded:

@@ -92,8 +92,10 @@ class LiveEvents(EventIndex):
         self._place(np.arange(len(slots), dtype=np.uint32), numbers)
 
     def _by_bucket(self, slots: Slots) -> tuple[Slots, np.ndarray]:
-        """Events in the order of their buckets, and these."""
+        """Events in the order of their buckets, and these; that of a single event is left to `place_events`."""
         numbers = np.empty(len(slots), np.uint32)
+        if len(slots) == 1:
+            return slots, numbers
         locate_events(self._tree, self.store.state, slots, numbers)
         return in_order(slots, numbers)
 

@@ -90,5 +90,10 @@ place = placer(prefetch_event, note_event)
 
 @kernel
 def place_events(tree, live, slots, numbers, first):
-    """Put the events at slots[first:] into their buckets, see `mo_tree.kernels.write.placer`."""
+    """Put the events at slots[first:] into their buckets, see `mo_tree.kernels.write.placer`.
+
+    The bucket of a single event is found here; of several the caller finds them, to sort by them.
+    """
+    if slots.size == 1:
+        numbers[0] = np.uint32(event_bucket(tree, live, np.int64(slots[0])))
     return place(tree, live, slots, numbers, first)
