@@ -23,6 +23,7 @@ from matchwood.structures.mo_tree.kernels.match import MAX_RANKED, MatchScratch,
 from matchwood.structures.mo_tree.kernels.nodes import release
 from matchwood.structures.mo_tree.kernels.order import order_keys
 from matchwood.structures.mo_tree.kernels.place import place_rows, rewrite_rows, write_again
+from matchwood.structures.mo_tree.kernels.slices import TICK_RUN
 from matchwood.structures.mo_tree.plan import TreePlan, paper, planned
 from matchwood.structures.mo_tree.tree import (
     capacity_of,
@@ -195,7 +196,9 @@ class MOTree(Index):
             begins=np.zeros(queries * axes, np.int32),
             ends=np.zeros(queries * axes, np.int32),
             planes=np.zeros(queries * axes, np.int32),
-            last_planes=np.zeros(queries * axes, np.int32),
+            masks=np.zeros(queries * axes, np.uint64),
+            cell_masks=np.zeros((queries, len(tree.cells)), np.uint64),
+            tick_runs=np.zeros(int(tree.axes["cuts"].max(initial=0)) // 2 + 1, TICK_RUN),
             stabbed=np.zeros(cells, np.int64),
             slices=np.zeros(cells, np.int64),
             touched=np.zeros(cells, np.uint64),

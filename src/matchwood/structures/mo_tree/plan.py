@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from matchwood.encode.arrays import Float64s
-from matchwood.store.kernels.rows import ABSENT, NARROWS
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
 from matchwood.store.row_store import RowStore, Slots
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import TreeCount
@@ -26,10 +26,10 @@ from matchwood.structures.mo_tree.width import cell_widths
 TICKS = 1024  # of a layer
 MAX_AXES = 32
 MAX_LAYERS = 8  # a request has 8 bits for the slices of each
-MAX_SLICES = 32  # at most 62: a word holds them and a null bit
-MAX_LAYER_SLICES = 24
+MAX_SLICES = 62  # a word holds them and a null bit
 MAX_BUCKETS = 1 << 21
 SAMPLE = 16_384
+SET_PARTS = 32  # intervals of a set that are looked at
 BUCKETS_PER_SAMPLED_ROW = 0.25  # of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
@@ -144,7 +144,7 @@ class Column:
     rows: np.ndarray
     lo: Float64s
     hi: Float64s
-    ends: Float64s  # finite ends, ascending
+    ends: Float64s  # finite ends, those of the intervals of a set too, ascending
     popularity: float
     width: float  # mean share of the domain, in quantiles
 
@@ -154,9 +154,10 @@ class Column:
         return self.popularity * (1.0 - self.width)
 
     def cuts(self, parts: int) -> Float64s:
-        """At most parts - 1 cuts that divide the ends evenly."""
-        if not len(self.ends):
-            return np.zeros(0)
+        """At most parts - 1 cuts: at every key if there are so few, a slice for each; else they divide the ends evenly."""
+        keys = np.unique(self.ends)
+        if len(keys) <= parts:
+            return keys[1:]
         at = (np.arange(1, parts) * len(self.ends)) // parts
         return np.unique(self.ends[at])
 
@@ -165,23 +166,36 @@ def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
     """The dimensions of a sample of rows, those that filter most first, and the size of the sample."""
     step = max(1, len(slots) // SAMPLE)
     rows = store.state.rows[slots[::step]]
-    counts = rows["count"].astype(np.int64)
+    starts, counts = rows["start"].astype(np.int64), rows["count"].astype(np.int64)
     owner = np.repeat(np.arange(len(rows)), counts)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
-    entries = store.state.entries[rows["start"].astype(np.int64)[owner] + within]
+    entries = store.state.entries[starts[owner] + within]
     usable = (entries["kind"] & (ABSENT | NARROWS)) == 0
     entries, owner = entries[usable], owner[usable]
+    parts, part_dims = _parts_of_sets(store, entries, starts[owner])
     columns = []
     for dim in np.unique(entries["dim"]):
         mine = entries["dim"] == dim
         lo, hi = entries["lo"][mine], entries["hi"][mine]
-        ends = np.sort(np.concatenate([lo, hi]))
+        of_sets = parts[part_dims == dim]
+        ends = np.sort(np.concatenate([lo, hi, of_sets["lo"], of_sets["hi"]]))
         ends = ends[np.isfinite(ends)]
         inside = np.searchsorted(ends, hi, side="right") - np.searchsorted(ends, lo, side="left")
         width = float(np.mean(inside) / max(len(ends), 1))
         columns.append(Column(int(dim), owner[mine], lo, hi, ends, float(mine.sum()) / len(rows), min(width, 1.0)))
     columns.sort(key=lambda column: -column.filtered)
     return columns, len(rows)
+
+
+def _parts_of_sets(store: RowStore, entries: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intervals of the sets among main entries of rows that start there, evenly drawn from long ones, and their dimensions."""
+    sets = (entries["kind"] & SET) != 0
+    first = starts[sets] + entries["more"][sets]
+    count = store.state.entries["more"][first].astype(np.int64)
+    taken = np.minimum(count, SET_PARTS)
+    owner = np.repeat(np.arange(len(first)), taken)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(taken) - taken, taken)
+    return store.state.entries[first[owner] + within * count[owner] // taken[owner]], entries["dim"][sets][owner]
 
 
 def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | None) -> TreePlan:
@@ -193,10 +207,7 @@ def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | 
     if layers != 0 and columns:
         best = _best_layers(columns, sampled, len(slots), layers)
     chosen = {axis.dim for axis in best}
-    axes = [
-        AxisPlan(axis.dim, axis.cuts, min(MAX_LAYER_SLICES, _of(slices, columns, axis.dim)), axis.levels)
-        for axis in best
-    ]
+    axes = [AxisPlan(axis.dim, axis.cuts, _of(slices, columns, axis.dim), axis.levels) for axis in best]
     for column, parts in zip(columns, slices, strict=True):
         if column.dim not in chosen:
             cuts = column.cuts(parts)

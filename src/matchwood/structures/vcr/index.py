@@ -296,6 +296,7 @@ class VCR(Index):
             seen=scratch.seen,
             search=np.zeros(1, vcr_match.SEARCH),
             sides=np.zeros(2, vcr_match.SIDE),
+            runs=np.zeros((4, max(len(self.state.x_edges), len(self.state.y_edges)) // 2 + 1), vcr_match.RUN),
             found=np.zeros(max(1024, x * y + x + y + 1), vcr_match.FOUND),
             pending=np.zeros(2 * vcr_match.CHUNK, np.uint32),
             candidates=scratch.work.counts,

@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
+from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import ALL, load_event, score_row, unload_event
 from matchwood.structures.be_star.kernels.layout import above, side_of
-from matchwood.structures.be_star.kernels.match import describe_event, enter_children, enter_p_nodes, meets
+from matchwood.structures.be_star.kernels.match import describe_event, enter_children, enter_p_nodes
 
 
 @kernel
@@ -29,8 +30,8 @@ def observe(tree, store, scratch, events, loss):
             bucket = tree.buckets[b]
             entered = pending
             if bucket.level > 0:
-                entered = enter_children(tree, scratch, b, pending)
-                if not meets(values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi):
+                entered = enter_children(tree, scratch, events, b, pending)
+                if not value_meets(values[np.int64(bucket.dim)], events, bucket.own_lo, bucket.own_hi):
                     loss[b] += np.float64(entered == pending)
                     pending = entered
                     continue

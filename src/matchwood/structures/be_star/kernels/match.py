@@ -1,9 +1,9 @@
 """Matching (BE*-Tree VI). In: the tree, events. Out: hits. Readers only.
 
-An event enters a p-node if it has the attribute, a bucket if its value meets the boundary. The leaf rows of the buckets that it
-enters are candidates, unless their signature or bound rules them out. Top-k visits the pending bucket of the highest bound first
-and stops when none can reach the k-th score. Where the paper queues p-nodes and searches their c-directories at once, buckets of
-a c-directory queue up too, with bounds of their own.
+An event enters a p-node if it has the attribute, a bucket if its value, of a list one of them, meets the boundary. The leaf
+rows of the buckets that it enters are candidates, unless their signature or bound rules them out. Top-k visits the pending bucket
+of the highest bound first and stops when none can reach the k-th score. Where the paper queues p-nodes and searches their
+c-directories at once, buckets of a c-directory queue up too, with bounds of their own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from matchwood.store.kernels.candidates import (
     start_answers,
     verify_found,
 )
+from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.rows import NONE
 from matchwood.store.kernels.verify import folded
 from matchwood.structures.be_star.kernels.layout import bit_of, find_p_node, has_p_node, side_of
@@ -64,9 +65,10 @@ def answer_events(tree, store, scratch, query, first, out, ends):
             entered = pending
             in_own = bucket.level == 0
             if not in_own:
-                entered = enter_children(tree, scratch, b, entered)
+                entered = enter_children(tree, scratch, events, b, entered)
                 count_tests(candidates, BOUNDARIES, ONE)
-                in_own = meets(candidates.values, np.int64(bucket.dim), bucket.own_lo, bucket.own_hi)
+                value = candidates.values[np.int64(bucket.dim)]
+                in_own = value_meets(value, events, bucket.own_lo, bucket.own_hi)
             if in_own and bucket.leaf_size > 0:
                 match_leaf(tree, store, scratch, events, combine, b, out)
                 least = score_to_reach(candidates, out)
@@ -93,31 +95,24 @@ def describe_event(tree, scratch, events, e):
 
 
 @helper
-def meets(values, dim, lo, hi):
-    """Does the event's value meet the interval? False if it is absent (NaN)."""
-    value = values[dim]
-    return lo <= value.hi and value.lo <= hi
-
-
-@helper
-def enter_bucket(tree, scratch, b, entered):
+def enter_bucket(tree, scratch, events, b, entered):
     """Push bucket b, which clusters a dimension, if the event meets its boundary; return the new count."""
     bucket = tree.buckets[b]
     count_tests(scratch.candidates, BOUNDARIES, ONE)
-    if meets(scratch.candidates.values, np.int64(bucket.dim), bucket.lo, bucket.hi):
+    if value_meets(scratch.candidates.values[np.int64(bucket.dim)], events, bucket.lo, bucket.hi):
         scratch.pending[entered] = np.uint32(b)
         entered += 1
     return entered
 
 
 @helper
-def enter_children(tree, scratch, b, entered):
+def enter_children(tree, scratch, events, b, entered):
     """Push the children whose boundary the event meets."""
     bucket = tree.buckets[b]
     for side in range(2):
         child = side_of(bucket, side)
         if child != np.int64(NONE):
-            entered = enter_bucket(tree, scratch, child, entered)
+            entered = enter_bucket(tree, scratch, events, child, entered)
     return entered
 
 
@@ -129,7 +124,7 @@ def enter_p_nodes(tree, scratch, events, e, b, entered):
     if size <= 4 * (events.offsets[e + 1] - events.offsets[e]):
         for at in range(p_nodes, p_nodes + size):
             if not np.isnan(values[np.int64(tree.p_nodes[at].dim)].lo):
-                entered = enter_bucket(tree, scratch, np.int64(tree.p_nodes[at].root), entered)
+                entered = enter_bucket(tree, scratch, events, np.int64(tree.p_nodes[at].root), entered)
         return entered
     for i in range(events.offsets[e], events.offsets[e + 1]):
         dim = np.int64(events.dims[i])
@@ -138,7 +133,7 @@ def enter_p_nodes(tree, scratch, events, e, b, entered):
             continue
         at = find_p_node(tree, b, dim)
         if has_p_node(tree, b, at, dim):
-            entered = enter_bucket(tree, scratch, np.int64(tree.p_nodes[at].root), entered)
+            entered = enter_bucket(tree, scratch, events, np.int64(tree.p_nodes[at].root), entered)
     return entered
 
 

@@ -26,6 +26,7 @@ from matchwood.store.kernels.candidates import (
 from matchwood.store.kernels.verify import ANY
 
 NEAR = 2  # an event's value that spans more cells uses the list of the whole dimension
+MAX_LISTS = 64  # the same of a list of values in more cells: heads are kept in order
 SLACK = 1e-9  # of what is added: more than the rounding of a sum of weights
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
@@ -153,24 +154,34 @@ def cell_holding(index, dim, key):
 
 @helper
 def choose_lists(index, scratch, events, e):
-    """Put the lists that the event's values lead to into `cursors`; return how many."""
+    """Put the lists that the event's values lead to into `cursors`; return how many. O(values log cells)."""
     n = np.int64(0)
     for i in range(events.offsets[e], events.offsets[e + 1]):
         dim = np.int64(events.dims[i])
         if dim >= index.dimensions.size - 1 or (i > events.offsets[e] and events.dims[i - 1] == events.dims[i]):
             continue
         value = scratch.candidates.values[dim]
-        first = index.dimensions[dim] + 2 * dim
-        low, high = cell_holding(index, dim, value.lo), cell_holding(index, dim, value.hi)
-        if high - low >= NEAR:  # the list of the whole dimension
-            low = index.dimensions[dim + 1] - index.dimensions[dim] + 1
-            high = low
-        for list_ in range(first + low, first + high + 1):
-            if index.lists[list_] < index.lists[list_ + 1]:
-                cursor = scratch.cursors[n]
-                cursor.at, cursor.end = index.lists[list_], index.lists[list_ + 1]
-                cursor.bound = np.float64(index.heaviest[list_]) * value.weight
-                n += 1
+        first, whole = index.dimensions[dim] + 2 * dim, index.dimensions[dim + 1] + 2 * dim + 1
+        begin, last = n, np.int64(-1)  # of the cells whose lists are chosen
+        for part in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
+            low, high = cell_holding(index, dim, events.lo[part]), cell_holding(index, dim, events.hi[part])
+            if high - low >= NEAR or n - begin > MAX_LISTS:
+                n = choose_list(index, scratch, whole, value.weight, begin)
+                break
+            for cell in range(max(low, last + 1), high + 1):
+                n = choose_list(index, scratch, first + cell, value.weight, n)
+            last = high
+    return n
+
+
+@helper
+def choose_list(index, scratch, list_, weight, n):
+    """Put a list behind n others into `cursors`, unless it is empty; return how many there are."""
+    if index.lists[list_] < index.lists[list_ + 1]:
+        cursor = scratch.cursors[n]
+        cursor.at, cursor.end = index.lists[list_], index.lists[list_ + 1]
+        cursor.bound = np.float64(index.heaviest[list_]) * weight
+        n += 1
     return n
 
 

@@ -2,6 +2,7 @@
 
     event -> ticks -> stabbed cells of each layer -> their combinations -> buckets that hold rows     `load_events`
           -> one plane an axis -> 512 rows a line, all planes ANDed at once -> a few candidates       `filter_visit`
+             a list or a range has several, which are united first (`kernels.slices`)
           -> rows and entries prefetched, then the exact test of `store.kernels.verify`               `verify_found`
 
 In the paper every row of a stabbed bucket is verified, event by event. Here bit planes leave about two candidates for each hit,
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel, subroutine
-from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import KEY, load_keys, score_single, unload_keys
 from matchwood.store.kernels.distances import PREFETCH_CANDIDATES
@@ -42,12 +43,12 @@ from matchwood.structures.mo_tree.kernels.layout import (
     OPEN,
     VALID,
     TreeCount,
-    cell_in_bucket,
     slice_bits,
     slice_in,
     tick_of,
 )
-from matchwood.structures.mo_tree.kernels.planes import and_planes, prefetch_planes
+from matchwood.structures.mo_tree.kernels.planes import and_planes, and_united, prefetch_planes
+from matchwood.structures.mo_tree.kernels.slices import TICK_RUN, load_slices, mask_in, touched_bits
 
 SINGLE, RANGES, RELAXED = np.uint8(0), np.uint8(1), np.uint8(2)
 """How planes are combined: the event has one plane on every axis, several on some, or matching is relaxed."""
@@ -64,8 +65,10 @@ class MatchScratch(State):
     filters: np.ndarray = array(np.uint8)  # by query: SINGLE, RANGES or RELAXED
     begins: np.ndarray = array(np.int32)  # by axis: the event's first tick, -1 if it lacks the attribute
     ends: np.ndarray = array(np.int32)  # by axis: its last tick
-    planes: np.ndarray = array(np.int32)  # by axis: its first plane; -1 where it is outside the bucket's cell
-    last_planes: np.ndarray = array(np.int32)  # by axis
+    planes: np.ndarray = array(np.int32)  # by axis: its plane, of an event that has one on every axis
+    masks: np.ndarray = array(np.uint64)  # by axis that is no layer: a bit for each slice that the event touches
+    cell_masks: np.ndarray = array(np.uint64, ndim=2)  # by query and cell: the same of the layers
+    tick_runs: np.ndarray = array(TICK_RUN)  # of a value that is being loaded
     stabbed: np.ndarray = array(np.int64)  # what each stabbed cell adds to the number of a bucket, layer by layer
     slices: np.ndarray = array(np.int64)  # the event's first slice of each stabbed cell
     touched: np.ndarray = array(np.uint64)  # a bit for each slice of the stabbed cell that the event touches
@@ -88,8 +91,8 @@ def load_axes(tree, scratch, values, start):
         axis = tree.axes[a]
         dim, at = np.int64(axis.dim), start + a
         if dim >= values.size or np.isnan(values[dim].lo):
-            null = np.int32(np.int64(axis.plane) + np.int64(axis.slices))
-            scratch.begins[at], scratch.planes[at], scratch.last_planes[at] = np.int32(-1), null, null
+            scratch.begins[at] = np.int32(-1)
+            scratch.planes[at] = np.int32(np.int64(axis.plane) + np.int64(axis.slices))
             continue
         begin = end = tick_of(tree, axis, values[dim].lo)
         if values[dim].hi > values[dim].lo:
@@ -97,16 +100,7 @@ def load_axes(tree, scratch, values, start):
             single = single and begin == end
         scratch.begins[at], scratch.ends[at] = np.int32(begin), np.int32(end)
         scratch.planes[at] = np.int32(np.int64(axis.plane) + begin)
-        scratch.last_planes[at] = np.int32(np.int64(axis.plane) + end)
     return single
-
-
-@helper
-def touched_bits(axis, begin, end):
-    """A bit for each of the slices begin..end, the null bit for -1; all bits where there are no slices."""
-    if axis.slices == 0:
-        return ONES
-    return ONE << np.uint64(axis.slices) if begin < 0 else slice_bits(begin, end)
 
 
 @helper
@@ -135,27 +129,46 @@ def stab(tree, scratch, start):
 
 
 @helper
-def reach_mask(tree, scratch, a, start):
+def stab_ranges(tree, scratch, query):
+    """As `stab`, of an event whose slices have been loaded: the cells in which it touches one. O(cells)."""
+    n = np.int64(0)
+    for a in range(tree.counts[TreeCount.LAYERS]):
+        axis = tree.axes[a]
+        scratch.runs[a] = n
+        for c in range(np.int64(axis.cells)):
+            touched = scratch.cell_masks[query, np.int64(axis.first_cell) + c]
+            scratch.touched[n], scratch.stabbed[n], scratch.slices[n] = touched, c * np.int64(axis.radix), np.int64(0)
+            n += np.int64(touched != 0)
+    scratch.runs[tree.counts[TreeCount.LAYERS]] = n
+
+
+@helper
+def reach_mask(tree, scratch, a, query):
     """The slices that the event touches on axis a, in the bucket that is requested."""
     if a >= tree.counts[TreeCount.SLICED]:
         return ONES
     if a < tree.counts[TreeCount.LAYERS]:
         return scratch.touched[scratch.digits[a]]
-    return touched_bits(tree.axes[a], np.int64(scratch.begins[start + a]), np.int64(scratch.ends[start + a]))
+    at = query * tree.counts[TreeCount.AXES] + a
+    if scratch.filters[query] == RANGES:
+        return scratch.masks[at]
+    return touched_bits(tree.axes[a], np.int64(scratch.begins[at]), np.int64(scratch.ends[at]))
 
 
 @helper
 def request_stabbed(tree, scratch, query):
     """Request the buckets of all combinations of cells that an event stabs; False if there is no room. O(combinations)."""
     layers = tree.counts[TreeCount.LAYERS]
-    start = query * tree.counts[TreeCount.AXES]
-    stab(tree, scratch, start)
+    if scratch.filters[query] == RANGES:
+        stab_ranges(tree, scratch, query)
+    else:
+        stab(tree, scratch, query * tree.counts[TreeCount.AXES])
     number = first_bucket(scratch, layers)
     if number < 0:
         return False
     while number >= 0:
         if tree.directory[number].first != NONE:
-            mask_0, mask_1 = reach_mask(tree, scratch, 0, start), reach_mask(tree, scratch, 1, start)
+            mask_0, mask_1 = reach_mask(tree, scratch, 0, query), reach_mask(tree, scratch, 1, query)
             request(scratch.batch, number, query, packed_slices(scratch, layers), mask_0, mask_1)
         number = next_bucket(scratch, layers, number)
     return True
@@ -171,6 +184,8 @@ def load_events(tree, scratch, first, count, known):
         load_event(values, events, first + q)
         is_single = load_axes(tree, scratch, values, q * tree.counts[TreeCount.AXES])
         scratch.filters[q] = RELAXED if mode & ANY else SINGLE if is_single else RANGES
+        if scratch.filters[q] != SINGLE:
+            load_slices(tree, scratch, values, events, q)
         if not (request_all(tree, scratch.batch, q) if mode & ANY else request_stabbed(tree, scratch, q)):
             unload_event(values, events, first + q)
             count = np.int64(q)
@@ -202,76 +217,59 @@ def unload_events(scratch, first, count, known):
 
 
 @helper
-def enter_cells(tree, scratch, node, start):
-    """Planes of the layers: slices of this bucket's cells; -1 where the event is outside the cell (relaxed matching only)."""
-    for a in range(tree.counts[TreeCount.LAYERS]):
-        begin, end = np.int64(scratch.begins[start + a]), np.int64(scratch.ends[start + a])
-        if begin < 0:
-            continue
-        axis = tree.axes[a]
-        cell = tree.cells[cell_in_bucket(tree, axis, np.int64(node.number))]
-        first, width = np.int64(cell.first), np.int64(cell.width)
-        scratch.planes[start + a] = np.int32(np.int64(axis.plane) + slice_in(cell, begin))
-        scratch.last_planes[start + a] = np.int32(np.int64(axis.plane) + slice_in(cell, end))
-        if end < first or begin >= first + width:
-            scratch.planes[start + a] = np.int32(-1)
-
-
-@helper
-def and_ranges(tree, scratch, valid, base, words, start):
-    """As `and_planes` where the event spans several slices of an axis: their planes are united first."""
-    bits, line = tree.bits, scratch.line
+def and_ranges(tree, scratch, node, query):
+    """As `and_planes` where the event touches several slices of an axis: their planes are united first. O(slices touched)."""
+    words = np.int64(node.words)
+    base = np.int64(node.start) + HEAD_WORDS * words
     for w in range(words):
-        word = bits[valid + w]
-        for a in range(tree.counts[TreeCount.SLICED]):
-            united = np.uint64(0)
-            for plane in range(np.int64(scratch.planes[start + a]), np.int64(scratch.last_planes[start + a]) + 1):
-                united |= bits[base + plane * words + w]
-            word &= united
-        line[w] = word
+        scratch.line[w] = tree.bits[np.int64(node.start) + VALID * words + w]
+    for a in range(tree.counts[TreeCount.SLICED]):
+        axis, mask = tree.axes[a], mask_in(tree, scratch, node, query, a)
+        if mask != slice_bits(np.int64(0), np.int64(axis.slices) - 1):  # all slices filter nothing
+            and_united(tree.bits, base, plane_shift(node), np.int64(axis.plane), mask, scratch.line)
 
 
 @helper
-def or_planes(tree, scratch, valid, base, words, start):
+def or_planes(tree, scratch, node, query):
     """Relaxed: rows with a predicate (a zero in its null plane) that may hold, and rows with an entry no plane knows."""
-    bits, line = tree.bits, scratch.line
+    bits, words = tree.bits, np.int64(node.words)
+    valid, base = np.int64(node.start) + VALID * words, np.int64(node.start) + HEAD_WORDS * words
     for w in range(words):
-        word = bits[valid + (OPEN - VALID) * words + w]
-        for a in range(tree.counts[TreeCount.SLICED]):
-            if scratch.begins[start + a] < 0 or scratch.planes[start + a] < 0:
-                continue
-            axis = tree.axes[a]
-            null = bits[base + (np.int64(axis.plane) + np.int64(axis.slices)) * words + w]
-            for plane in range(np.int64(scratch.planes[start + a]), np.int64(scratch.last_planes[start + a]) + 1):
-                word |= bits[base + plane * words + w] & ~null
-        line[w] = word & bits[valid + w]
+        scratch.line[w] = bits[valid + (OPEN - VALID) * words + w]
+    for a in range(tree.counts[TreeCount.SLICED]):
+        axis, mask = tree.axes[a], mask_in(tree, scratch, node, query, a)
+        first, null = base + np.int64(axis.plane) * words, base + (np.int64(axis.plane) + np.int64(axis.slices)) * words
+        while mask:
+            plane = first + np.int64(trailing_zeros(mask)) * words
+            mask &= mask - ONE
+            for w in range(words):
+                scratch.line[w] |= bits[plane + w] & ~bits[null + w]
+    for w in range(words):
+        scratch.line[w] &= bits[valid + w]
 
 
 @helper
 def filter_visit(tree, scratch, node, visit):
     """Leave in scratch.line the rows of a node that may match. O(axes)."""
-    start = np.int64(visit.query) * tree.counts[TreeCount.AXES]
-    words = np.int64(node.words)
-    valid = np.int64(node.start) + VALID * words
-    base = np.int64(node.start) + HEAD_WORDS * words
-    kind = scratch.filters[np.int64(visit.query)]
+    query = np.int64(visit.query)
+    kind = scratch.filters[query]
     if kind == RELAXED:
-        enter_cells(tree, scratch, node, start)
-        or_planes(tree, scratch, valid, base, words, start)
+        or_planes(tree, scratch, node, query)
     elif kind == RANGES:
-        enter_cells(tree, scratch, node, start)
-        and_ranges(tree, scratch, valid, base, words, start)
+        and_ranges(tree, scratch, node, query)
     else:
+        words = np.int64(node.words)
+        valid, base = np.int64(node.start) + VALID * words, np.int64(node.start) + HEAD_WORDS * words
+        start, planes = query * tree.counts[TreeCount.AXES], tree.counts[TreeCount.SLICED]
         for a in range(tree.counts[TreeCount.LAYERS]):
             slice_ = np.int64((visit.slices >> np.uint64(8 * a)) & np.uint64(255))
             scratch.planes[start + a] = np.int32(np.int64(tree.axes[a].plane) + slice_)
-        planes = tree.counts[TreeCount.SLICED]
         and_planes(tree.bits, valid, base, plane_shift(node), scratch.planes, start, planes, scratch.line)
 
 
 @helper
 def prefetch_visit(tree, scratch, visit):
-    """Prefetch the planes of a visit that comes soon; of the layers those that its query read last."""
+    """Prefetch the planes of a visit that comes soon; of the layers those that its query read last, of ranges one an axis."""
     node = tree.nodes[visit.node]
     start = np.int64(visit.query) * tree.counts[TreeCount.AXES]
     words = np.int64(node.words)

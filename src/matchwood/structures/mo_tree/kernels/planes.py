@@ -1,7 +1,8 @@
 """Bit planes: the machine operations of bit-sliced filters, as LLVM IR.
 
     and_planes        64 bytes of several planes, ANDed in one vector register
-    exclude_planes    the same, without the bits of several planes
+    and_united        64 bytes, ANDed with the union of the planes that a mask names
+    exclude_planes    as `and_planes`, without the bits of several planes
     prefetch_planes   prefetch them
     keep_words        those of eight words in which a bit is set, adjacent
     write_planes      planes of many positions, written from where each position turns on and off
@@ -45,6 +46,32 @@ def and_planes(typing_context, bits, valid, base, shift, planes, first, count, o
 
     i = types.int64
     return types.void(bits, i, i, i, planes, i, i, out), generate
+
+
+@intrinsic
+def and_united(typing_context, bits, base, shift, plane, mask, line):
+    """line[0:8] &= the union of the 8 words at base + ((plane + j) << shift) of every bit j of the mask, a uint64.
+
+    Types: as `and_planes`. The caller guarantees 8 readable words at each place.
+    """
+
+    def generate(context, builder, signature, arguments):
+        _, base, shift, plane, mask, _ = arguments
+        data, target = (_data(context, builder, signature, arguments, i) for i in (0, 5))
+        region = builder.gep(data, [builder.add(base, builder.shl(plane, shift))])
+        held = cgutils.alloca_once_value(builder, ir.Constant(_LINE, [0] * 8))
+        left = cgutils.alloca_once_value(builder, mask)
+        with cgutils.for_range(builder, builder.ctpop(mask)):
+            rest = builder.load(left)
+            at = builder.shl(builder.cttz(rest, ir.Constant(ir.IntType(1), 0)), shift)
+            builder.store(builder.or_(builder.load(held), _line(builder, region, at)), held)
+            builder.store(builder.and_(rest, builder.sub(rest, ir.Constant(_I64, 1))), left)
+        target = builder.bitcast(target, ir.PointerType(_LINE))
+        builder.store(builder.and_(builder.load(target, align=8), builder.load(held)), target, align=8)
+        return context.get_dummy_value()
+
+    i = types.int64
+    return types.void(bits, i, i, i, types.uint64, line), generate
 
 
 @intrinsic

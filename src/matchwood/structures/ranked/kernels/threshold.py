@@ -15,6 +15,7 @@ from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import prefetch_main_entries
+from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 from matchwood.structures.ranked.kernels.bounds import (
@@ -71,16 +72,20 @@ def open_streams(search, events, e):
         stream.gain, stream.max_weight = value.weight, bounds.max_weight[stream.dim]
         stream.complete = np.int32(bounds.counts[stream.dim] == bounds.summary[0].rows)
         stream.optional = np.int32(0)
-        if not open_cursor(forest, search.cursors, c, stream.dim, value.lo, value.hi) or not pull(search, c):
+        if not open_cursor(forest, search.cursors, c, stream.dim, value.lo, value.hi) or not pull(search, events, c):
             return CURSOR_FULL
     return m
 
 
 @helper
-def pull(search, c):
-    """Move stream c to its next entry; False if its cursor is full."""
-    stream = search.streams[c]
-    hit = next_hit(search.forest, search.cursors, c)
+def pull(search, events, c):
+    """Move stream c to its next entry; False if its cursor is full. Entries between the values of a list are left out."""
+    stream, forest = search.streams[c], search.forest
+    value = search.values[stream.dim]
+    while True:
+        hit = next_hit(forest, search.cursors, c)
+        if hit < 0 or value.parts <= 1 or value_meets(value, events, forest.lo[hit], forest.hi[hit]):
+            break
     if hit == CURSOR_FULL:
         return False
     stream.hit = hit
@@ -201,7 +206,7 @@ def answer_many(search, store, events, first, mode, combine, k, out, ends):
                     break
                 slot = search.forest.link[streams[c].hit]
                 total = streams[c].next if by_score else np.float64(bounds.max_score[slot])
-                full = not pull(search, c)
+                full = not pull(search, events, c)
                 step += 1
                 if search.stamps[slot] != epoch and raised(total, gain, summary.lowest) >= least:
                     search.stamps[slot] = epoch

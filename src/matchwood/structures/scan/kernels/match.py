@@ -8,8 +8,8 @@ Invariant  a box, rounded outward, contains the exact hull (`Scan.check`).
 
 64 positions of the first two columns become one word of bits (`intrinsics.boxes_hit`: a plain loop over a mask does not
 vectorise, since LLVM cannot know that the mask and the gathered tables are apart); each bit left is tested against the further
-columns, and then verified exactly in the row store. Two columns rather than one, because mispredicted branches for the survivors
-of one column cost more than the second pair of gathers.
+columns, of an event with lists against their single values too, and then verified exactly in the row store. Two columns rather
+than one, because mispredicted branches for the survivors of one column cost more than the second pair of gathers.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries
+from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
@@ -108,10 +109,12 @@ def place_rows(columns, store, rank, slots, first):
 
 @helper
 def load_keys(scratch, events, e, mode):
-    """The event's keys as float32, rounded outward, and the two pads."""
+    """The event's keys as float32, rounded outward, and the two pads. Return whether a value is a list."""
     load_event(scratch.values, events, e)
+    has_lists = False
     for i in range(events.offsets[e], events.offsets[e + 1]):
         dim = np.int64(events.dims[i])
+        has_lists |= i > events.offsets[e] and events.dims[i] == events.dims[i - 1]
         if dim < scratch.values.size:
             scratch.lo[dim] = rounded_down(scratch.values[dim].lo)
             scratch.hi[dim] = rounded_up(scratch.values[dim].hi)
@@ -120,6 +123,7 @@ def load_keys(scratch, events, e, mode):
     scratch.hi[np.int64(FILL)] = pad
     scratch.lo[np.int64(ALWAYS)] = np.float32(0.0)
     scratch.hi[np.int64(ALWAYS)] = np.float32(0.0)
+    return has_lists
 
 
 @helper
@@ -167,6 +171,17 @@ def passes(columns, p, scratch, tally):
     return True
 
 
+@helper
+def lists_pass(columns, p, scratch, events):
+    """May the row at position p hold for the lists of the event, whose hulls it meets? O(columns * log parts)."""
+    for c in range(columns.dims.shape[0]):
+        dim = np.int64(columns.dims[c, p])
+        if dim < scratch.values.size and scratch.values[dim].parts > 1:
+            if not value_meets(scratch.values[dim], events, columns.lo[c, p], columns.hi[c, p]):
+                return False
+    return True
+
+
 @kernel
 def answer_many(columns, store, size, scratch, tally, query, first, out, ends):
     """Answer the events from `first` on; return the first not done (out is full) or their number. ends[e] is where e's hits end.
@@ -179,14 +194,17 @@ def answer_many(columns, store, size, scratch, tally, query, first, out, ends):
         if n + k > out.ids.size:
             return e
         begin = n
-        load_keys(scratch, events, e, mode)
+        has_lists = load_keys(scratch, events, e, mode)
         for block in range(0, size, BLOCK):
             word = survivors(columns, block, size, scratch, tally, mode)
             while word and n >= 0:
                 p = block + np.int64(trailing_zeros(word))
                 word &= word - np.uint64(1)
-                if not mode & ANY and not passes(columns, p, scratch, tally):
-                    continue
+                if not mode & ANY:
+                    if not passes(columns, p, scratch, tally) or (
+                        has_lists and not lists_pass(columns, p, scratch, events)
+                    ):
+                        continue
                 scratch.candidates[0] += 1
                 slot = np.int64(columns.slots[p])
                 count_entries(tally, store, slot, scratch.values, events, mode)

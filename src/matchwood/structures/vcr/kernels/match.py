@@ -16,6 +16,9 @@ verified.
 
 Each row is reported once, without marks: of all VCRs of a row that meet the event, the one reports that holds the
 lowest, leftmost cell of their intersection, and of those that overlap there the one that was not shifted.
+
+A range or a list meets runs of cells on an axis. Only VCRs that hold a cell of a run on both axes are read: those between the
+values of a list are not.
 """
 
 from __future__ import annotations
@@ -54,10 +57,15 @@ SIDE = np.dtype(
         ("last", "i8"),  # cell
         ("inside", "u4"),  # RIGHT or TOP if the key is not the first of its cell
         ("force", "u4"),  # VERIFY if the value is not a single key of the grid
-        ("is_range", "i8"),
+        ("is_range", "i8"),  # is the value a range or a list?
+        ("runs", "i8"),  # how many runs of cells it meets; 0 unless they have been found
     ]
 )
 """An event on one axis."""
+RUN = np.dtype([("first", "i4"), ("last", "i4")])
+"""Cells first..last of an axis."""
+X_STRIP, Y_STRIP = 2, 3
+"""Where `VCRScratch.runs` has the strips, behind the event's own runs of x and y."""
 SEARCH = np.dtype(
     [
         ("k", "i8"),
@@ -84,6 +92,7 @@ class VCRScratch(State):
     seen: np.ndarray = array(np.uint32)  # by slot
     search: np.ndarray = array(SEARCH)  # [1]
     sides: np.ndarray = array(SIDE)  # x, y
+    runs: np.ndarray = array(RUN, ndim=2)  # of the event on x and y, ascending and apart, then those of the strips
     found: np.ndarray = array(FOUND)  # as many as a covering set and its strips can have
     pending: np.ndarray = array(np.uint32)  # [2 * CHUNK]: positions of rows to be verified
     candidates: np.ndarray = array(np.int64)  # [1]: how many there were
@@ -94,7 +103,7 @@ def load_side(side, values, dim, edges, flag):
     """Locate the event's value on one axis."""
     side.key, side.weight, side.first, side.last = np.nan, 1.0, np.int64(0), np.int64(0)
     side.inside = side.force = np.uint32(0)
-    side.is_range = np.int64(0)
+    side.is_range = side.runs = np.int64(0)
     if dim >= values.size or np.isnan(values[dim].lo):
         return
     value = values[dim]
@@ -158,50 +167,93 @@ def find_point(index, scratch, x, y, group, n):
 
 
 @helper
-def find_range(index, found, x_first, x_last, y_first, y_last, n):
-    """Find the active VCRs that meet these cells; EVERY_ROW if there are more than `found` holds."""
+def find_runs(side, runs, values, events, dim, edges):
+    """Find the runs of cells that the event meets on one axis. O(parts log cells)."""
+    n = np.int64(0)
+    if not np.isnan(side.key):
+        value = values[dim]
+        for i in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
+            first, last = grid_cell(edges, events.lo[i]), grid_cell(edges, events.hi[i])
+            if n > 0 and first <= np.int64(runs[n - 1].last) + 1:
+                runs[n - 1].last = np.int32(max(last, np.int64(runs[n - 1].last)))
+            else:
+                runs[n].first, runs[n].last = np.int32(first), np.int32(last)
+                n += 1
+    side.runs = n
+
+
+@helper
+def corners_met(runs, count, margin):
+    """How many corners of an axis may have a VCR that meets a run."""
+    total, before = np.int64(0), -margin - 1
+    for r in range(count):
+        total += np.int64(runs[r].last) - max(np.int64(runs[r].first) - margin, before + 1) + 1
+        before = np.int64(runs[r].last)
+    return total
+
+
+@helper
+def find_range(index, found, x_runs, x_count, y_runs, y_count, n):
+    """Find the active VCRs that hold a cell of the runs on both axes; EVERY_ROW if there are more than `found` holds.
+
+    A VCR belongs to the first run that does not end before its corner.
+    """
     counts = index.counts
     x_margin = (np.int64(1) << counts[Count.X_POWER]) - 1
     y_margin = (np.int64(1) << counts[Count.Y_POWER]) - 1
-    if (x_last - x_first + 1 + x_margin) * (y_last - y_first + 1 + y_margin) > 8 * found.size:
+    if corners_met(x_runs, x_count, x_margin) * corners_met(y_runs, y_count, y_margin) > 8 * found.size:
         return EVERY_ROW
-    for y in range(y_first - y_margin, y_last + 1):
-        for x in range(x_first - x_margin, x_last + 1):
-            corner = x + x_margin + (y + y_margin) * counts[Count.PITCH]
-            bits = index.active[corner]
-            while bits != 0:
-                bit = trailing_zeros(bits)
-                bits &= bits - np.uint64(1)
-                shape = index.shapes[np.int64(bit)]
-                if x + np.int64(shape.width) > x_first and y + np.int64(shape.height) > y_first:
-                    if n == found.size:
-                        return EVERY_ROW
-                    n = add_found(index, found, n, corner, bit, x, y, VERIFY)
+    y_next = -y_margin  # corners below belong to an earlier run
+    for r in range(y_count):
+        y_first, y_last = np.int64(y_runs[r].first), np.int64(y_runs[r].last)
+        for y in range(max(y_next, y_first - y_margin), y_last + 1):
+            x_next = -x_margin
+            for s in range(x_count):
+                x_first, x_last = np.int64(x_runs[s].first), np.int64(x_runs[s].last)
+                for x in range(max(x_next, x_first - x_margin), x_last + 1):
+                    corner = x + x_margin + (y + y_margin) * counts[Count.PITCH]
+                    bits = index.active[corner]
+                    while bits != 0:
+                        bit = trailing_zeros(bits)
+                        bits &= bits - np.uint64(1)
+                        shape = index.shapes[np.int64(bit)]
+                        if x + np.int64(shape.width) > x_first and y + np.int64(shape.height) > y_first:
+                            if n == found.size:
+                                return EVERY_ROW
+                            n = add_found(index, found, n, corner, bit, x, y, VERIFY)
+                x_next = x_last + 1
+        y_next = y_last + 1
     return n
 
 
 @subroutine
-def find_lists(index, scratch):
+def find_lists(index, scratch, events):
     """Find the lists that may hold a hit of the loaded event; return how many, or EVERY_ROW."""
-    counts = index.counts
+    counts, runs = index.counts, scratch.runs
     x_side, y_side = scratch.sides[0], scratch.sides[1]
     load_side(x_side, scratch.values, counts[Count.X_DIM], index.x_edges, RIGHT)
     load_side(y_side, scratch.values, counts[Count.Y_DIM], index.y_edges, TOP)
     has_x, has_y = not np.isnan(x_side.key), not np.isnan(y_side.key)
+    is_range = x_side.is_range or y_side.is_range
+    if is_range:
+        find_runs(x_side, runs[0], scratch.values, events, counts[Count.X_DIM], index.x_edges)
+        find_runs(y_side, runs[1], scratch.values, events, counts[Count.Y_DIM], index.y_edges)
+        runs[X_STRIP, 0].first = runs[X_STRIP, 0].last = np.int32(counts[Count.X_CELLS])
+        runs[Y_STRIP, 0].first = runs[Y_STRIP, 0].last = np.int32(counts[Count.Y_CELLS])
     n = np.int64(0)
     for group in range(4):
-        if counts[Count.GROUPS + group] == 0 or (not has_x and group < 2) or (not has_y and not group & 1):
+        in_x_strip, in_y_strip = group & 2 != 0, group & 1 != 0  # rows without x, without y
+        if counts[Count.GROUPS + group] == 0 or not (has_x or in_x_strip) or not (has_y or in_y_strip):
             continue
-        x, x_last, y, y_last = x_side.first, x_side.last, y_side.first, y_side.last
-        if group & 2:
-            x = x_last = counts[Count.X_CELLS]
-        if group & 1:
-            y = y_last = counts[Count.Y_CELLS]
-        if x_side.is_range or y_side.is_range:
-            n = find_range(index, scratch.found, x, x_last, y, y_last, n)
+        if is_range:
+            x_runs, x_count = (runs[X_STRIP], np.int64(1)) if in_x_strip else (runs[0], x_side.runs)
+            y_runs, y_count = (runs[Y_STRIP], np.int64(1)) if in_y_strip else (runs[1], y_side.runs)
+            n = find_range(index, scratch.found, x_runs, x_count, y_runs, y_count, n)
             if n == EVERY_ROW:
                 return EVERY_ROW
         else:
+            x = counts[Count.X_CELLS] if in_x_strip else x_side.first
+            y = counts[Count.Y_CELLS] if in_y_strip else y_side.first
             n = find_point(index, scratch, x, y, group, n)
     return n
 
@@ -231,7 +283,22 @@ def begin_search(index, scratch, events, e, is_sum):
 
 
 @helper
-def reports(place, found, sides, overlapped):
+def first_shared(side, runs, cell):
+    """The first cell, from the given one on, that the event meets on an axis; the given one if there is none, as in a strip."""
+    if side.runs <= 1:
+        return max(cell, side.first)
+    low, high = np.int64(0), side.runs - 1
+    while low < high:  # the first run that does not end before the cell
+        middle = (low + high) >> 1
+        if np.int64(runs[middle].last) < cell:
+            low = middle + 1
+        else:
+            high = middle
+    return max(cell, np.int64(runs[low].first))
+
+
+@helper
+def reports(place, found, scratch, overlapped):
     """Of the VCRs of a row that meet the event, is this the one to report it?
 
     It is the one that holds the first cell that row and event share. On each axis overlapped decomposition cuts a row from its
@@ -239,7 +306,8 @@ def reports(place, found, sides, overlapped):
     cells beyond the other parts.
     """
     left, bottom = np.int64(place.x), np.int64(place.y)
-    x, y = max(left, sides[0].first), max(bottom, sides[1].first)  # in a strip, the row's cell is the larger number
+    x = first_shared(scratch.sides[0], scratch.runs[0], left)
+    y = first_shared(scratch.sides[1], scratch.runs[1], bottom)
     width, height = np.int64(found.width), np.int64(found.height)
     from_x, from_y = x - np.int64(found.x), y - np.int64(found.y)
     reported = (from_x >= 0) & (from_x < width) & (from_y >= 0) & (from_y < height)
@@ -308,7 +376,7 @@ def choose_hits(index, scratch, found, first, last, out):
             score = weighted_score(index.rates[p], sides)
         if k > 0 and n - begin == k and score < out.scores[begin] and (search.is_known or not entry & VERIFY):
             continue
-        if search.is_shared and not reports(index.places[p], found, sides, overlapped):
+        if search.is_shared and not reports(index.places[p], found, scratch, overlapped):
             continue
         if entry & VERIFY:
             scratch.pending[search.pending] = np.uint32(p)
@@ -361,7 +429,7 @@ def answer_many(index, store, scratch, events, first, combine, k, out, ends):
     n = np.int64(0)
     for e in range(first, ends.size):
         load_event(scratch.values, events, e)
-        lists = find_lists(index, scratch)
+        lists = find_lists(index, scratch, events)
         total = candidate_count(index, scratch, lists)
         if n + (k if k > 0 else total) > out.ids.size:
             unload_event(scratch.values, events, e)
