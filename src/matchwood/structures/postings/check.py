@@ -116,9 +116,9 @@ def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: 
     row = store.state.rows[slot]
     bound = ((row["flags"] >> 1).astype(np.uint32) << 16).view(np.float32)
     assert not bound > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
-    assert postings.ids[position] == row["id"], f"position {position} has another id than its row"
+    assert postings.hits[position]["id"] == row["id"], f"position {position} has another id than its row"
     by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
-    is_exact = bool(postings.flags[position] & layout.EXACT)
+    is_exact = bool(postings.exact[position >> 6] >> np.uint64(position & 63) & np.uint64(1))
     for entry, parts in _entries(store, slot):
         dim = int(entry["dim"])
         number = int(postings.axis_of[dim]) if dim < len(postings.axis_of) else -1
