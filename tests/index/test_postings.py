@@ -133,6 +133,26 @@ def test_rows_come_and_go_with_rebuilds_and_check_holds() -> None:
         index.check()
 
 
+def test_a_priority_changes_in_place_unless_it_exceeds_its_block() -> None:
+    rows, events = campaigns(6000, seed=8), impressions(60, seed=9)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    places = index.stats().details["rows_in_planes"], int(index._postings.counts[0])
+    rng = np.random.default_rng(1)
+    lowered = rng.permutation(6000)[:2000].astype(np.int64)
+    for one in (index, scan):
+        one.set_priority(lowered, np.zeros(2000))
+    index.check()
+    assert int(index._postings.counts[0]) == places[1]  # no position more
+    assert listed(index.top_k(events, 9)) == listed(scan.top_k(events, 9))
+    raised = rng.permutation(6000)[:700].astype(np.int64)
+    for one in (index, scan):
+        one.set_priority(raised, np.full(700, 50.0))
+    index.check()
+    assert int(index._postings.counts[0]) > places[1]
+    assert listed(index.top_k(events, 9)) == listed(scan.top_k(events, 9))
+    assert ranked(index.match(events)) == ranked(scan.match(events))
+
+
 def test_values_that_come_after_the_plan_are_found() -> None:
     index, scan = PostingsIndex.build(campaigns(3000)), Scan.build(campaigns(3000))
     late = campaigns(500, seed=7, first=9000)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Int64s
+from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import Slots
@@ -66,6 +66,15 @@ class PostingsIndex(VerifyingIndex):
 
     def _delete(self, slots: Slots) -> None:
         update.remove_rows(self._postings, self.store.state, slots)
+
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        with self._changing():
+            self.store.set_priorities(slots, priorities)
+            others = np.empty(len(slots), np.uint32)
+            others = others[: update.rank_rows(self._postings, self.store.state, slots, others)]
+            if len(others):
+                self._delete(others)
+                self._insert(others)
 
     def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         return int(answer_events(self._postings, self.store.state, scratch.own, query, first, out, ends))

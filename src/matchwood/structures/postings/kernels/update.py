@@ -334,12 +334,10 @@ def put_row(postings, store, slot, masks):
     """Give a row the next position, of which the planes have been cleared; False if there is no room. O(its cells)."""
     counts, row = postings.counts, store.rows[slot]
     position, start = counts[POSITIONS], np.int64(row.start)
-    score, exact = row.priority, not row.flags & SIBLING
+    exact = not row.flags & SIBLING
     for at in range(np.int64(row.count)):
         entry = store.entries[start + at]
         number = axis_at(postings, entry)
-        if not entry.kind & JOINED:
-            score += entry.weight
         if number < 0:
             exact = False
             continue
@@ -351,7 +349,7 @@ def put_row(postings, store, slot, masks):
             exact = exact and is_exact
             if not done:
                 return False
-    postings.hits[position].id, postings.hits[position].score = row.id, score
+    postings.hits[position].id, postings.hits[position].score = row.id, full_score(store, slot)
     postings.slots[position] = np.uint32(slot)
     word, bit = position >> 6, np.uint64(1) << np.uint64(position & 63)
     postings.exact[word] = postings.exact[word] | bit if exact else postings.exact[word] & ~bit
@@ -362,6 +360,56 @@ def put_row(postings, store, slot, masks):
     postings.homes[slot] = np.uint32(position)
     counts[POSITIONS] += 1
     return True
+
+
+@helper
+def full_score(store, slot):
+    """The score of a row if every predicate holds and every weight of the event is 1, added up as `score_row` does."""
+    row = store.rows[slot]
+    score = row.priority
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        if not store.entries[at].kind & JOINED:
+            score += store.entries[at].weight
+    return score
+
+
+@kernel
+def rank_rows(postings, store, slots, others):
+    """Take over the scores of rows whose priorities have changed; return how many rows of the planes must be put in again.
+
+    Those, in `others`, may score more than their block. O(entries, and postings of the values of filed rows).
+    """
+    n = np.int64(0)
+    for i in range(slots.size):
+        slot = np.int64(slots[i])
+        home, bound = postings.homes[slot], max_score(store.rows[slot])
+        if home & IS_FILED:
+            rank_filed(postings, store, slot, np.int64(home & ~IS_FILED))
+        elif bound <= postings.bounds[np.int64(home) // BLOCK]:
+            postings.hits[np.int64(home)].score = full_score(store, slot)
+        else:
+            others[n] = slots[i]
+            n += 1
+    return n
+
+
+@helper
+def rank_filed(postings, store, slot, pivot):
+    """Write the bound of a filed row into its postings."""
+    entries, table, start = store.entries, postings.table, np.int64(store.rows[slot].start)
+    part, values = parts_of(entries, start, pivot)
+    for v in range(part, part + values):
+        file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
+        postings.filed[posting_of(postings, file, slot)].bound = max_score(store.rows[slot])
+
+
+@helper
+def posting_of(postings, file, slot):
+    """Where a file has the posting of a row, which is there. O(file)."""
+    at = np.int64(file.start)
+    while np.int64(postings.filed[at].slot) != slot:
+        at += 1
+    return at
 
 
 @kernel
@@ -380,8 +428,6 @@ def remove_rows(postings, store, slots):
         part, values = parts_of(entries, start, pivot)
         for v in range(part, part + values):
             file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
-            at = np.int64(file.start)
-            while np.int64(postings.filed[at].slot) != slot:
-                at += 1
+            at = posting_of(postings, file, slot)
             file.size -= np.uint32(1)
             postings.filed[at] = postings.filed[np.int64(file.start) + np.int64(file.size)]
