@@ -10,13 +10,21 @@ from matchwood.schema import Schema
 
 
 def as_mappings(events: Events, schema: Schema) -> Iterator[dict[str, object]]:
-    """One mapping from attribute to value for each event; attributes must be numbers or points with a single value each."""
-    names = {attribute.dims[0]: (attribute.name, len(attribute.dims)) for attribute in schema}
+    """One mapping from attribute to value for each event: a number, a string, a point, or a list of numbers or strings."""
+    about = {attribute.dims[0]: attribute for attribute in schema}
     offsets, dims, keys = events.offsets.tolist(), events.dims.tolist(), events.lo.tolist()
     for start, stop in pairwise(offsets):
         event: dict[str, object] = {}
         for at in range(start, stop):
-            if dims[at] in names:  # the latitude of a point belongs to its longitude
-                name, width = names[dims[at]]
-                event[name] = keys[at] if width == 1 else (keys[at], keys[at + 1])
+            if dims[at] not in about:  # the latitude of a point belongs to its longitude
+                continue
+            attribute = about[dims[at]]
+            value: object = keys[at] if attribute.symbols is None else attribute.symbols.texts[int(keys[at])]
+            if len(attribute.dims) > 1:
+                event[attribute.name] = (keys[at], keys[at + 1])
+            elif attribute.name not in event:
+                event[attribute.name] = value
+            else:
+                before = event[attribute.name]
+                event[attribute.name] = [*before, value] if isinstance(before, list) else [before, value]
         yield event

@@ -173,7 +173,7 @@ def side_by_side(calls: dict[str, Callable[[], object]], *, repeats: int = 7) ->
 def environment() -> dict[str, Any]:
     """The machine and the versions of packages."""
     packages = {}
-    for package in ("matchwood", "numba", "llvmlite", "numpy", "pyarrow", "pyspark"):
+    for package in ("matchwood", "numba", "llvmlite", "numpy", "pyarrow", "pyspark", "pyroaring", "duckdb"):
         try:
             packages[package] = version(package)
         except PackageNotFoundError:

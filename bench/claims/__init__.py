@@ -1,9 +1,10 @@
 """The claims of the papers and our targets, by chapter; `bench.performance` looks up our figures."""
 
-from bench.claims import auto, bestar, cold, covering, frontdoor, motree, ranked, scan, spark, vcr
+from bench.claims import auto, bestar, cold, covering, frontdoor, motree, postings, ranked, scan, spark, vcr
 
 CHAPTERS = (
     auto.CHAPTER,
+    postings.CHAPTER,
     scan.CHAPTER,
     bestar.CHAPTER,
     ranked.CHAPTER,

@@ -43,13 +43,13 @@ def campaigns(count: int, *, seed: int = 0, first: int = 0) -> Rows:
     return make_rows(ids, rng.integers(0, 20, count) / 4, offsets, dims, kinds, lo, hi, weight)
 
 
-def impressions(count: int, *, seed: int = 1, weighted: bool = False) -> Events:
+def impressions(count: int, *, seed: int = 1, weighted: bool = False, interests: int = 12) -> Events:
     rng = np.random.default_rng(seed)
     offsets, dims, keys = [0], [], []
     for _ in range(count):
         for dim, values in (
             (COUNTRY, [float(rng.integers(0, 13))]),
-            (INTERESTS, sorted({float(x) for x in rng.integers(0, 1000, 12)})),
+            (INTERESTS, sorted({float(x) for x in rng.integers(0, 1000, interests)})),
             (SITE, sorted({float(x) for x in rng.integers(0, 10, rng.integers(1, 3))})),
             (AGE, [float(rng.integers(15, 95))]),
         ):
@@ -71,6 +71,27 @@ def test_agrees_with_scan_on_sets_lists_and_ranges(weighted: bool) -> None:
     details = index.stats().details
     assert details["rows_filed"] > 0
     assert details["rows_in_planes"] > 1024
+
+
+@pytest.mark.parametrize("interests", [1, 2, 3])
+def test_an_event_with_few_values_reads_their_planes_and_lists(interests: int) -> None:
+    # Common values (below 10) have planes, the others lists: an event may have one plane and several lists.
+    rows = campaigns(8000, seed=3)
+    events = impressions(400, seed=interests, interests=interests)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    assert ranked(index.match(events)) == ranked(scan.match(events))
+    assert listed(index.top_k(events, 7)) == listed(scan.top_k(events, 7))
+
+
+def test_a_batch_is_answered_as_its_events_are_one_by_one() -> None:
+    rows, events = campaigns(5000, seed=5), impressions(300, seed=6, interests=5)
+    index = PostingsIndex.build(rows)
+    batch = index.match(events)  # groups, and a buffer that is full in the midst of some
+    for e in range(events.size):
+        alone = index.match(events.take(e, e + 1))
+        assert sorted(zip(*(part.tolist() for part in batch.of(e)), strict=True)) == sorted(
+            zip(*(part.tolist() for part in alone.of(0)), strict=True)
+        )
 
 
 def test_rows_whose_ends_are_cuts_are_not_verified() -> None:
@@ -110,6 +131,26 @@ def test_rows_come_and_go_with_rebuilds_and_check_holds() -> None:
         assert ranked(index.match(events)) == ranked(scan.match(events))
         assert listed(index.top_k(events, 7)) == listed(scan.top_k(events, 7))
         index.check()
+
+
+def test_a_priority_changes_in_place_unless_it_exceeds_its_block() -> None:
+    rows, events = campaigns(6000, seed=8), impressions(60, seed=9)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    places = index.stats().details["rows_in_planes"], int(index._postings.counts[0])
+    rng = np.random.default_rng(1)
+    lowered = rng.permutation(6000)[:2000].astype(np.int64)
+    for one in (index, scan):
+        one.set_priority(lowered, np.zeros(2000))
+    index.check()
+    assert int(index._postings.counts[0]) == places[1]  # no position more
+    assert listed(index.top_k(events, 9)) == listed(scan.top_k(events, 9))
+    raised = rng.permutation(6000)[:700].astype(np.int64)
+    for one in (index, scan):
+        one.set_priority(raised, np.full(700, 50.0))
+    index.check()
+    assert int(index._postings.counts[0]) > places[1]
+    assert listed(index.top_k(events, 9)) == listed(scan.top_k(events, 9))
+    assert ranked(index.match(events)) == ranked(scan.match(events))
 
 
 def test_values_that_come_after_the_plan_are_found() -> None:

@@ -30,6 +30,7 @@ from matchwood.schema.values import plain_point
 
 _EXACT_INTEGER = 2**53
 _ONES = np.ones(256)  # the weights of most events; nothing writes to it
+_TEXTS = {str}
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 
 
@@ -175,6 +176,12 @@ class EventReader:
                 keys.append(symbols.codes.get(str(value), UNKNOWN_SYMBOL))
             elif type_ is truth and kind is bool:
                 keys.append(value)
+            elif type_ is text and kind is list and not register and {*map(type, value)} == _TEXTS:
+                symbols = attribute.symbols
+                codes = sorted({symbols.codes.get(item, UNKNOWN_SYMBOL) for item in value})
+                keys += codes
+                dims += attribute.dims * len(codes)
+                continue
             elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
                 dims += attribute.dims
                 keys += place

@@ -98,6 +98,17 @@ def box_holds(typing_context, entries, at, keys, dim):
 
 
 @intrinsic
+def copy_words(typing_context, target, at, source, begin):
+    """target[at : at + 16] = source[begin : begin + 16], of uint64. The caller guarantees that both are there."""
+
+    def generate(context, builder, signature, arguments):
+        _combine_words(context, builder, signature, arguments, lambda before, words: words)
+        return context.get_dummy_value()
+
+    return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
 def unite_words(typing_context, target, at, source, begin):
     """target[at : at + 16] |= source[begin : begin + 16], of uint64. The caller guarantees that both are there."""
 
@@ -110,13 +121,12 @@ def unite_words(typing_context, target, at, source, begin):
 
 @intrinsic
 def intersect_words(typing_context, target, at, source, begin):
-    """target[at : at + 16] &= source[begin : begin + 16], of uint64; returns the union of the words that are left."""
+    """target[at : at + 16] &= source[begin : begin + 16], of uint64; returns a bit for each word that is not zero then."""
 
     def generate(context, builder, signature, arguments):
-        left = _combine_words(context, builder, signature, arguments, builder.and_)
-        kind = ir.FunctionType(_I64, [left.type])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{_LANES}i64")
-        return builder.call(function, [left])
+        words = _combine_words(context, builder, signature, arguments, builder.and_)
+        left = builder.icmp_unsigned("!=", words, ir.Constant(words.type, None))
+        return builder.zext(builder.bitcast(left, ir.IntType(_LANES)), _I64)
 
     return types.uint64(target, types.int64, source, types.int64), generate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
 from matchwood.store.row_store import RowStore
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
@@ -55,6 +55,11 @@ def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
     return found
 
 
+def _bound(store: RowStore, slot: int) -> float:
+    """The upper bound of a row's score."""
+    return float(((store.state.rows[slot]["flags"] >> 1).astype(np.uint32) << 16).view(np.float32))
+
+
 def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> None:
     entries = _entries(store, slot)
     entry, parts = entries[pivot]
@@ -63,6 +68,7 @@ def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> 
         file = postings.table[int(place_of(postings.table, int(entry["dim"]), float(part["lo"])))]
         mine = [p for p in _postings_of(postings, file) if p["slot"] == slot]
         assert len(mine) == 1, f"slot {slot} is filed {len(mine)} times under {part['lo']}"
+        assert not mine[0]["bound"] < _bound(store, slot), f"slot {slot} may score more than its posting"
         assert bool(mine[0]["several"]) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
         if mine[0]["dim"] != layout.NO_SECOND:
             seconds = {(int(e["dim"]), float(e["lo"]), float(e["hi"])) for e, _ in entries}
@@ -112,16 +118,29 @@ class _Axis:
             assert (meets | ~admitted).all(), f"{where}: cell {np.argmin(meets | ~admitted)} admits it, and it is exact"
 
 
+def _excludes_only(store: RowStore, slot: int, entry: np.void) -> bool:
+    start = int(store.state.rows[slot]["start"])
+    return bool(entry["kind"] == COUNTED and store.state.entries[start + int(entry["more"])]["hi"] == 0.0)
+
+
 def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: int, position: int) -> None:
     row = store.state.rows[slot]
-    bound = ((row["flags"] >> 1).astype(np.uint32) << 16).view(np.float32)
-    assert not bound > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
-    assert postings.ids[position] == row["id"], f"position {position} has another id than its row"
+    assert not _bound(store, slot) > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
+    score = row["priority"]
+    for entry, _ in _entries(store, slot):
+        score += 0.0 if entry["kind"] & JOINED else entry["weight"]
+    assert postings.hits[position]["score"] == score, f"position {position} has another score than its row"
+    assert postings.hits[position]["id"] == row["id"], f"position {position} has another id than its row"
     by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
-    is_exact = bool(postings.flags[position] & layout.EXACT)
+    is_exact = bool(postings.exact[position >> 6] >> np.uint64(position & 63) & np.uint64(1))
     for entry, parts in _entries(store, slot):
         dim = int(entry["dim"])
         number = int(postings.axis_of[dim]) if dim < len(postings.axis_of) else -1
+        if _excludes_only(store, slot, entry):
+            assert number < 0 or postings.axes[number]["excludes"], (
+                f"axis {number} does not tell that slot {slot} excludes"
+            )
+            continue
         assert not (is_exact and (number < 0 or entry["kind"] & NARROWS)), f"slot {slot} is no exact one"
         if number >= 0 and not entry["kind"] & NARROWS:
             by_axis.setdefault(number, []).append((entry, parts))

@@ -7,19 +7,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import Int64s
-from matchwood.store.growth import grown
+from matchwood.encode.arrays import Float64s, Int64s
+from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.results import Out
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.postings.check import check_postings
 from matchwood.structures.postings.kernels import layout, update
 from matchwood.structures.postings.kernels.layout import BLOCK, LIVE, NONE, WORDS, Postings
-from matchwood.structures.postings.kernels.match import PostingsScratch, answer_events
-from matchwood.structures.postings.plan import choose_axes, pivot_limit
+from matchwood.structures.postings.kernels.match import (
+    GROUP,
+    GROUP_STEPS,
+    MAX_ADMITTED,
+    SPAN,
+    STEP,
+    PostingsScratch,
+    answer_events,
+)
+from matchwood.structures.postings.plan import Axes, Survey, choose_axes, pivot_limit
 from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
 
+WORD = np.dtype(np.uint64)
 SAMPLE = 20_000  # rows from which the use of dimensions is estimated
 SLACK = 1024  # rows that may come or go before the size matters for a rebuild
 
@@ -53,10 +62,19 @@ class PostingsIndex(VerifyingIndex):
             self._build(self.store.live_slots())
             return
         self._count(slots)
-        self._place(slots)
+        self._place(slots, np.full(len(slots), layout.UNKNOWN))
 
     def _delete(self, slots: Slots) -> None:
         update.remove_rows(self._postings, self.store.state, slots)
+
+    def _set_priority(self, slots: Slots, priorities: Float64s) -> None:
+        with self._changing():
+            self.store.set_priorities(slots, priorities)
+            others = np.empty(len(slots), np.uint32)
+            others = others[: update.rank_rows(self._postings, self.store.state, slots, others)]
+            if len(others):
+                self._delete(others)
+                self._insert(others)
 
     def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
         return int(answer_events(self._postings, self.store.state, scratch.own, query, first, out, ends))
@@ -91,17 +109,22 @@ class PostingsIndex(VerifyingIndex):
         if (
             held is None
             or held.candidates is not scratch.buffer
-            or len(held.cells) < len(postings.plane_of)
-            or len(held.ends) < len(postings.axes)
+            or len(held.steps) < 2 * len(postings.plane_of) + len(postings.axes)
+            or len(held.spans) < GROUP * len(postings.axes)
+            or len(held.admitted) < len(postings.exact)
             or len(held.stamps) < rows
         ):
-            cells = len(postings.plane_of)
+            words = len(postings.exact)
+            bits = max(words, min(GROUP * words, MAX_ADMITTED), WORDS)
             scratch.own = PostingsScratch(
                 candidates=scratch.buffer,
-                cells=np.zeros(cells, np.int64),
-                ends=np.zeros(len(postings.axes), np.int64),
-                places=np.zeros(2 * cells, np.int64),
-                words=np.zeros(2 * WORDS, np.uint64),
+                steps=np.zeros(max(2 * len(postings.plane_of) + len(postings.axes), GROUP_STEPS), STEP),
+                spans=np.zeros(GROUP * len(postings.axes), SPAN),
+                simple=np.zeros(GROUP, np.uint8),
+                admitted=zeros(bits, WORD),
+                spread=np.zeros(GROUP, np.int64),
+                listed=zeros(bits, WORD),
+                words=zeros(WORDS, WORD),
                 stamps=np.zeros(rows, np.uint32),
                 stamp=np.zeros(1, np.uint32),
             )
@@ -116,15 +139,29 @@ class PostingsIndex(VerifyingIndex):
         pivots = np.empty(len(slots), np.int64)
         update.choose_pivots(self._postings, state, slots, pivots)
         others = slots[pivots < 0]
-        axes, axis_of, cuts, plane_of, planes = choose_axes(self.store.extract(others), self.store.dimensions)
+        *axes, planes = choose_axes(self._surveyed(others), len(others))
         self._postings.counts[layout.PLANES] = planes
         self._postings.counts[layout.PLANNED] = len(slots)
-        self._postings = self._postings._replace(
-            axes=axes, axis_of=axis_of, cuts=cuts, plane_of=plane_of, lists=np.zeros(2 * len(plane_of), layout.LIST)
-        )
+        named = dict(zip(Axes._fields, axes, strict=False))
+        self._postings = self._postings._replace(**named, lists=np.zeros(2 * len(named["plane_of"]), layout.LIST))
         # In descending order of the bound that rows have in the store, which is never negative.
         bounds = state.rows["flags"][others] >> 1
-        self._place(np.concatenate([others[np.argsort(-bounds.astype(np.int64), kind="stable")], slots[pivots >= 0]]))
+        order = np.argsort(-bounds.astype(np.int64), kind="stable")
+        is_filed = pivots >= 0
+        self._place(
+            np.concatenate([others[order], slots[is_filed]]), np.concatenate([pivots[~is_filed], pivots[is_filed]])
+        )
+
+    def _surveyed(self, slots: Slots) -> Survey:
+        """What the rows that are not filed ask for. O(values)."""
+        table, state = self._postings.table, self.store.state
+        mentions, used = np.zeros(len(table), np.int64), np.zeros(self.store.dimensions, np.int64)
+        others = np.empty(int(state.rows["size"][slots].sum()), layout.OTHER)
+        others = others[: update.survey(self._postings, state, slots, mentions, used, others)]
+        at = np.flatnonzero(mentions)
+        points = np.empty(len(at), [("dim", "i8"), ("key", "f8"), ("mentions", "i8")])
+        points["dim"], points["key"], points["mentions"] = table["dim"][at], table["key"][at], mentions[at]
+        return Survey(used, points, others)
 
     def _count(self, slots: Slots) -> None:
         done = 0
@@ -136,15 +173,19 @@ class PostingsIndex(VerifyingIndex):
             update.rehash(self._postings.table, table)
             self._postings = self._postings._replace(table=table)
 
-    def _place(self, slots: Slots) -> None:
+    def _place(self, slots: Slots, pivots: Int64s) -> None:
+        """Put rows in, whose pivots are given or UNKNOWN."""
         rows = len(self.store.state.rows)
         if len(self._postings.homes) < rows:
             homes = grown(self._postings.homes, rows)
             homes[len(self._postings.homes) :] = NONE
             self._postings = self._postings._replace(homes=homes)
         done = 0
-        while (done := int(update.place_rows(self._postings, self.store.state, slots, done))) < len(slots):
-            self._make_room(len(slots) - done)
+        while done < len(slots):
+            masks = np.zeros(3 * len(self._postings.axes), np.uint64)
+            done = int(update.place_rows(self._postings, self.store.state, slots, pivots, masks, done))
+            if done < len(slots):
+                self._make_room(len(slots) - done)
 
     def _make_room(self, more: int) -> None:
         """Room for so many positions more, or, if these are there, twice the room for postings and lists."""
@@ -160,7 +201,8 @@ class PostingsIndex(VerifyingIndex):
             bounds = grown(postings.bounds, blocks)
             bounds[old:] = -np.inf
             by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
-            self._postings = postings._replace(bits=bits, bounds=bounds, **by_position)
+            exact = grown(postings.exact, blocks * WORDS)
+            self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
             return
         members = grown(postings.members, 2 * len(postings.members) + BLOCK)
         self._postings = postings._replace(
@@ -168,7 +210,7 @@ class PostingsIndex(VerifyingIndex):
         )
 
 
-_BY_POSITION = ("ids", "scores", "slots", "flags")
+_BY_POSITION = ("hits", "slots")
 
 
 def _empty() -> Postings:
@@ -176,15 +218,15 @@ def _empty() -> Postings:
         "axes": layout.AXIS,
         "axis_of": np.int32,
         "cuts": np.float64,
+        "guides": np.uint32,
         "plane_of": np.int32,
         "lists": layout.LIST,
         "members": np.uint32,
         "bits": np.uint64,
         "bounds": np.float32,
-        "ids": np.int64,
-        "scores": np.float64,
+        "hits": layout.HIT,
         "slots": np.uint32,
-        "flags": np.uint8,
+        "exact": np.uint64,
         "homes": np.uint32,
         "filed": layout.POSTING,
     }

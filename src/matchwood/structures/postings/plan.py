@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, MORE, Float64s, Rows
-from matchwood.structures.postings.kernels.layout import AXIS, CELLS
+from matchwood.encode.arrays import CIRCLE, MORE, Float64s, Rows
+from matchwood.structures.postings.kernels.layout import AXIS, CELLS, fill_guides
 
 MAX_AXES = 48
 RARE = 6144  # see `pivot_limit`
@@ -23,8 +23,20 @@ class Axes(NamedTuple):
     axes: np.ndarray
     axis_of: np.ndarray
     cuts: Float64s
+    guides: np.ndarray
     plane_of: np.ndarray
     planes: int
+
+
+class Survey(NamedTuple):
+    """What axes are chosen from (`kernels.update.survey`)."""
+
+    used: np.ndarray
+    """By dimension: rows with a predicate on it."""
+    points: np.ndarray
+    """Records with dim, key and mentions: the values that predicates of few values name."""
+    others: np.ndarray
+    """The intervals of all other predicates (`kernels.layout.OTHER`)."""
 
 
 class _Axis(NamedTuple):
@@ -45,45 +57,36 @@ def pivot_limit(sample: Rows, rows: int) -> int:
     return max(16, int(rows * min(dimensions, 256.0) / RARE))
 
 
-def choose_axes(rows: Rows, dimensions: int) -> Axes:
-    """Axes for rows that are not filed. O(entries log entries)."""
-    whole = rows.kinds < CIRCLE
-    dims, kinds, lo, hi = (column[whole] for column in (rows.dims, rows.kinds, rows.lo, rows.hi))
-    heads = np.flatnonzero(kinds != MORE)
-    used = np.bincount(dims[heads], minlength=dimensions)
+def choose_axes(surveyed: Survey, rows: int) -> Axes:
+    """Axes for so many rows that are not filed. O(values log values)."""
+    used, points, others = surveyed
     chosen = np.argsort(-used, kind="stable")[:MAX_AXES]
     chosen = np.sort(chosen[used[chosen] > 0])
-    # NOT IN, as `excludes` of the kernels tells it: the first interval has no beginning, the last no end.
-    ends = np.append(heads, len(kinds))[1:] - 1
-    is_outside = np.repeat(np.isneginf(lo[heads]) & np.isposinf(hi[ends]) & (ends > heads), ends - heads + 1)
-    by_dim = np.argsort(dims, kind="stable")
-    by_dim = by_dim[kinds[by_dim] != ABSENT]
-    begins, stops = (np.searchsorted(dims[by_dim], chosen, side) for side in ("left", "right"))
+    points, others = (part[np.argsort(part["dim"], kind="stable")] for part in (points, others))
     planned = []
-    for dim, begin, stop in zip(chosen.tolist(), begins, stops, strict=True):
-        mine = by_dim[begin:stop]
-        planned.append(_axis(dim, lo[mine], hi[mine], is_outside[mine]))
-    return _laid_out(planned, rows.size, dimensions)
-
-
-def _axis(dim: int, lo: Float64s, hi: Float64s, is_outside: np.ndarray) -> _Axis:
-    is_point = lo == hi
-    points, mentions = np.unique(lo[is_point & ~is_outside], return_counts=True)
-    is_range = ~is_point & ~is_outside
-    others = is_range | is_outside
-    with np.errstate(over="ignore"):
-        cuts = np.unique(
-            np.concatenate([points, np.nextafter(points, np.inf), lo[others], np.nextafter(hi[others], np.inf)])
+    for dim in chosen.tolist():
+        mine, rest = (
+            part[slice(*(np.searchsorted(part["dim"], dim, side) for side in ("left", "right")))]
+            for part in (points, others)
         )
+        planned.append(_axis(dim, mine, rest))
+    return _laid_out(planned, rows, len(used))
+
+
+def _axis(dim: int, points: np.ndarray, others: np.ndarray) -> _Axis:
+    keys, (lo, hi), is_outside = points["key"], (others["lo"], others["hi"]), others["outside"] > 0
+    is_range = ~is_outside & (lo < hi)
+    with np.errstate(over="ignore"):
+        cuts = np.unique(np.concatenate([keys, np.nextafter(keys, np.inf), lo, np.nextafter(hi, np.inf)]))
     cuts = cuts[np.isfinite(cuts)]
     limit = MAX_RANGE_CELLS if is_range.any() else MAX_CELLS
     if len(cuts) > limit:
         cuts = cuts[np.unique(np.linspace(0, len(cuts) - 1, limit).astype(np.int64))]
     changes = np.zeros(len(cuts) + 2, np.int64)
-    np.add.at(changes, np.searchsorted(cuts, lo[is_range], side="right"), 1)
-    np.subtract.at(changes, np.searchsorted(cuts, hi[is_range], side="right") + 1, 1)
+    np.add.at(changes, np.searchsorted(cuts, lo[~is_outside], side="right"), 1)
+    np.subtract.at(changes, np.searchsorted(cuts, hi[~is_outside], side="right") + 1, 1)
     counts = np.cumsum(changes)[: len(cuts) + 1]
-    np.add.at(counts, np.searchsorted(cuts, points, side="right"), mentions)
+    np.add.at(counts, np.searchsorted(cuts, keys, side="right"), points["mentions"])
     return _Axis(dim, cuts, counts)
 
 
@@ -94,12 +97,24 @@ def _laid_out(planned: list[_Axis], rows: int, dimensions: int) -> Axes:
         least = int(np.sort(counts)[-MAX_PLANES])
     axes, axis_of = np.zeros(len(planned), AXIS), np.full(dimensions, -1, np.int32)
     plane_of = np.full(len(counts), -1, np.int32)
-    plane, cut, cell = 1, 0, 0  # the first plane tells which positions are live
+    plane, cut, cell, guide = 1, 0, 0, 0  # the first plane tells which positions are live
     for number, axis in enumerate(planned):
         dense = np.flatnonzero(axis.counts > least)
         plane_of[cell + dense] = plane + CELLS + np.arange(len(dense))
-        axes[number] = axis.dim, cut, len(axis.cuts), plane, CELLS + len(dense), 0
+        axes[number] = axis.dim, cut, len(axis.cuts), plane, CELLS + len(dense), 0, guide, *_parts(axis.cuts)
+        guide += int(axes[number]["parts"]) + 1
         axis_of[axis.dim] = number
         plane, cut, cell = plane + CELLS + len(dense), cut + len(axis.cuts), cell + len(axis.counts)
     cuts = np.concatenate([np.zeros(0), *(axis.cuts for axis in planned)])
-    return Axes(axes, axis_of, cuts, plane_of, plane)
+    guides = np.zeros(guide, np.uint32)
+    fill_guides(axes, cuts, guides)
+    return Axes(axes, axis_of, cuts, guides, plane_of, plane)
+
+
+def _parts(cuts: Float64s) -> tuple[int, float, float]:
+    """Into how many equal parts a guide divides the keys from the first to the last cut, the origin, and the parts a unit."""
+    parts = max(2 * len(cuts), 1)
+    with np.errstate(over="ignore"):
+        span = float(cuts[-1] - cuts[0]) if len(cuts) else 0.0
+        scale = parts / span if span > 0.0 else 0.0
+    return parts, float(cuts[0]) if len(cuts) else 0.0, scale if np.isfinite(scale) else 0.0

@@ -15,7 +15,9 @@ Planes       Every other row has a *position*. An *axis* is a dimension that the
              `having` (lists[2 * cell]) and, for NOT IN, those to take from it (lists[2 * cell + 1]).
 Blocks       1,024 positions are a block, 16 words of each plane, planes one after the other. `bounds` has the largest score
              of a block. Building puts rows in descending order of it, so that a top-k search skips most blocks.
-Invariant    A row may be admitted too often, never too rarely. A row with the flag EXACT is admitted exactly when it matches,
+Guides       The cell of a key is found in one step or few: an axis divides its keys into equal parts, and a guide has the
+             number of cuts before each part.
+Invariant    A row may be admitted too often, never too rarely. A row with a bit in `exact` is admitted exactly when it matches,
              for an event whose values on axes with NOT IN are single keys (`check`).
 
 A new position has ones in all planes. A deleted row loses its LIVE bit; its position is not used again until all is rebuilt.
@@ -25,7 +27,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.jit.decorators import helper
+from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
 
@@ -37,12 +39,18 @@ AXIS = np.dtype(
         ("plane", "i8"),  # lacking; the next is having, then those of cells
         ("planes", "i8"),
         ("excludes", "i8"),  # has a row NOT IN on the axis?
+        ("guide", "i8"),  # its guide begins here
+        ("parts", "i8"),  # of the guide, which has one number more
+        ("origin", "f8"),
+        ("scale", "f8"),  # parts for each unit of the keys
     ]
 )
 LIST = np.dtype([("start", "u4"), ("size", "u4"), ("room", "u4")])
 FILE = np.dtype(
     [("key", "f8"), ("dim", "u4"), ("mentions", "u4"), ("start", "u4"), ("size", "u4"), ("room", "u4"), ("used", "u4")]
 )
+OTHER = np.dtype([("dim", "i8"), ("outside", "i8"), ("lo", "f8"), ("hi", "f8")])  # see `update.survey`
+HIT = np.dtype([("id", "i8"), ("score", "f8")])
 POSTING = np.dtype(
     [("slot", "u4"), ("dim", "u2"), ("several", "u2"), ("bound", "f4"), ("pad", "u4"), ("lo", "f8"), ("hi", "f8")]
 )
@@ -54,7 +62,7 @@ LACKING, HAVING, CELLS = 0, 1, 2  # planes of an axis, counted from `AXIS.plane`
 MAX_PIVOT = 64  # values of a predicate that may be a pivot
 NONE = np.uint32(0xFFFFFFFF)
 IS_FILED = np.uint32(0x80000000)  # homes: the rest is the number of the pivot's entry
-EXACT = np.uint8(1)
+UNKNOWN = -2  # a pivot that has not been chosen; -1 is none
 NO_SECOND = np.uint16(0xFFFF)
 
 # positions in `Postings.counts`
@@ -75,15 +83,15 @@ class Postings(State):
     axes: np.ndarray = array(AXIS)
     axis_of: np.ndarray = array(np.int32)  # by dimension, -1 for none
     cuts: np.ndarray = array(np.float64)
+    guides: np.ndarray = array(np.uint32)
     plane_of: np.ndarray = array(np.int32)  # by cell, -1 for none
     lists: np.ndarray = array(LIST)  # two for each cell
     members: np.ndarray = array(np.uint32)  # positions, by list
     bits: np.ndarray = array(np.uint64)
     bounds: np.ndarray = array(np.float32)  # by block
-    ids: np.ndarray = array(np.int64)  # by position
-    scores: np.ndarray = array(np.float64)  # by position: if every predicate holds and every weight of the event is 1
+    hits: np.ndarray = array(HIT)  # by position; the score if every predicate holds and every weight of the event is 1
     slots: np.ndarray = array(np.uint32)  # by position
-    flags: np.ndarray = array(np.uint8)  # by position
+    exact: np.ndarray = array(np.uint64)  # a bit for each position
     homes: np.ndarray = array(np.uint32)  # by slot: its position, or IS_FILED and the entry of its pivot
     table: np.ndarray = array(FILE)
     filed: np.ndarray = array(POSTING)
@@ -134,9 +142,20 @@ def excludes(entry):
 
 
 @helper
+def part_of(axis, key):
+    """The part of the axis that a key is in. Never descends with ascending keys, so cuts of lower parts are below the key."""
+    part = (key - axis.origin) * axis.scale
+    if part >= np.float64(axis.parts):
+        return axis.parts - 1
+    return np.int64(part) if part > 0.0 else np.int64(0)
+
+
+@helper
 def cell_of(postings, axis, key):
-    """The cell of a key: how many cuts of the axis are not above it. O(log cuts)."""
-    low, high = axis.cut, axis.cut + axis.cuts
+    """The cell of a key: how many cuts of the axis are not above it. O(log cuts), O(1) if they are evenly distributed."""
+    at = axis.guide + part_of(axis, key)
+    low = axis.cut + np.int64(postings.guides[at])
+    high = axis.cut + np.int64(postings.guides[at + 1])
     while low < high:
         middle = (low + high) >> 1
         if postings.cuts[middle] <= key:
@@ -144,6 +163,19 @@ def cell_of(postings, axis, key):
         else:
             high = middle
     return low - axis.cut
+
+
+@kernel
+def fill_guides(axes, cuts, guides):
+    """Write the guides of all axes. O(cuts and parts)."""
+    for number in range(axes.size):
+        axis = axes[number]
+        at = np.int64(0)
+        for part in range(axis.parts):
+            guides[axis.guide + part] = np.uint32(at)
+            while at < axis.cuts and part_of(axis, cuts[axis.cut + at]) == part:
+                at += 1
+        guides[axis.guide + axis.parts] = np.uint32(at)
 
 
 @helper

@@ -3,6 +3,10 @@
 An event is answered block by block from the planes: for each axis, the planes and lists of the cells of its value give the
 positions that it admits, and the intersection over all axes gives candidates. Exact ones are hits at once if all weights of
 the event are 1. Then the rows filed under the event's values are tested.
+
+Where all matches are wanted, a group of events is intersected with one block after the other, so that the planes of a block are
+in the cache for all of them; the positions that are left are kept as bits, and the answers are taken from these. The k best need
+few blocks, which are answered event by event.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import intersect_words, trailing_zeros, unite_words
+from matchwood.jit.intrinsics import copy_words, intersect_words, trailing_zeros, unite_words
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
     BOUNDARIES,
@@ -27,7 +31,6 @@ from matchwood.store.kernels.candidates import (
 from matchwood.store.kernels.results import keep_best
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
-    EXACT,
     FILED,
     HAVING,
     LACKING,
@@ -40,13 +43,27 @@ from matchwood.structures.postings.kernels.layout import (
     place_of,
 )
 
+GROUP = 64  # events that are intersected with a block together
+MAX_ADMITTED = 1 << 20  # words of the bits of a group, unless one event needs more
+GROUP_STEPS = 64 * GROUP  # steps of a group, unless one event needs more
+
+# What an event reads of an axis: a plane, or a list of positions that is added or taken away. `next` is the first position of the
+# list that no block has passed yet, at members[at]; the list ends before `end`.
+STEP = np.dtype([("plane", "i8"), ("next", "i8"), ("at", "i8"), ("end", "i8")])
+ADDED, TAKEN = -1, -2  # instead of a plane
+PASSED = np.int64(1) << 40  # beyond all positions
+SPAN = np.dtype([("begin", "i8"), ("end", "i8")])
+
 
 class PostingsScratch(State):
     candidates: Candidates = nested(Candidates)
-    cells: np.ndarray = array(np.int64)  # of the event, axis by axis
-    ends: np.ndarray = array(np.int64)  # by axis: where its cells end
-    places: np.ndarray = array(np.int64)  # by cell of the event: how much of its lists the blocks have passed, two each
-    words: np.ndarray = array(np.uint64)  # [2 * WORDS]: admitted by all axes so far, admitted by one
+    steps: np.ndarray = array(STEP)
+    spans: np.ndarray = array(SPAN)  # by event of a group and axis: its steps
+    simple: np.ndarray = array(np.uint8)  # by event of a group: do exact positions need no verification?
+    admitted: np.ndarray = array(np.uint64)  # by event of a group: the positions that all axes admit, a bit each
+    spread: np.ndarray = array(np.int64)  # by event of a group: the axis whose lists are bits as well, -1 for none
+    listed: np.ndarray = array(np.uint64)  # these bits
+    words: np.ndarray = array(np.uint64)  # [WORDS]: admitted by one axis
     stamps: np.ndarray = array(np.uint32)  # by slot: the event that last found it under several values
     stamp: np.ndarray = array(np.uint32)  # [1]
 
@@ -56,19 +73,29 @@ def answer_events(postings, store, scratch, query, first, out, ends):
     """Answer events[first:]; return the first not done (out is full) or their number. ends[e] is where e's hits end."""
     candidates, events, combine = scratch.candidates, query.events, query.combine
     start_answers(candidates, query)
-    for e in range(first, ends.size):
+    grouped = query.k == 0
+    e, group_begin, group_end = np.int64(first), np.int64(first), np.int64(first)
+    while e < ends.size:
+        if postings.counts[POSITIONS] > 0 and (e == group_end or not grouped):
+            group_begin = e
+            limit = group_limit(postings, scratch, out, e - first) if grouped else np.int64(1)
+            group_end = e + find_group(postings, scratch, events, e, min(limit, ends.size - e), grouped)
+            if grouped:
+                admit_group(postings, scratch, group_end - e)
         if not begin_answer(candidates, events, e, out):
             return e
         unit, at_most_one = weights_of(events, e)
         if postings.counts[POSITIONS] > 0:
-            simple = find_cells(postings, scratch, events)
-            if combine is not None:
-                simple = False
-            search_planes(postings, store, scratch, events, combine, simple and unit, at_most_one, out)
+            exact = unit and combine is None and scratch.simple[e - group_begin] != 0
+            if grouped:
+                take_admitted(postings, store, scratch, events, combine, e - group_begin, exact, out)
+            else:
+                search_planes(postings, store, scratch, events, combine, exact, at_most_one, out)
         if postings.counts[FILED] > 0 and candidates.answer[0].end >= 0:
             search_files(postings, store, scratch, events, combine, e, at_most_one, out)
         if not end_answer(store, candidates, events, combine, e, out, ends):
             return e
+        e += 1
     return ends.size
 
 
@@ -83,118 +110,224 @@ def weights_of(events, e):
 
 
 @helper
-def find_cells(postings, scratch, events):
-    """List the cells of the event, axis by axis; return whether exact positions need no verification. O(cells log cuts)."""
-    simple, n = True, np.int64(0)
+def blocks_of(postings):
+    """How many blocks have positions."""
+    return (postings.counts[POSITIONS] + BLOCK - 1) // BLOCK
+
+
+@helper
+def group_limit(postings, scratch, out, done):
+    """How many events may be a group: their bits must have room, and so must their hits, as far as these can be foreseen."""
+    end = scratch.candidates.answer[0].end
+    hits = BLOCK + end // max(done, np.int64(1))
+    room = scratch.admitted.size // (blocks_of(postings) * WORDS)
+    return max(np.int64(1), min(np.int64(GROUP), room, (out.ids.size - end) // hits))
+
+
+@helper
+def find_group(postings, scratch, events, first, limit, grouped):
+    """List the steps of the events from `first` on, as many as there is room for and at most `limit`; return their number."""
+    n = np.int64(0)
+    for g in range(limit):
+        n = find_steps(postings, scratch, events, first + g, g, n, grouped)
+        if n < 0:
+            return np.int64(g)  # never 0: one event has room
+    return np.int64(limit)
+
+
+@helper
+def find_steps(postings, scratch, events, e, g, n, grouped):
+    """List from steps[n] on what event e reads, axis by axis; return where it ends, -1 if there is no room. O(cells).
+
+    In a group, the lists of the first axis on which the event has several values are spread as bits over all blocks, which is
+    faster than to follow each list from block to block.
+    """
+    spans, simple = g * postings.axes.size, True
+    scratch.spread[g] = np.int64(-1)
     for number in range(postings.axes.size):
-        axis = postings.axes[number]
-        value = scratch.candidates.values[axis.dim]
-        if not np.isnan(value.lo):
-            base, begin = axis.cut + number, n
-            for part in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
-                low = base + cell_of(postings, axis, events.lo[part])
-                high = low
-                if events.hi[part] != events.lo[part]:
-                    high = base + cell_of(postings, axis, events.hi[part])
-                if n > begin and scratch.cells[n - 1] >= low:
-                    low = scratch.cells[n - 1] + 1
-                for cell in range(low, high + 1):
-                    scratch.cells[n] = cell
-                    scratch.places[2 * n] = scratch.places[2 * n + 1] = np.int64(0)
-                    n += 1
-            simple = simple and (not axis.excludes or (value.parts == 1 and value.lo == value.hi))
-        scratch.ends[number] = n
-    return simple
+        span = scratch.spans[spans + number]
+        span.begin = span.end = n
+    part, end = events.offsets[e], events.offsets[e + 1]
+    while part < end:
+        dim, first = np.int64(events.dims[part]), part
+        while part < end and np.int64(events.dims[part]) == dim:
+            part += 1
+        number = np.int64(postings.axis_of[dim]) if dim < postings.axis_of.size else np.int64(-1)
+        if number < 0 or np.isnan(events.lo[first]):
+            continue
+        axis, span = postings.axes[number], scratch.spans[spans + number]
+        single = part == first + 1 and events.lo[first] == events.hi[first]
+        simple = simple and (single or not axis.excludes)
+        span.begin = n
+        spread = grouped and part > first + 1 and scratch.spread[g] < 0
+        if spread:
+            scratch.spread[g] = number
+            size = blocks_of(postings) * WORDS
+            for w in range(g * size, (g + 1) * size):
+                scratch.listed[w] = np.uint64(0)
+        last, alone = np.int64(-1), False
+        for i in range(first, part):
+            low = cell_of(postings, axis, events.lo[i])
+            high = low if events.hi[i] == events.lo[i] else cell_of(postings, axis, events.hi[i])
+            alone = part == first + 1 and low == high
+            for cell in range(max(low, last + 1), high + 1):
+                if n + 2 > scratch.steps.size:
+                    return np.int64(-1)
+                at = axis.cut + number + cell
+                if spread and postings.plane_of[at] < 0:
+                    spread_list(postings, scratch, g, postings.lists[2 * at])
+                else:
+                    n = add_steps(postings, scratch, at, alone, n)
+            last = max(last, high)
+        # No step would mean that the event lacks the axis, and a single plane that it decides.
+        if n == span.begin or (n == span.begin + 1 and not alone):
+            if n == scratch.steps.size:
+                return np.int64(-1)
+            scratch.steps[n].plane, scratch.steps[n].next = np.int64(ADDED), PASSED
+            n += 1
+        span.end = n
+    scratch.simple[g] = np.uint8(simple)
+    return n
 
 
 @helper
-def admit_axis(postings, scratch, number, begin, end, block):
-    """Write into the second half of `words` the positions of a block that the axis admits, for the event's cells begin:end."""
+def spread_list(postings, scratch, g, list_):
+    """Add the positions of a list to the bits of event g. O(list)."""
+    base, start = g * blocks_of(postings) * WORDS, np.int64(list_.start)
+    for at in range(start, start + np.int64(list_.size)):
+        position = np.int64(postings.members[at])
+        scratch.listed[base + (position >> 6)] |= np.uint64(1) << np.uint64(position & 63)
+
+
+@helper
+def add_steps(postings, scratch, cell, alone, n):
+    """List the plane or the lists of a cell; positions are taken away only where it is the event's one cell of the axis."""
+    plane = np.int64(postings.plane_of[cell])
+    if plane >= 0:
+        scratch.steps[n].plane = plane
+        return n + 1
+    for taken in range(2 if alone else 1):
+        list_ = postings.lists[2 * cell + taken]
+        if list_.size > 0:
+            step = scratch.steps[n]
+            step.plane = np.int64(TAKEN) if taken else np.int64(ADDED)
+            step.at = np.int64(list_.start)
+            step.end = step.at + np.int64(list_.size)
+            step.next = np.int64(postings.members[step.at])
+            n += 1
+    return n
+
+
+@helper
+def admit_axis(postings, scratch, g, number, block):
+    """Write into `words` the positions of a block that the axis admits for event g."""
+    span = scratch.spans[g * postings.axes.size + number]
     words, base = scratch.words, block * postings.counts[PLANES] * WORDS
-    having = base + (postings.axes[number].plane + HAVING) * WORDS
-    for w in range(WORDS):
-        words[WORDS + w] = np.uint64(0)
-    unite_words(words, WORDS, postings.bits, having)
-    for i in range(begin, end):
-        plane = np.int64(postings.plane_of[scratch.cells[i]])
-        if plane >= 0:
-            unite_words(words, WORDS, postings.bits, base + plane * WORDS)
-        else:
-            note_listed(postings, scratch, i, block, 0)
-            if end - begin == 1:  # with several values, another one may meet the row
-                note_listed(postings, scratch, i, block, 1)
+    copy_words(words, 0, postings.bits, base + (postings.axes[number].plane + HAVING) * WORDS)
+    if scratch.spread[g] == number:
+        unite_words(words, 0, scratch.listed, (g * blocks_of(postings) + block) * WORDS)
+    limit = (block + 1) * BLOCK
+    for i in range(span.begin, span.end):
+        step = scratch.steps[i]
+        if step.plane >= 0:
+            unite_words(words, 0, postings.bits, base + step.plane * WORDS)
+        elif step.next < limit:
+            note_listed(postings, words, step, block)
 
 
 @helper
-def note_listed(postings, scratch, i, block, taken):
-    """Add the positions of a block that a list has (or, if `taken`, take them away)."""
-    list_ = postings.lists[2 * scratch.cells[i] + taken]
-    start, size, at = np.int64(list_.start), np.int64(list_.size), scratch.places[2 * i + taken]
-    lowest = block * BLOCK
-    while at < size and np.int64(postings.members[start + at]) < lowest:
+def note_listed(postings, words, step, block):
+    """Add the positions of a block that a list has, or take them away."""
+    lowest, at, position = block * BLOCK, step.at, step.next
+    while position < lowest + BLOCK:
+        if position >= lowest:
+            place = position - lowest
+            bit = np.uint64(1) << np.uint64(place & 63)
+            if step.plane == TAKEN:
+                words[place >> 6] &= ~bit
+            else:
+                words[place >> 6] |= bit
         at += 1
-    while at < size and np.int64(postings.members[start + at]) < lowest + BLOCK:
-        position = np.int64(postings.members[start + at]) - lowest
-        bit = np.uint64(1) << np.uint64(position & 63)
-        if taken:
-            scratch.words[WORDS + (position >> 6)] &= ~bit
-        else:
-            scratch.words[WORDS + (position >> 6)] |= bit
-        at += 1
-    scratch.places[2 * i + taken] = at
+        position = np.int64(postings.members[at]) if at < step.end else PASSED
+    step.at, step.next = at, position
 
 
 @helper
-def intersect_axes(postings, scratch, block):
-    """Write into the first half of `words` the positions of a block that all axes admit; return whether there are any."""
-    words, base = scratch.words, block * postings.counts[PLANES] * WORDS
-    for w in range(WORDS):
-        words[w] = postings.bits[base + LIVE * WORDS + w]
-    begin = np.int64(0)
+def intersect_axes(postings, scratch, g, block, target):
+    """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any."""
+    admitted, base = scratch.admitted, block * postings.counts[PLANES] * WORDS
+    copy_words(admitted, target, postings.bits, base + LIVE * WORDS)
     for number in range(postings.axes.size):
-        end = scratch.ends[number]
+        span = scratch.spans[g * postings.axes.size + number]
         at = np.int64(-1)
-        if end == begin:
+        if span.end == span.begin:
             at = base + (postings.axes[number].plane + LACKING) * WORDS
-        elif end == begin + 1 and postings.plane_of[scratch.cells[begin]] >= 0:
-            at = base + np.int64(postings.plane_of[scratch.cells[begin]]) * WORDS
+        elif span.end == span.begin + 1 and scratch.steps[span.begin].plane >= 0:
+            at = base + scratch.steps[span.begin].plane * WORDS
         if at >= 0:
-            left = intersect_words(words, 0, postings.bits, at)
+            left = intersect_words(admitted, target, postings.bits, at)
         else:
-            admit_axis(postings, scratch, number, begin, end, block)
-            left = intersect_words(words, 0, words, WORDS)
+            admit_axis(postings, scratch, g, number, block)
+            left = intersect_words(admitted, target, scratch.words, 0)
         if not left:
             return False
-        begin = end
     return True
 
 
 @helper
+def admit_group(postings, scratch, size):
+    """Intersect the axes of all blocks for all events of a group. O(blocks * steps)."""
+    blocks = blocks_of(postings)
+    for block in range(blocks):
+        for g in range(size):
+            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS)
+    scratch.candidates.work[VISITED] += blocks * size
+    count_tests(scratch.candidates, BOUNDARIES, blocks * size * postings.axes.size)
+
+
+@helper
+def take_admitted(postings, store, scratch, events, combine, g, exact, out):
+    """Answer the loaded event, which is number g of its group. `exact`: exact positions need no verification."""
+    blocks = blocks_of(postings)
+    for block in range(blocks):
+        if not take_block(postings, store, scratch, events, combine, block, (g * blocks + block) * WORDS, exact, out):
+            return
+
+
+@helper
 def search_planes(postings, store, scratch, events, combine, exact, at_most_one, out):
-    """Answer the loaded event from the planes. `exact`: positions with that flag need no verification."""
+    """Answer the loaded event, alone in its group, from the blocks that may hold one of the k best."""
     candidates = scratch.candidates
-    answer = candidates.answer[0]
-    for block in range((postings.counts[POSITIONS] + BLOCK - 1) // BLOCK):
+    for block in range(blocks_of(postings)):
         if at_most_one and combine is None and postings.bounds[block] < score_to_reach(candidates, out):
             continue
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
-        if not intersect_axes(postings, scratch, block):
-            continue
-        if exact and not take_exact(postings, scratch, block, out):
-            return
-        for w in range(WORDS):
-            word = scratch.words[w]
-            while word:
-                position = block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))
-                word &= word - np.uint64(1)
-                add_candidate(store, candidates, events, combine, postings.slots[position], out)
-                if answer.end < 0:
-                    return
+        if intersect_axes(postings, scratch, 0, block, 0):
+            if not take_block(postings, store, scratch, events, combine, block, 0, exact, out):
+                return
 
 
 @helper
-def take_exact(postings, scratch, block, out):
+def take_block(postings, store, scratch, events, combine, block, target, exact, out):
+    """Add the positions of a block that admitted[target:] has to the answer, or to the candidates; False if `out` is full."""
+    candidates, admitted = scratch.candidates, scratch.admitted
+    answer = candidates.answer[0]
+    if exact and not take_exact(postings, scratch, block, target, out):
+        return False
+    for w in range(WORDS):
+        word = admitted[target + w]
+        while word:
+            position = block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))
+            word &= word - np.uint64(1)
+            add_candidate(store, candidates, events, combine, postings.slots[position], out)
+            if answer.end < 0:
+                return False
+    return True
+
+
+@helper
+def take_exact(postings, scratch, block, target, out):
     """Add the exact ones of the admitted positions to the answer and leave the others; False if `out` is full."""
     answer = scratch.candidates.answer[0]
     begin, n, k = answer.begin, answer.end, answer.k
@@ -202,21 +335,16 @@ def take_exact(postings, scratch, block, out):
         answer.end = np.int64(-1)
         return False
     for w in range(WORDS):
-        word = scratch.words[w]
-        rest = np.uint64(0)
+        word = scratch.admitted[target + w] & postings.exact[block * WORDS + w]
+        scratch.admitted[target + w] ^= word
         while word:
-            position = block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))
-            if not postings.flags[position] & EXACT:
-                rest |= np.uint64(1) << np.uint64(position & 63)
-            elif k == 0:
-                out.ids[n] = postings.ids[position]
-                out.scores[n] = postings.scores[position]
+            hit = postings.hits[block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))]
+            word &= word - np.uint64(1)
+            if k == 0:
+                out.ids[n], out.scores[n] = hit.id, hit.score
                 n += 1
             else:
-                id_, score = postings.ids[position], postings.scores[position]
-                n = begin + keep_best(out, begin, n - begin, k, id_, score, False)
-            word &= word - np.uint64(1)
-        scratch.words[w] = rest
+                n = begin + keep_best(out, begin, n - begin, k, hit.id, hit.score, False)
     answer.end = n
     return True
 

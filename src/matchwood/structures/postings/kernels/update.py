@@ -1,6 +1,6 @@
 """Putting rows into the planes or files of `postings`, and taking them out. One writer.
 
-Kernels stop before a row for which a pool may lack room and return how far they got.
+Kernels stop at a row for which a pool lacks room and return how far they got.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SIBLI
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     DEAD,
-    EXACT,
     FILED,
     HAVING,
     IS_FILED,
@@ -25,6 +24,7 @@ from matchwood.structures.postings.kernels.layout import (
     NONE,
     PLANES,
     POSITIONS,
+    UNKNOWN,
     WORDS,
     begins_at,
     cell_of,
@@ -81,6 +81,8 @@ def choose_pivot(postings, store, slot):
         for v in range(part, part + values):
             file = table[place_of(table, np.int64(entries[start + at].dim), entries[v].lo)]
             mentions += np.int64(file.mentions) if file.used else np.int64(1)
+            if mentions >= least:
+                break
         if mentions < least:
             best, least = np.int64(at), mentions
     return best
@@ -94,17 +96,73 @@ def choose_pivots(postings, store, slots, pivots):
 
 
 @kernel
-def place_rows(postings, store, slots, first):
-    """Put the rows of `slots` in; their values have been counted. Return how many are in, fewer if a pool is full."""
-    for i in range(first, slots.size):
-        slot = np.int64(slots[i])
-        pivot = choose_pivot(postings, store, slot)
-        if pivot >= 0:
-            if not file_row(postings, store, slot, pivot):
+def survey(postings, store, slots, mentions, used, others):
+    """What axes are chosen from, of the rows of `slots`; return how many records of `others` are written. O(values).
+
+    mentions[at] counts the rows that name a value of the table, used[dim] those with a predicate on the dimension. Predicates
+    that name other things than few values are listed in `others`, interval by interval.
+    """
+    entries, table = store.entries, postings.table
+    n = np.int64(0)
+    for i in range(slots.size):
+        row = store.rows[np.int64(slots[i])]
+        start = np.int64(row.start)
+        for at in range(np.int64(row.count)):
+            entry = entries[start + at]
+            if entry.kind & NARROWS:
+                continue
+            dim = np.int64(entry.dim)
+            used[dim] += 1
+            if entry.kind & ABSENT:
+                continue
+            values = pivot_values(entries, start, at)
+            part, number = parts_of(entries, start, at)
+            for v in range(part, part + number):
+                if values > 0:
+                    mentions[place_of(table, dim, entries[v].lo)] += 1
+                else:
+                    other = others[n]
+                    other.dim, other.outside = dim, np.int64(1) if excludes(entry) else np.int64(0)
+                    other.lo, other.hi = entries[v].lo, entries[v].hi
+                    n += 1
+    return n
+
+
+@kernel
+def place_rows(postings, store, slots, pivots, masks, first):
+    """Put the rows of `slots` in; their values have been counted. Return how many are in, fewer if a pool is full.
+
+    pivots[i] is the row's pivot, or UNKNOWN. `masks` is scratch, three words for each axis, all zero. Rows of the planes that
+    share a word are put in together. If a pool is full in the midst of them, the next call must go on with the same rows: bits
+    and lists of their positions have been written, and are written again.
+    """
+    i = np.int64(first)
+    while i < slots.size:
+        if pivot_at(postings, store, slots, pivots, i) >= 0:
+            if not file_row(postings, store, np.int64(slots[i]), pivots[i]):
                 return i
-        elif not put_row(postings, store, slot):
+            i += 1
+            continue
+        position, end = postings.counts[POSITIONS], i
+        last = min((position | 63) + 1, postings.slots.size)
+        while end < slots.size and position + end - i < last and pivot_at(postings, store, slots, pivots, end) < 0:
+            end += 1
+        if end == i:
             return i
+        clear_planes(postings, store, slots[i:end], masks)
+        for j in range(i, end):
+            if not put_row(postings, store, np.int64(slots[j]), masks):
+                return j
+        i = end
     return slots.size
+
+
+@helper
+def pivot_at(postings, store, slots, pivots, i):
+    """The pivot of row i, chosen now if it is unknown."""
+    if pivots[i] == UNKNOWN:
+        pivots[i] = choose_pivot(postings, store, np.int64(slots[i]))
+    return pivots[i]
 
 
 @helper
@@ -174,106 +232,145 @@ def write_bit(postings, position, plane, value):
 
 
 @helper
-def note(postings, list_, position, is_trial):
-    """Append a position to a list, once; return the room of the pool that this takes. A trial changes nothing."""
-    members, size = postings.members, np.int64(list_.size)
-    if size > 0 and np.int64(members[np.int64(list_.start) + size - 1]) == position:
-        return np.int64(0)
-    taken = np.int64(0)
-    if list_.size == list_.room:
-        taken = max(np.int64(2), 2 * np.int64(list_.room))
-        if not is_trial:
-            begin = postings.counts[MEMBERS]
-            for j in range(size):
-                members[begin + j] = members[np.int64(list_.start) + j]
-            postings.counts[MEMBERS] += taken
-            list_.start, list_.room = np.uint32(begin), np.uint32(taken)
-    if not is_trial:
-        members[np.int64(list_.start) + size] = np.uint32(position)
-        list_.size += np.uint32(1)
-    return taken
+def clear_planes(postings, store, slots, masks):
+    """Take the next positions, which are in one word, from all planes of the axes on which their rows have a predicate.
+
+    Rows with NOT IN stay in the planes of cells. O(entries + planes of these axes).
+    """
+    axes, entries, first = postings.axes, store.entries, postings.counts[POSITIONS]
+    for number in range(axes.size):
+        masks[3 * number] = masks[3 * number + 1] = np.uint64(0)
+    for i in range(slots.size):
+        row, bit = store.rows[np.int64(slots[i])], np.uint64(1) << np.uint64((first + i) & 63)
+        for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+            entry = entries[at]
+            number = axis_at(postings, entry)
+            if number >= 0:
+                if not entry.kind & ABSENT:
+                    masks[3 * number] |= bit
+                if not excludes(entry):
+                    masks[3 * number + 1] |= bit
+    for number in range(axes.size):
+        axis, lacking, cells = axes[number], ~masks[3 * number], ~masks[3 * number + 1]
+        postings.bits[word_at(postings, first, axis.plane + LACKING)] &= lacking
+        if masks[3 * number + 1]:
+            at = word_at(postings, first, axis.plane + HAVING)
+            for _ in range(HAVING, axis.planes):
+                postings.bits[at] &= cells
+                at += WORDS
 
 
 @helper
-def mark_cells(postings, number, first, last, position, admitted, is_trial):
-    """Admit a position to the cells first..last of an axis, or take it from them; return the room of the pool that this takes."""
-    taken = np.int64(0)
+def axis_at(postings, entry):
+    """The number of the axis that an entry is tested on, -1 if it is on none."""
+    dim = np.int64(entry.dim)
+    if dim >= postings.axis_of.size or entry.kind & NARROWS:
+        return np.int64(-1)
+    return np.int64(postings.axis_of[dim])
+
+
+@helper
+def note(postings, list_, position):
+    """Append a position to a list, once; False if the pool is full."""
+    members, size = postings.members, np.int64(list_.size)
+    if size > 0 and np.int64(members[np.int64(list_.start) + size - 1]) == position:
+        return True
+    if list_.size == list_.room:
+        begin, room = postings.counts[MEMBERS], max(np.int64(2), 2 * np.int64(list_.room))
+        if begin + room > members.size:
+            return False
+        for j in range(size):
+            members[begin + j] = members[np.int64(list_.start) + j]
+        postings.counts[MEMBERS] += room
+        list_.start, list_.room = np.uint32(begin), np.uint32(room)
+    members[np.int64(list_.start) + size] = np.uint32(position)
+    list_.size += np.uint32(1)
+    return True
+
+
+@helper
+def mark_cells(postings, number, first, last, position, admitted):
+    """Admit a position to the cells first..last of an axis, or take it from them; False if the pool is full."""
     base = postings.axes[number].cut + number
     for cell in range(base + first, base + last + 1):
         plane = np.int64(postings.plane_of[cell])
-        if plane < 0:
-            taken += note(postings, postings.lists[2 * cell + (0 if admitted else 1)], position, is_trial)
-        elif not is_trial:
+        if plane >= 0:
             write_bit(postings, position, plane, admitted)
-    return taken
+        elif not note(postings, postings.lists[2 * cell + (0 if admitted else 1)], position):
+            return False
+    return True
 
 
 @helper
-def mark_row(postings, store, slot, position, is_trial):
-    """Write a row into the planes and lists; return (room of the pool that this takes, is every test exact?)."""
-    row, entries = store.rows[slot], store.entries
-    start = np.int64(row.start)
-    taken, exact = np.int64(0), True
+def mark_entry(postings, store, start, at, number, position):
+    """Write an entry into the planes and lists of its axis; return (was there room?, is the test exact?). O(cells)."""
+    entries, axis = store.entries, postings.axes[number]
+    outside = excludes(entries[start + at])
+    first, parts = parts_of(entries, start, at)
+    exact = True
+    for part in range(first, first + parts):
+        lo, hi = entries[part].lo, entries[part].hi
+        above = np.nextafter(hi, np.inf)
+        low = cell_of(postings, axis, lo)
+        high = low if lo == hi else cell_of(postings, axis, hi)
+        ends = hi == np.inf or begins_at(postings, axis, high + 1, above)
+        exact = exact and ends and begins_at(postings, axis, low, lo)
+        if not outside:
+            if not mark_cells(postings, number, low, high, position, True):
+                return False, False
+        elif part + 1 < first + parts:  # the cells that lie in the gap as a whole
+            after = cell_of(postings, axis, above)
+            if not begins_at(postings, axis, after, above):
+                after += 1
+            before = cell_of(postings, axis, entries[part + 1].lo) - 1
+            if not mark_cells(postings, number, after, before, position, False):
+                return False, False
+            axis.excludes = np.int64(1)
+    return True, exact
+
+
+@helper
+def excludes_only(store, start, entry):
+    """Does the entry exclude keys? The intervals of its predicate lack them, so for a single key it adds nothing."""
+    return entry.kind == COUNTED and store.entries[start + np.int64(entry.more)].hi == 0.0
+
+
+@helper
+def note_exclusion(postings, entry):
+    """Mark the axis of an entry: on it, exact positions are exact for single keys only."""
+    dim = np.int64(entry.dim)
+    number = np.int64(postings.axis_of[dim]) if dim < postings.axis_of.size else np.int64(-1)
+    if number >= 0:
+        postings.axes[number].excludes = np.int64(1)
+
+
+@helper
+def put_row(postings, store, slot, masks):
+    """Give a row the next position, of which the planes have been cleared; False if there is no room. O(its cells)."""
+    counts, row = postings.counts, store.rows[slot]
+    position, start = counts[POSITIONS], np.int64(row.start)
+    exact = not row.flags & SIBLING
     for at in range(np.int64(row.count)):
-        entry = entries[start + at]
-        dim = np.int64(entry.dim)
-        number = np.int64(postings.axis_of[dim]) if dim < postings.axis_of.size else np.int64(-1)
-        if entry.kind == COUNTED and number >= 0 and entries[start + np.int64(entry.more)].hi == 0.0:
-            if (
-                not is_trial
-            ):  # what is excluded is not among the intervals of the predicate, which decide for a single key
-                postings.axes[number].excludes = np.int64(1)
+        entry = store.entries[start + at]
+        if excludes_only(store, start, entry):
+            note_exclusion(postings, entry)
             continue
-        if number < 0 or entry.kind & NARROWS:
+        number = axis_at(postings, entry)
+        if number < 0:
             exact = False
             continue
-        axis = postings.axes[number]
-        outside = excludes(entry)
-        if not is_trial:
-            if entry.kind != ABSENT:
-                write_bit(postings, position, axis.plane + LACKING, False)
-            if not outside:
-                for plane in range(axis.plane + HAVING, axis.plane + axis.planes):
-                    write_bit(postings, position, plane, False)
-        if entry.kind == ABSENT:
-            continue
-        first, number_of_parts = parts_of(entries, start, at)
-        for part in range(first, first + number_of_parts):
-            lo, above = entries[part].lo, np.nextafter(entries[part].hi, np.inf)
-            low, high = cell_of(postings, axis, lo), cell_of(postings, axis, entries[part].hi)
-            ends = entries[part].hi == np.inf or begins_at(postings, axis, high + 1, above)
-            exact = exact and ends and begins_at(postings, axis, low, lo)
-            if not outside:
-                taken += mark_cells(postings, number, low, high, position, True, is_trial)
-            elif part + 1 < first + number_of_parts:  # the cells that lie in the gap as a whole
-                after = cell_of(postings, axis, above)
-                if not begins_at(postings, axis, after, above):
-                    after += 1
-                before = cell_of(postings, axis, entries[part + 1].lo) - 1
-                taken += mark_cells(postings, number, after, before, position, False, is_trial)
-                if not is_trial:
-                    axis.excludes = np.int64(1)
-    return taken, exact
-
-
-@helper
-def put_row(postings, store, slot):
-    """Give a row the next position; False, and nothing is changed, if there is no room. O(its cells, and planes of its axes)."""
-    counts, row = postings.counts, store.rows[slot]
-    position = counts[POSITIONS]
-    if position >= postings.slots.size:
-        return False
-    taken, exact = mark_row(postings, store, slot, position, True)
-    if counts[MEMBERS] + taken > postings.members.size:
-        return False
-    mark_row(postings, store, slot, position, False)
-    score = row.priority
-    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
-        if not store.entries[at].kind & JOINED:
-            score += store.entries[at].weight
-    postings.ids[position], postings.scores[position] = row.id, score
+        if masks[3 * number + 2] == np.uint64(position + 1):
+            exact = False  # a second entry of the row on this axis: the planes admit what either of them does
+        masks[3 * number + 2] = np.uint64(position + 1)
+        if not entry.kind & ABSENT:
+            done, is_exact = mark_entry(postings, store, start, at, number, position)
+            exact = exact and is_exact
+            if not done:
+                return False
+    postings.hits[position].id, postings.hits[position].score = row.id, full_score(store, slot)
     postings.slots[position] = np.uint32(slot)
-    postings.flags[position] = EXACT if exact and not row.flags & SIBLING else np.uint8(0)
+    word, bit = position >> 6, np.uint64(1) << np.uint64(position & 63)
+    postings.exact[word] = postings.exact[word] | bit if exact else postings.exact[word] & ~bit
     block, bound = position // BLOCK, max_score(row)
     if not bound < postings.bounds[block]:  # NaN stays
         postings.bounds[block] = bound
@@ -281,6 +378,56 @@ def put_row(postings, store, slot):
     postings.homes[slot] = np.uint32(position)
     counts[POSITIONS] += 1
     return True
+
+
+@helper
+def full_score(store, slot):
+    """The score of a row if every predicate holds and every weight of the event is 1, added up as `score_row` does."""
+    row = store.rows[slot]
+    score = row.priority
+    for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
+        if not store.entries[at].kind & JOINED:
+            score += store.entries[at].weight
+    return score
+
+
+@kernel
+def rank_rows(postings, store, slots, others):
+    """Take over the scores of rows whose priorities have changed; return how many rows of the planes must be put in again.
+
+    Those, in `others`, may score more than their block. O(entries, and postings of the values of filed rows).
+    """
+    n = np.int64(0)
+    for i in range(slots.size):
+        slot = np.int64(slots[i])
+        home, bound = postings.homes[slot], max_score(store.rows[slot])
+        if home & IS_FILED:
+            rank_filed(postings, store, slot, np.int64(home & ~IS_FILED))
+        elif bound <= postings.bounds[np.int64(home) // BLOCK]:
+            postings.hits[np.int64(home)].score = full_score(store, slot)
+        else:
+            others[n] = slots[i]
+            n += 1
+    return n
+
+
+@helper
+def rank_filed(postings, store, slot, pivot):
+    """Write the bound of a filed row into its postings."""
+    entries, table, start = store.entries, postings.table, np.int64(store.rows[slot].start)
+    part, values = parts_of(entries, start, pivot)
+    for v in range(part, part + values):
+        file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
+        postings.filed[posting_of(postings, file, slot)].bound = max_score(store.rows[slot])
+
+
+@helper
+def posting_of(postings, file, slot):
+    """Where a file has the posting of a row, which is there. O(file)."""
+    at = np.int64(file.start)
+    while np.int64(postings.filed[at].slot) != slot:
+        at += 1
+    return at
 
 
 @kernel
@@ -299,8 +446,6 @@ def remove_rows(postings, store, slots):
         part, values = parts_of(entries, start, pivot)
         for v in range(part, part + values):
             file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
-            at = np.int64(file.start)
-            while np.int64(postings.filed[at].slot) != slot:
-                at += 1
+            at = posting_of(postings, file, slot)
             file.size -= np.uint32(1)
             postings.filed[at] = postings.filed[np.int64(file.start) + np.int64(file.size)]
