@@ -163,7 +163,7 @@ class Changing(EngineCore):
         >>> engine.move_many(ids, [(10.76, 59.91), (10.8, 59.95)])
         """
         all_: Any = places
-        if not isinstance(places, list | np.ndarray):
+        if type(places) is not list and not isinstance(places, np.ndarray):
             if not isinstance(places, Iterable):
                 raise SubscriptionError(f"expected a place for each subscription, got {describe(places)}")
             all_ = list(places)

@@ -124,9 +124,11 @@ class EngineCore:
         return number
 
     def _numbers(self, ids: Iterable[Id]) -> Int64s:
-        if isinstance(ids, str) or not isinstance(ids, Iterable):
-            raise SubscriptionError(f"expected several ids, got {describe(ids)}")
-        given: Any = ids if isinstance(ids, np.ndarray) else list(ids)
+        given: Any = ids
+        if type(ids) is not list and not isinstance(ids, np.ndarray):
+            if isinstance(ids, str) or not isinstance(ids, Iterable):
+                raise SubscriptionError(f"expected several ids, got {describe(ids)}")
+            given = list(ids)
         if self._subscriptions.names is None and _are_numbers(given):
             return np.asarray(given, np.int64)
         return np.array([self._number(id_) for id_ in given], np.int64)
