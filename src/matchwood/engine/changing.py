@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import Enum
 from typing import Any
@@ -18,7 +18,7 @@ from matchwood.engine.moving import coordinates, moved_rows
 from matchwood.engine.reading import Described, Place, Source, checked_priority
 from matchwood.errors import SubscriptionError
 from matchwood.lang.event import PLACE
-from matchwood.schema import Type
+from matchwood.schema import Type, describe
 
 
 class Unchanged(Enum):
@@ -68,12 +68,14 @@ class Changing(EngineCore):
         >>> [s.expression for s in engine.subscriptions()]
         ['age > 18', 'age > 30']
         """
+        if not isinstance(changes, Mapping):
+            raise SubscriptionError(f"expected a mapping from id to what changes, got {describe(changes)}")
         with self._changing() as change:
             numbers = [self._number(id_) for id_ in changes]
             before = [self._subscriptions.rows_of(number) for number in numbers]
             subjects = [f"subscription {shown_id(id_)}" for id_ in changes]
             rows = [
-                self._updated(old, dict(asked), subject)
+                self._updated(old, asked, subject)
                 for old, asked, subject in zip(before, changes.values(), subjects, strict=True)
             ]
             metadata = {
@@ -152,7 +154,7 @@ class Changing(EngineCore):
         """
         self.move_many([id], [place])
 
-    def move_many(self, ids: Sequence[Id], places: Sequence[Place]) -> None:
+    def move_many(self, ids: Iterable[Id], places: Iterable[Place]) -> None:
         """As `move` for several subscriptions, all or none; `places` may be an array of two columns. Cost: one bulk update.
 
         >>> from matchwood import Engine
@@ -160,13 +162,18 @@ class Changing(EngineCore):
         >>> ids = engine.subscribe_many(["TRUE"] * 2, place=[(10.75, 59.91), (10.8, 59.9)], radius=500)
         >>> engine.move_many(ids, [(10.76, 59.91), (10.8, 59.95)])
         """
+        all_: Any = places
+        if type(places) is not list and not isinstance(places, np.ndarray):
+            if not isinstance(places, Iterable):
+                raise SubscriptionError(f"expected a place for each subscription, got {describe(places)}")
+            all_ = list(places)
         with self._changing() as change:
             numbers = self._numbers(ids)
             if len(numbers) > 1 and len(np.unique(numbers)) != len(numbers):
                 raise SubscriptionError("a subscription is named twice in one move_many")
-            if len(numbers) != len(places):
-                raise SubscriptionError(f"expected a place for each of {len(numbers)} subscriptions, got {len(places)}")
-            lon, lat = coordinates(places)
+            if len(numbers) != len(all_):
+                raise SubscriptionError(f"expected a place for each of {len(numbers)} subscriptions, got {len(all_)}")
+            lon, lat = coordinates(all_)
             attribute = self.schema.get(PLACE)
             if attribute is not None and attribute.type is Type.POINT:
                 with self._lock.write():
@@ -178,8 +185,11 @@ class Changing(EngineCore):
 
     # inside
 
-    def _updated(self, before: Rows, asked: dict[str, Any], subject: str) -> Rows:
+    def _updated(self, before: Rows, asked: Mapping[str, Any], subject: str) -> Rows:
         """The rows of a subscription with what is asked for changed."""
+        if not isinstance(asked, Mapping):
+            remedy = 'write {"expression": ...} for a new expression'
+            raise SubscriptionError(f"{subject}: expected the arguments of update, got {describe(asked)}; {remedy}")
         known = {"expression", "priority", "place", "radius", "until", "metadata"}
         if not known.issuperset(asked):
             raise SubscriptionError(

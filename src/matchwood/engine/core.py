@@ -29,7 +29,7 @@ from matchwood.engine.reading import Reader
 from matchwood.engine.reclaiming import Reclaiming
 from matchwood.engine.subscriptions import Subscriptions
 from matchwood.engine.undo import Change, Undo, undo_change
-from matchwood.errors import MatchwoodError, QueryError, SchemaError, UnknownSubscriptionError
+from matchwood.errors import MatchwoodError, QueryError, SchemaError, SubscriptionError, UnknownSubscriptionError
 from matchwood.lang.bad_values import BadValues, OnBadValue, on_bad_value_of
 from matchwood.lang.evaluate import Combine, Mode
 from matchwood.lang.limits import Limits
@@ -60,6 +60,10 @@ class EngineCore:
     ) -> None:
         if schema is not None and not isinstance(schema, Schema | Mapping):
             raise SchemaError(f"expected a Schema or a mapping from attribute to type, got {describe(schema)}")
+        if not callable(clock):
+            raise QueryError(f"expected a clock, a function that returns a datetime, got {describe(clock)}")
+        if not isinstance(limits, Limits):
+            raise QueryError(f"expected limits as Limits(...), got {describe(limits)}")
         self.schema = schema if isinstance(schema, Schema) else Schema(schema)
         self.bad_values = BadValues()
         self._lock: ReadWriteLock | LostLock = ReadWriteLock()
@@ -120,7 +124,11 @@ class EngineCore:
         return number
 
     def _numbers(self, ids: Iterable[Id]) -> Int64s:
-        given: Any = ids if isinstance(ids, np.ndarray) else list(ids)
+        given: Any = ids
+        if type(ids) is not list and not isinstance(ids, np.ndarray):
+            if isinstance(ids, str) or not isinstance(ids, Iterable):
+                raise SubscriptionError(f"expected several ids, got {describe(ids)}")
+            given = list(ids)
         if self._subscriptions.names is None and _are_numbers(given):
             return np.asarray(given, np.int64)
         return np.array([self._number(id_) for id_ in given], np.int64)

@@ -14,6 +14,7 @@ from matchwood.encode.picking import pick_events
 from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, event_id
 from matchwood.engine.live import LiveMatch
+from matchwood.engine.matching import log_rejected
 from matchwood.engine.reading import AnyEvent, ReadEvents
 from matchwood.engine.results import BatchMatches, Match, batch
 from matchwood.engine.waiting import waiting_values
@@ -88,7 +89,9 @@ class Publishing(EngineCore):
         each = list(until) if isinstance(until, Iterable) and not isinstance(until, str) else [until] * len(given)
         if len(each) != len(given):
             raise EventError(f"expected an `until` for each of {len(given)} events, got {len(each)}")
-        return self._published(given, each, k, mode, replace=replace)
+        found = self._published(given, each, k, mode, replace=replace)
+        log_rejected(found.rejected)
+        return found
 
     def live(self, id: Id, *, k: int | None = None, mode: Mode | str = Mode.ALL) -> list[LiveMatch]:
         """The live events that match a subscription (all, or the k best): best score first, then smallest id.

@@ -143,8 +143,11 @@ class Reader:
     def event(self, event: AnyEvent) -> Events:
         """The arrays of one event. O(values)."""
         reader = EventReader(self.schema, bad=self.bad)
+        values = json_event(event) if isinstance(event, JsonText) else event
+        if isinstance(values, list | tuple):
+            raise EventError(f"expected one event, got {describe(event)}; for several use match_many or top_k_many")
         try:
-            reader.add(json_event(event) if isinstance(event, JsonText) else event)
+            reader.add(values)
         except MatchwoodError as error:
             known = event.id if isinstance(event, Event) else None
             raise error.about("the event" if known is None else f"event {known}") from None

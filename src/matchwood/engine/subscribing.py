@@ -97,15 +97,15 @@ class Subscribing(Publishing):
         >>> Engine().subscribe_many(["age > 18", "age > 21"], priority=[0.5, 2]).tolist()
         [0, 1]
         """
-        if isinstance(expressions, str | Mapping | Expression):
+        if isinstance(expressions, str | Mapping | Expression) or not isinstance(expressions, Iterable):
             raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
         sources = list(expressions)
         count = len(sources)
-        given = None if ids is None else list(_each(ids, count, "ids"))
+        given = None if ids is None else list(_each(ids, count, "ids", shared=False))
         abouts = zip(
             sources,
             _each(priority, count, "priority"),
-            _each(place, count, "place"),
+            _each(place, count, "place", shared=False),
             _each(radius, count, "radius"),
             _each(until, count, "until"),
             strict=True,
@@ -114,7 +114,7 @@ class Subscribing(Publishing):
             numbers, names = self._new_numbers(given, count)
             shown = numbers if given is None else [shown_id(id_) for id_ in given]
             subjects = [f"subscription {id_}" for id_ in shown]
-            values = list(_each(metadata, count, "metadata"))
+            values = list(_each(metadata, count, "metadata", shared=False))
             kept = {
                 number: checked_metadata(value, subject)
                 for number, value, subject in zip(numbers, values, subjects, strict=True)
@@ -317,9 +317,11 @@ class Subscribing(Publishing):
         )
 
 
-def _each(values: Any, count: int, name: str) -> Sequence[Any]:
-    """One value for each of `count` subscriptions: the given ones, or one for all."""
-    if values is None or isinstance(values, str) or not isinstance(values, Iterable):
+def _each(values: Any, count: int, name: str, *, shared: bool = True) -> Sequence[Any]:
+    """One value for each of `count` subscriptions: the given ones or, if it may be `shared`, one for all."""
+    if isinstance(values, (Mapping, str)) or not isinstance(values, Iterable):
+        if values is not None and not shared:
+            raise SubscriptionError(f"{name}: expected one for each of {count} subscriptions, got {describe(values)}")
         return [values] * count
     each = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if len(each) != count:
