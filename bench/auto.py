@@ -21,7 +21,7 @@ from matchwood import Engine
 from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.errors import WorkloadError
 from matchwood.structures import INDEXES, Capability, Scan
-from matchwood.workloads import VCR, Ads, BEGen, City, Covering, Flights, Papers, Ranked, Retail, Workload
+from matchwood.workloads import VCR, Ads, BEGen, City, Covering, Flights, Marketplace, Papers, Ranked, Retail, Workload
 
 Calls = dict[str, Callable[[Events], Matches]]
 
@@ -66,6 +66,7 @@ def workloads(preset: str) -> Iterator[tuple[str, Workload, list[Use]]]:
     yield "VCR large 90-1", VCR.preset("large-90-1", size=min(256_000, large)), [ALL, TOP]
     for predicates in ("k6", "k10", "mixed"):
         yield f"City {predicates}", City.preset(predicates, size=large), [ALL, TOP]
+    yield "Marketplace", Marketplace(size=large // 3), [ALL, TOP]
     for kind in (Flights, Retail, Papers, Ads):
         yield kind.__name__, kind(size=real), [ALL, TOP]
 

@@ -40,7 +40,7 @@ from tests.model.worlds import START, World, subscription_of
 
 ANY = {"auto", "scan", "mo-tree", "ranked", "k-index"}  # docs/indexes/README.md
 FIXED = {"k-index"}  # takes its rows once
-INDEXES = ("auto", "scan", "vcr", "be-star-tree", "mo-tree", "postings", "ranked", "k-index")
+INDEXES = ("auto", "scan", "vcr", "be-star-tree", "mo-tree", "postings", "split", "ranked", "k-index")
 Ranked = list[tuple[int, float]]
 
 

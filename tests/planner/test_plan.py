@@ -15,7 +15,7 @@ from matchwood.planner.trial import Task, is_capable, run_trials
 from matchwood.planner.uses import Use, Uses
 from matchwood.planner.watch import Watch
 from matchwood.structures import INDEXES, Scan, Stats
-from matchwood.workloads import City
+from matchwood.workloads import City, Marketplace
 from tests.worlds import ranked
 
 CITY = City.preset("quick", size=8_000)
@@ -105,6 +105,28 @@ def test_a_structure_stays_unless_another_is_clearly_better(paced: dict[str, tup
     assert "not replaced: mo-tree is less than 15% faster" in str(plan)
     paced["be-star-tree"] = (5.0, 2.1, 1.0)
     assert make_plan(task(), from_real_events=True, current="be-star-tree").index == "mo-tree"
+
+
+def test_a_split_must_be_faster_than_the_best_single_structure_by_a_margin(
+    paced: dict[str, tuple[float, float, float]],
+) -> None:
+    paced["split"] = (5.0, 0.9, 1.0)  # 12.2 against 13
+    plan = make_plan(task(), from_real_events=True)
+    assert plan.index == "mo-tree"
+    assert "not divided: split is less than 15% faster" in str(plan)
+    paced["split"] = (5.0, 0.5, 1.0)
+    assert make_plan(task(), from_real_events=True).index == "split"
+
+
+def test_a_plan_says_how_a_set_is_divided_and_one_of_a_single_kind_is_not() -> None:
+    market = Marketplace.preset("quick", size=8_000)
+    rows, events = market.subscriptions(), market.events(8)
+    contenders = tuple(c for c in RULES.contenders if c.index == "split")
+    rules = replace(RULES, contenders=contenders, trial=replace(RULES.trial, rounds=1))
+    plan = make_plan(Task(rows, events, rows.size, Mode.ALL, Uses()), from_real_events=True, rules=rules)
+    assert plan.index == "split"
+    assert "divided by kind of row: 50% in postings, 50% in mo-tree" in str(plan)
+    assert "split" not in run_trials(contenders, task(), rules.trial), "all rows of the city have a place and ranges"
 
 
 def test_a_plan_says_why_and_survives_json(paced: dict[str, tuple[float, float, float]]) -> None:

@@ -96,6 +96,11 @@ def make_plan(
         f"uses: {_uses(task)}",
         statistics.line(name_of),
     ]
+    if best.parts:
+        shares = ", ".join(f"{share:.0%} in {part}" for part, share in best.parts.items())
+        reasons.insert(1, f"divided by kind of row: {shares}")
+    if ranked[0].margin > 1.0 and ranked[0].index not in (best.index, fastest.index):
+        reasons.append(f"not divided: {ranked[0].index} is less than {ranked[0].margin - 1:.0%} faster")
     if fastest.index != best.index:
         reasons.append(f"not replaced: {fastest.index} is less than {rules.replan.gain - 1:.0%} faster")
     return Plan(best.index, task.mode, task.total, tuple(reasons), tuple(ranked), from_real_events)

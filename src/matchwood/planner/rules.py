@@ -20,6 +20,8 @@ class Contender:
     because: str
     predicates: tuple[float, ...] = (0.0, float("inf"))
     growth: str = "linear"
+    margin: float = 1.0
+    """It must be faster than every other contender by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,7 @@ class Rules:
                 c["because"],
                 tuple(c.get("predicates", (0.0, float("inf")))),
                 c.get("growth", "linear"),
+                c.get("margin", 1.0),
             )
             for c in content["contenders"]
         )

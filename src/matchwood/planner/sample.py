@@ -17,7 +17,7 @@ def sample_store(store: RowStore, wanted: int) -> Rows:
     if wanted < len(slots):
         rng = np.random.default_rng(SEED)
         slots = slots[np.sort(rng.choice(len(slots), wanted, replace=False))]
-    return store.extract(store.slots_of(np.unique(store.state.rows["id"][slots])))
+    return store.extract(store.slots_of(np.unique(store.extract(slots).ids)))
 
 
 def exercise_copying() -> None:

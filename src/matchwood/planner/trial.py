@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -33,10 +33,18 @@ class Estimate:
     hits: float
     tried: int
     """The size of the largest sample that it was timed on."""
+    margin: float = 1.0
+    """See `rules.Contender`."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The share of the rows in each structure that the contender divides them over."""
 
     def cost(self, changes_per_event: float) -> float:
         """Microseconds per event, with the changes that come with it."""
         return self.event + changes_per_event * self.change
+
+    def handicapped(self, changes_per_event: float) -> float:
+        """The cost by which it is compared with the others."""
+        return self.margin * self.cost(changes_per_event)
 
 
 def _compile_on_call(names: Iterable[str]) -> Iterable[str]:
@@ -71,6 +79,7 @@ class _Run:
     change: float
     bytes: int
     hits: float
+    parts: Mapping[str, float] = field(default_factory=dict)
 
 
 def is_capable(name: str, task: Task) -> bool:
@@ -86,28 +95,32 @@ def is_capable(name: str, task: Task) -> bool:
 
 def run_trials(contenders: Iterable[Contender], task: Task, rules: Trial) -> dict[str, Estimate]:
     """The estimates of the capable contenders. Those that are far slower than the best on a quarter of the sample stay there."""
-    growth = {contender.index: contender.growth for contender in contenders if is_capable(contender.index, task)}
+    capable = {contender.index: contender for contender in contenders if is_capable(contender.index, task)}
     changes = task.uses.changes_per_event()
-    growth = {name: growth[name] for name in task.prepare(growth)}
+    names = list(task.prepare(capable))
     small = sample_rows(task.rows, max(task.rows.size // 4, 1))
-    first = {name: _run(name, small, task, rules) for name in growth}
+    first = {name: run for name in names if (run := _run(name, small, task, rules)) is not None}
     least = min((run.event + changes * run.change for run in first.values()), default=0.0)
     close = [n for n, run in first.items() if run.event + changes * run.change <= rules.drop_factor * least]
     second = {name: _run(name, task.rows, task, rules) for name in close} if small.size < task.rows.size else {}
-    return {name: _extrapolated(name, task.total, run, second.get(name), growth[name]) for name, run in first.items()}
+    return {name: _extrapolated(capable[name], task.total, run, second.get(name)) for name, run in first.items()}
 
 
-def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run:
+def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run | None:
+    """The measurements of a structure; None if it would divide the rows and all are of one kind."""
     task.check()
     index = make_index(name)
     index.insert(rows)
+    if len(index.parts()) == 1:
+        return None
     seconds = hits = 0.0
     for use, share in task.uses.shares(task.mode).items():
         spent, found = _matched(index, task, use, rules)
         seconds += share * spent
         hits = max(hits, found)
     change = _changed(index, rows, rules.changes) if task.uses.changed else 0.0
-    return _Run(rows.size, 1e6 * seconds, 1e6 * change, index.stats().bytes, hits)
+    parts = {part: size / max(rows.size, 1) for part, size in index.parts().items()}
+    return _Run(rows.size, 1e6 * seconds, 1e6 * change, index.stats().bytes, hits, parts)
 
 
 def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, float]:
@@ -150,11 +163,11 @@ def _changed(index: Index, rows: Rows, count: int) -> float:
     return float(least)
 
 
-def _extrapolated(name: str, total: int, small: _Run, large: _Run | None, growth: str) -> Estimate:
+def _extrapolated(contender: Contender, total: int, small: _Run, large: _Run | None) -> Estimate:
     last = large or small
     scale = total / max(last.rows, 1)
     event = last.event * scale  # only one sample size: assume proportional growth
-    if large is not None and growth == "power":
+    if large is not None and contender.growth == "power":
         exponent = np.log(max(large.event, 1e-9) / max(small.event, 1e-9)) / np.log(large.rows / small.rows)
         event = large.event * float((total / large.rows) ** np.clip(exponent, 0.0, 1.0))
     elif large is not None:
@@ -162,9 +175,10 @@ def _extrapolated(name: str, total: int, small: _Run, large: _Run | None, growth
         event = large.event + slope * (total - large.rows)
     elif total <= last.rows:
         event = last.event
-    return Estimate(name, event, last.change, int(last.bytes * scale), last.hits * scale, last.rows)
+    figures = event, last.change, int(last.bytes * scale), last.hits * scale, last.rows
+    return Estimate(contender.index, *figures, contender.margin, last.parts)
 
 
 def cheapest(estimates: Mapping[str, Estimate], changes_per_event: float) -> Estimate:
-    """The estimate of the lowest cost."""
-    return min(estimates.values(), key=lambda estimate: (estimate.cost(changes_per_event), estimate.index))
+    """The estimate of the lowest cost, where some must win by a margin."""
+    return min(estimates.values(), key=lambda estimate: (estimate.handicapped(changes_per_event), estimate.index))

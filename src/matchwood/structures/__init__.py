@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from matchwood.structures.postings.index import PostingsIndex
     from matchwood.structures.ranked import RankedIndex
     from matchwood.structures.scan.index import Scan
+    from matchwood.structures.split.index import SplitIndex
     from matchwood.structures.vcr.index import VCR
 
 _MODULE_OF = {
@@ -32,6 +33,7 @@ _MODULE_OF = {
     "MOTree": "mo_tree.index",
     "PostingsIndex": "postings.index",
     "RankedIndex": "ranked",
+    "SplitIndex": "split.index",
     "LiveEvents": "live.index",
 }
 """The classes, each in a folder of its own. Only what is used is imported: the kernels of all take a tenth of a second."""
@@ -44,6 +46,7 @@ _CLASS_OF = {
     "mo-tree": "MOTree",
     "postings": "PostingsIndex",
     "ranked": "RankedIndex",
+    "split": "SplitIndex",
 }
 
 
@@ -80,6 +83,7 @@ __all__ = [
     "PostingsIndex",
     "RankedIndex",
     "Scan",
+    "SplitIndex",
     "Stats",
     "load_index",
     "make_index",

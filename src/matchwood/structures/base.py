@@ -291,6 +291,10 @@ class Index(Repairable):
         """The attributes that the structure divides, most important first; none if it does not work that way."""
         return []
 
+    def parts(self) -> dict[str, int]:
+        """The rows of each structure over which the index has divided them; none if it is one structure."""
+        return {}
+
     def check(self) -> None:
         """Walk the whole structure and raise AssertionError, saying where, if an invariant is broken."""
         self.repair()

@@ -1,4 +1,4 @@
-"""Seeded workloads of the papers, of equality and membership, and from real tables; see docs/workloads.md.
+"""Seeded workloads of the papers, of equality and membership, of mixed kinds, and from real tables; see docs/workloads.md.
 
 >>> from matchwood.workloads import BEGen
 >>> workload = BEGen(size=1000)
@@ -12,6 +12,7 @@ from matchwood.workloads.begen import BEGen
 from matchwood.workloads.city import City
 from matchwood.workloads.covering import Covering, Operations
 from matchwood.workloads.keywords import Keywords
+from matchwood.workloads.marketplace import Marketplace
 from matchwood.workloads.ranked import Ranked
 from matchwood.workloads.real import Ads, Flights, Papers, Retail
 from matchwood.workloads.routing import Routing
@@ -28,6 +29,7 @@ __all__ = [
     "Covering",
     "Flights",
     "Keywords",
+    "Marketplace",
     "Operations",
     "PaperAlerts",
     "Papers",

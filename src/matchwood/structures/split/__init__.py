@@ -1,0 +1,1 @@
+"""Split: one set of subscriptions, divided by kind over several structures."""
