@@ -43,7 +43,7 @@ the header `Authorization: Bearer mw_...`; its tenant is the tenant of the reque
     POST   /v1/dead/discard             manage     DeadChoice         DeadAnswer
     GET    /v1/hooks                    manage                        HookPage
     PUT    /v1/hooks/NAME               manage     NewHook            HookView; with the secret if the hook is new
-    POST   /v1/hooks/NAME/rotate        manage                        HookView with the new secret; the old one signs too for a day
+    POST   /v1/hooks/NAME/rotate        manage                        HookView with the new secret; both sign for a day
     DELETE /v1/hooks/NAME               manage                        204
     GET    /v1/schema                   publish                       SchemaView
     PUT    /v1/schema                   manage     SchemaView         SchemaView: attributes are added, never changed
@@ -63,7 +63,7 @@ published within the retention is not published again: the answer names the firs
 
 **Streams** (`Accept: text/event-stream`, or an upgrade to WebSocket) take `?subscription=ID` (several times) or `?all=1`, and
 `?from=SEQ` or `Last-Event-ID`. Messages of a stream are `StreamMessage`s: `event: match` with a `Delivery`, `event: gap` if
-the position is older than what is retained, `event: shed` if matches of the lowest scores were left out (`?shed=1`), `event: position`
-now and then. With `?consumer=NAME` a WebSocket carries the deliveries of a durable consumer, and the client answers
-`{"ack": [ID, ...]}` or `{"nack": [ID, ...]}`.
+the position is older than what is retained, `event: shed` if matches of the lowest scores were left out (`?shed=1`),
+`event: position` now and then. With `?consumer=NAME` a WebSocket carries the deliveries of a durable consumer, and the client
+answers `{"ack": [ID, ...]}` or `{"nack": [ID, ...]}`.
 """

@@ -70,7 +70,7 @@ class SubscriptionPatch(_Request):
     priority: float | UnsetType = UNSET
     place: Place | UnsetType = UNSET
     radius: float | UnsetType = UNSET
-    until: str | None | UnsetType = UNSET
+    until: str | UnsetType | None = UNSET
     metadata: Any = UNSET
     delivery: DeliveryOptions | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
@@ -201,7 +201,7 @@ class ExplainAnswer(_Answer):
 
 
 class ReplayQuestion(_Request):
-    """Which retained events a subscription would have matched: since an instant, or after a `seq`; the `k` best, or all in order."""
+    """Which retained events a subscription would have matched since an instant or after a `seq`: the `k` best, or all."""
 
     expression: str | dict[str, Any] | bool
     priority: float = 0.0
