@@ -22,7 +22,7 @@ def header(text: Secret) -> str:
 
 
 def test_a_key_is_found_by_its_text_and_by_nothing_else() -> None:
-    key, text = make_key("acme", ["publish"], now=NOW, name="the shop")
+    key, text = make_key("acme", ["publish"], now=NOW, note="the shop")
     other, other_text = make_key("other", ["publish"], now=NOW)
     ring = KeyRing([key, other])
     assert ring.authenticate(header(text), now=NOW) is key
@@ -132,7 +132,7 @@ def test_scopes_are_checked_by_name_and_admin_has_all() -> None:
 
 
 def test_a_stored_key_comes_back_the_same_and_holds_no_secret() -> None:
-    key, text = make_key("acme", ["publish"], now=NOW, name="n", until=NOW + timedelta(days=1))
+    key, text = make_key("acme", ["publish"], now=NOW, note="n", until=NOW + timedelta(days=1))
     key, _ = rotate(key, now=NOW)
     stored = json.dumps(key.to_json())
     assert Key.from_json(json.loads(stored)) == key

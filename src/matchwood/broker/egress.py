@@ -1,4 +1,4 @@
-"""Where the broker may send requests to. Subscribers name the addresses of webhooks, so they must not reach the broker's own network.
+"""Where webhooks may go. Subscribers name their addresses, so they must not reach the network of the broker.
 
 - The URL is checked when a webhook is registered and before each request: HTTPS, no credentials, no fragment.
 - The address is checked when the socket for it is made, after the name was resolved and before anything is sent. The socket is
@@ -53,7 +53,7 @@ _NOT_PUBLIC: tuple[Network, ...] = tuple(
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-class AddressRefused(OSError):
+class RefusedAddressError(OSError):
     """An address is not allowed. It is an `OSError` because a connector expects one of a socket that cannot be used."""
 
 
@@ -136,7 +136,9 @@ class Egress:
         if parts.scheme == "http" and not self.http:
             raise EgressError(f"webhook {shown!r} is not HTTPS; use https://")
         if parts.username is not None or parts.password is not None:
-            raise EgressError(f"the webhook on {host!r} has a user name or password in its URL; messages are signed instead")
+            raise EgressError(
+                f"the webhook on {host!r} has a user name or password in its URL; messages are signed instead"
+            )
         if parts.fragment or port == 0:
             raise EgressError(f"webhook {shown!r} has a fragment, or port 0; leave it out")
         address = literal(host)
@@ -150,15 +152,17 @@ class Egress:
         if any(plain.version == network.version and plain in network for network in self.allow):
             return
         if not is_public(address):
-            raise EgressError(f"address {address} is not public; webhooks may not reach it unless the broker allows its network")
+            raise EgressError(
+                f"address {address} is not public; webhooks may not reach it unless the broker allows its network"
+            )
 
     def socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """A socket for one address of `getaddrinfo`, checked; `AddressRefused` if webhooks may not reach it."""
+        """A socket for one address of `getaddrinfo`, checked; `RefusedAddressError` if webhooks may not reach it."""
         family, kind, protocol, _, address = info
         try:
             self.check_address(ipaddress.ip_address(str(address[0]).partition("%")[0]))
         except EgressError as error:
-            raise AddressRefused(errno.EACCES, str(error)) from None
+            raise RefusedAddressError(errno.EACCES, str(error)) from None
         return socket.socket(family, kind, protocol)
 
     def connector(self, *, connections: int, connections_per_host: int, **options: Any) -> aiohttp.TCPConnector:

@@ -84,7 +84,7 @@ class Key:
     scopes: frozenset[Scope]
     secrets: tuple[Hashed, ...]
     created: datetime
-    name: str = ""
+    note: str = ""
     until: datetime | None = None
     revoked: datetime | None = None
 
@@ -108,7 +108,7 @@ class Key:
             "scopes": sorted(self.scopes),
             "secrets": [[hashed.digest.hex(), _text(hashed.until)] for hashed in self.secrets],
             "created": _text(self.created),
-            "name": self.name,
+            "note": self.note,
             "until": _text(self.until),
             "revoked": _text(self.revoked),
         }
@@ -124,7 +124,7 @@ class Key:
             scopes=scopes(stored["scopes"]),
             secrets=tuple(Hashed(bytes.fromhex(digest), _instant(until)) for digest, until in stored["secrets"]),
             created=created,
-            name=stored["name"],
+            note=stored["note"],
             until=_instant(stored["until"]),
             revoked=_instant(stored["revoked"]),
         )
@@ -156,7 +156,7 @@ def make_key(
     allowed: Iterable[str],
     *,
     now: datetime,
-    name: str = "",
+    note: str = "",
     until: datetime | None = None,
 ) -> tuple[Key, Secret]:
     """A new key, to be stored, and its text, to be shown once.
@@ -168,7 +168,7 @@ def make_key(
     """
     id_ = _random(_ID, _ID_LENGTH)
     secret = _random(_SECRET, _SECRET_LENGTH)
-    key = Key(id_, tenant, scopes(allowed), (Hashed(_hash(id_, secret)),), now, name, until)
+    key = Key(id_, tenant, scopes(allowed), (Hashed(_hash(id_, secret)),), now, note, until)
     return key, Secret(f"mw_{id_}_{secret}")
 
 

@@ -67,12 +67,14 @@ class _Circuit:
 class Breakers:
     """A circuit breaker for each host: after `threshold` failures in a row, attempts pause, and then one probe goes through.
 
-    The pause is `pause` seconds and doubles with each failed probe, up to `longest`. A success closes the circuit. At most `hosts`
-    circuits are kept; the one that was used longest ago is forgotten. Use: `wait = breakers.wait(host, now)`; if it is 0, attempt,
-    then call `succeeded`, `failed` or `abandoned`.
+    The pause is `pause` seconds and doubles with each failed probe, up to `longest`. A success closes the circuit. At most
+    `hosts` circuits are kept; the one that failed longest ago is forgotten. Use: `wait = breakers.wait(host, now)`; if it is 0,
+    attempt, then call `succeeded`, `failed` or `abandoned`.
     """
 
-    def __init__(self, *, threshold: int = 5, pause: float = 30.0, longest: float = 1800.0, hosts: int = 10_000) -> None:
+    def __init__(
+        self, *, threshold: int = 5, pause: float = 30.0, longest: float = 1800.0, hosts: int = 10_000
+    ) -> None:
         self._threshold, self._pause, self._longest, self._hosts = threshold, pause, longest, hosts
         self._circuits: OrderedDict[str, _Circuit] = OrderedDict()
 

@@ -32,10 +32,10 @@ def new_secret() -> Secret:
 def message_id(subscription: object, seq: int) -> str:
     """The id of a message: the same for each attempt, and safe in a header and in what is signed (no dot, no space).
 
-    >>> message_id("ann.smith/7", 12)
-    'ann%2Esmith%2F7:12'
+    >>> message_id("ann", 12), message_id("ann.smith/7", 12)
+    ('ann@12', 'ann%2Esmith%2F7@12')
     """
-    return f"{quote(str(subscription), safe='').replace('.', '%2E')}:{seq}"
+    return f"{quote(str(subscription), safe='').replace('.', '%2E')}@{seq}"
 
 
 def sign(keys: Sequence[Secret | str], *, id: str, timestamp: float, body: bytes) -> dict[str, str]:
@@ -69,7 +69,9 @@ def verify(
         id_, timestamp, signatures = (lower[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
         seconds = int(timestamp)
     except (KeyError, ValueError):
-        raise AuthenticationError("the headers webhook-id, webhook-timestamp and webhook-signature are needed") from None
+        raise AuthenticationError(
+            "the headers webhook-id, webhook-timestamp and webhook-signature are needed"
+        ) from None
     if abs(now - seconds) > tolerance:
         when = "old" if now > seconds else "new"
         raise AuthenticationError(f"message {id_!r} is too {when}: it was signed {abs(now - seconds):.0f} s from now")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from matchwood import __version__
-from matchwood.broker.egress import AddressRefused, Egress
+from matchwood.broker.egress import Egress, RefusedAddressError
 from matchwood.broker.keys import Secret
 from matchwood.broker.retries import Breakers, Schedule, seconds_of
 from matchwood.broker.signatures import sign
@@ -56,7 +56,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent. `id` is the same for each attempt; `failures` counts those before this one; `secrets`: the current one first."""
+    """What is sent. `id` is the same for each attempt, `failures` counts those before it, `secrets` has the current one first."""
 
     url: str
     id: str
@@ -87,7 +87,7 @@ class Sender:
     ) -> None:
         self._egress = egress or Egress()
         self._schedule = schedule or Schedule()
-        self.breakers = breakers or Breakers()
+        self.breakers = Breakers() if breakers is None else breakers  # one without circuits is false
         self._slots = _Slots(concurrency, per_host)
         self._limits = concurrency, per_host
         self._timeout = timeout
@@ -206,6 +206,6 @@ def _reason(error: Exception, timeout: float) -> str:
     if isinstance(error, TimeoutError):
         return f"the receiver did not answer within {timeout:g} s"
     inner = getattr(error, "os_error", None)
-    if isinstance(inner, AddressRefused):
-        return inner.strerror
+    if isinstance(inner, RefusedAddressError):
+        return str(inner.strerror)
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:READ_BYTES]
