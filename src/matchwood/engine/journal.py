@@ -1,6 +1,7 @@
 """The journal of a durable engine: one SQLite file, through `apsw`.
 
-    journal        (seq, last, time, version, checksum, body)   a chunk: the records seq..last of one transaction, see `records`
+    journal        (seq, last, time, version, changes, checksum, body)
+                   a chunk: the records seq..last of one transaction, see `records`; does it change the engine?
     subscriptions  (position, id, body, revision, until)        what is subscribed now: a `Subscribed` record, by order
     live           (number, until, body)                        what is alive now: a `Kept` record
     meta           (key, value)                                 kind of ids, types of attributes, next numbers
@@ -23,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matchwood.engine.records import RECORDS_VERSION, Record, decode_chunk, encode_chunk
+from matchwood.engine.records import RECORDS_VERSION, Digested, Happened, Record, decode_chunk, encode_chunk
 from matchwood.engine.wal import check_wal
 from matchwood.errors import JournalError, MissingExtraError, StorageError
 
@@ -41,7 +42,7 @@ CHECKPOINT_PAGES = 4000
 _TABLES = """
 CREATE TABLE journal(
     seq INTEGER PRIMARY KEY, last INTEGER NOT NULL, time INTEGER NOT NULL, version INTEGER NOT NULL,
-    checksum INTEGER NOT NULL, body BLOB NOT NULL);
+    changes INTEGER NOT NULL, checksum INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE subscriptions(
     position INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL, revision INTEGER NOT NULL,
     until INTEGER);
@@ -146,8 +147,9 @@ class Journal:
             for records, time in chunks:
                 body = encode_chunk(records)
                 last = following + len(records) - 1
-                chunk = (following, last, time, RECORDS_VERSION, zlib.crc32(body), body)
-                execute("INSERT INTO journal VALUES(?, ?, ?, ?, ?, ?)", chunk)
+                changes = not all(isinstance(record, Happened | Digested) for record in records)
+                chunk = (following, last, time, RECORDS_VERSION, changes, zlib.crc32(body), body)
+                execute("INSERT INTO journal VALUES(?, ?, ?, ?, ?, ?, ?)", chunk)
                 following = last + 1
             if also is not None:
                 also(self.connection, first)
@@ -185,16 +187,17 @@ class Journal:
 
     # reading
 
-    def chunks(self, after: int, *, limit: int = -1) -> Iterator[Chunk]:
-        """The chunks with records after this number, in order."""
+    def chunks(self, after: int, *, changes_only: bool = False, limit: int = -1) -> Iterator[Chunk]:
+        """The chunks with records after this number, in order; with `changes_only` those that change no engine come empty."""
+        wanted = "CASE WHEN changes THEN body END" if changes_only else "body"
         sql = (
-            "SELECT seq, last, time, version, checksum, body FROM journal "
-            "WHERE seq >= (SELECT coalesce(max(seq), 0) FROM journal WHERE seq <= ?) ORDER BY seq LIMIT ?"
+            f"SELECT seq, last, time, version, checksum, {wanted} FROM journal "
+            "WHERE seq >= (SELECT coalesce(max(seq), 0) FROM journal WHERE seq <= ?) AND last > ? ORDER BY seq LIMIT ?"
         )
         try:
-            for first, last, time, version, checksum, body in self.connection.execute(sql, (after + 1, limit)):
-                if last > after:
-                    yield Chunk(first, last, time, decode_chunk(body, version, checksum, first))
+            for first, last, time, version, checksum, body in self.connection.execute(sql, (after + 1, after, limit)):
+                records = [] if body is None else decode_chunk(body, version, checksum, first)
+                yield Chunk(first, last, time, records)
         except apsw.Error as error:
             raise StorageError(f"{self.path} cannot be read: {error}") from None
 

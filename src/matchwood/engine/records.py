@@ -101,13 +101,28 @@ class Declared(_Record, tag="declare"):
     closed: bool = False
 
 
-class Other(_Record, tag="other"):
-    """A record of the owner of the journal that the engine skips."""
+class Happened(_Record, tag="event"):
+    """An event passed a broker. It changes no engine: if it is alive, a `Kept` record follows."""
 
-    body: Raw
+    data: Raw
+    id: str | None = None
+    until: int | None = None
+    hits: list[tuple[str, float]] = []
+    """The subscriptions that it was delivered to, best first."""
+    trace: str | None = None
 
 
-Record = Subscribed | Updated | Moved | Paused | Resumed | Unsubscribed | Kept | Retracted | Declared | Other
+class Digested(_Record, tag="digest"):
+    """The period of a digest ended. It changes no engine. `hits` are pairs of a record's number and the score, best first."""
+
+    subscription: str
+    hits: list[tuple[int, float]]
+    left_out: int = 0
+
+
+Record = (
+    Subscribed | Updated | Moved | Paused | Resumed | Unsubscribed | Kept | Retracted | Declared | Happened | Digested
+)
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(list[Record])

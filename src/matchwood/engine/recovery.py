@@ -22,9 +22,10 @@ from matchwood.engine.journal import Chunk, Journal
 from matchwood.engine.record_clock import RecordClock
 from matchwood.engine.records import (
     Declared,
+    Digested,
+    Happened,
     Kept,
     Moved,
-    Other,
     Paused,
     Record,
     Resumed,
@@ -70,11 +71,9 @@ def recover(folder: Path, journal: Journal, make: Make) -> tuple[Engine, int]:
     return rebuild(journal, make)
 
 
-def replay(engine: Engine, journal: Journal, after: int, upto: int | None = None) -> int:
+def replay(engine: Engine, journal: Journal, after: int) -> int:
     """Apply the records after a number; return the number of the last one applied."""
-    for chunk in journal.chunks(after):
-        if upto is not None and chunk.last > upto:
-            break
+    for chunk in journal.chunks(after, changes_only=True):
         if chunk.first != after + 1:
             raise StorageError(
                 f"{journal.path}: records {after + 1} to {chunk.first - 1} are missing; restore a backup"
@@ -232,7 +231,7 @@ def declare(engine: Engine, record: Declared) -> None:
         engine._live.settle(engine.schema, engine.bad_values)
 
 
-def _skip(engine: Engine, records: list[Other]) -> None:
+def _skip(engine: Engine, records: list[Happened | Digested]) -> None:
     pass
 
 
@@ -246,5 +245,6 @@ _APPLY: dict[type[Record], Callable[[Engine, Any], None]] = {
     Kept: _keep,
     Retracted: _retract,
     Declared: _declare,
-    Other: _skip,
+    Happened: _skip,
+    Digested: _skip,
 }
