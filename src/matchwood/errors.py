@@ -17,6 +17,7 @@ MatchwoodError
 │   └── UnsupportedError             the chosen index does not offer this; it says what does
 ├── MissingExtraError                an optional dependency is not installed; it names the extra that brings it
 ├── StorageError                     a saved folder is missing, foreign, damaged or too new
+│   └── JournalError                 a change could not be made durable (disk full, failed fsync); it was not acknowledged
 ├── ServiceError                     a broker refuses a request, or a client cannot use its broker
 │   ├── RequestError                 a body, header or parameter cannot be read
 │   │   └── MediaTypeError           the content type is not one that the route reads
@@ -120,6 +121,10 @@ class UnsupportedError(QueryError):
 
 
 class StorageError(MatchwoodError):
+    pass
+
+
+class JournalError(StorageError):
     pass
 
 

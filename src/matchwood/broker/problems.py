@@ -36,6 +36,7 @@ TITLES: dict[type[MatchwoodError], tuple[int, str]] = {
     errors.UnsupportedError: (400, "The index does not offer this"),
     errors.MissingExtraError: (501, "The broker lacks an optional dependency"),
     errors.StorageError: (503, "The broker cannot read or write its data"),
+    errors.JournalError: (507, "The change could not be made durable"),
     errors.WorkloadError: (400, "The workload cannot be used"),
     errors.ServiceError: (500, "The broker failed"),
     errors.RequestError: (400, "The request cannot be read"),
