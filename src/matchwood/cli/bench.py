@@ -16,7 +16,7 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser(
         "bench",
         help="measure how many events a broker takes",
-        description="Publish events for some seconds over several connections, each of which waits for an acknowledgement before it "
+        description="Publish events for some seconds over several connections; each waits for an acknowledgement before it "
         "sends the next. Prints rate and latency. The events are really published: use a tenant of its own. Only a broker "
         "on this machine is measured, unless --anywhere is given.",
     )

@@ -11,8 +11,8 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser = verbs.add_parser(
         "verify",
         help="read the data of a broker or durable engine, and say what is wrong",
-        description="Check the journal and every snapshot in a folder of `matchwood serve --data` or `Engine.open`: checksums, gaps, "
-        "and whether the engine can be recovered. Nothing is changed; a broker may run meanwhile.",
+        description="Check the journal and every snapshot in a folder of `matchwood serve --data` or `Engine.open`: checksums, "
+        "gaps, and whether the engine can be recovered. Nothing is changed; a broker may run meanwhile.",
         epilog="Exit codes: 0 if all is well, 3 if there are problems, 2 for an error.",
     )
     parser.add_argument("folder", type=Path)
