@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import urlsplit
@@ -86,6 +87,9 @@ class Sender:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._egress = egress or Egress()
+        self._host_of = lru_cache(maxsize=10_000)(
+            self._checked_host
+        )  # the same URL is checked for each of its messages
         self._schedule = schedule or Schedule()
         self.breakers = Breakers() if breakers is None else breakers  # one without circuits is false
         self._slots = _Slots(concurrency, per_host)
@@ -122,10 +126,9 @@ class Sender:
     async def send(self, message: Message) -> Outcome:
         """Make one attempt. Raises nothing but cancellation: every failure is an outcome."""
         try:
-            self._egress.check_url(message.url)
+            host = self._host_of(message.url)
         except EgressError as error:
             return self._failed(message, str(error))
-        host = urlsplit(message.url).netloc.lower()
         async with self._slots.taken(host):
             wait = self.breakers.wait(host, self._clock())
             if wait > 0:
@@ -140,6 +143,11 @@ class Sender:
                 self.breakers.failed(host, self._clock())
                 return self._failed(message, _reason(error, self._timeout))._replace(seconds=self._clock() - start)
         return self._judged(message, host, status, retry_after, text)._replace(seconds=self._clock() - start)
+
+    def _checked_host(self, url: str) -> str:
+        """Host and port of a URL that webhooks may have."""
+        self._egress.check_url(url)
+        return urlsplit(url).netloc.lower()
 
     async def _post(self, message: Message) -> tuple[int, str | None, str]:
         """Send; return status, `Retry-After` and the beginning of the answer."""
