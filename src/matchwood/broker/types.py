@@ -280,7 +280,10 @@ class PullQuestion(_Request):
 
 
 class Deliveries(_Answer):
+    """Deliveries, and what was left out for lack of room since the consumer was last told."""
+
     deliveries: list[Delivery]
+    shed: list[Shed] = []
 
 
 class Acks(_Request):

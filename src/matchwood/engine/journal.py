@@ -56,6 +56,10 @@ Also = Callable[[Any, int], None]
 """What a transaction writes beside the chunk: called with the connection and the number of the first record."""
 
 
+Chunked = tuple[Sequence[Record], int]
+"""The records of a new chunk and their time."""
+
+
 class Chunk(NamedTuple):
     """The records of one transaction, from `first` on; `time` is in microseconds since 1970."""
 
@@ -132,11 +136,21 @@ class Journal:
         """Make records of one time durable, in one transaction; return the number of the first. See `write_chunks`."""
         return self.write_chunks([(records, time)] if records else [], also)
 
-    def write_chunks(self, chunks: Sequence[tuple[Sequence[Record], int]], also: Also | None = None) -> int:
-        """Make records durable, each chunk with its time, in one transaction; return the number of the first.
+    def write_chunks(self, chunks: Sequence[Chunked], also: Also | None = None) -> int:
+        """Make records durable, each chunk with its time, in one transaction; return the number of the first. See `transact`."""
 
-        When it returns, they survive a power cut. `JournalError` if that is impossible: then nothing is changed. Without
-        records only what `also` writes is made durable.
+        def work(connection: Any, first: int) -> Sequence[Chunked]:
+            if also is not None:
+                also(connection, first)
+            return chunks
+
+        return self.transact(work)
+
+    def transact(self, work: Callable[[Any, int], Sequence[Chunked]]) -> int:
+        """Call `work` with the connection and the number of the next record, and make what it writes and returns durable.
+
+        When this returns, the records survive a power cut. `JournalError` if that is impossible: then nothing is changed.
+        Returns the number of the first record.
         """
         if self.failure is not None:
             raise JournalError(f"the journal refuses changes: {self.failure}; open it again when the disk is well")
@@ -144,15 +158,13 @@ class Journal:
         execute = self.connection.execute
         try:
             execute("BEGIN IMMEDIATE")
-            for records, time in chunks:
+            for records, time in work(self.connection, first):
                 body = encode_chunk(records)
                 last = following + len(records) - 1
                 changes = not all(isinstance(record, Happened | Digested) for record in records)
                 chunk = (following, last, time, RECORDS_VERSION, changes, zlib.crc32(body), body)
                 execute("INSERT INTO journal VALUES(?, ?, ?, ?, ?, ?, ?)", chunk)
                 following = last + 1
-            if also is not None:
-                also(self.connection, first)
             execute("COMMIT")
         except apsw.Error as error:
             raise self._failed(error) from None
@@ -201,25 +213,41 @@ class Journal:
         except apsw.Error as error:
             raise StorageError(f"{self.path} cannot be read: {error}") from None
 
-    def first(self) -> int:
-        """The number of the oldest record that is there, or the next one if there is none."""
-        found = self.connection.execute("SELECT min(seq) FROM journal").get
-        return self.last + 1 if found is None else int(found)
-
     def data_version(self) -> int:
         """A number that changes when another connection has committed."""
         return int(self.connection.pragma("data_version"))
 
     # care
 
-    def trim(self, upto: int, before: int) -> int:
-        """Remove chunks of records up to a number and older than an instant; return how many. Writer only."""
+    def trim(self, upto: int, before: int, *, keep: int = 2**62) -> int:
+        """Remove chunks that are older than an instant, or more than `keep` records old; return how many. Writer only.
+
+        Chunks that change the engine are removed only up to the record `upto`, which a snapshot has.
+        """
         with self.connection:
+            old = "(time < ? OR last <= ?) AND (changes = 0 OR last <= ?)"
+            given = (before, self._last - keep, upto)
+            sql = f"SELECT max(last), max(last) FILTER (WHERE changes) FROM journal WHERE {old}"
+            found = self.connection.execute(sql, given).get
+            if found is None or found[0] is None:
+                return 0
             self.set_meta("last", self._last)
-            self.connection.execute("DELETE FROM journal WHERE last <= ? AND time < ?", (upto, before))
+            self.set_meta("trimmed", max(found[0], self.trimmed))
+            self.set_meta("trimmed_changes", max(found[1] or 0, self.trimmed_changes))
+            self.connection.execute(f"DELETE FROM journal WHERE {old}", given)
             removed = self.connection.changes()
         self.connection.pragma("incremental_vacuum", 10_000)
         return removed
+
+    @property
+    def trimmed(self) -> int:
+        """The number of the last record that was removed; 0 if none was."""
+        return int(self.meta("trimmed") or 0)
+
+    @property
+    def trimmed_changes(self) -> int:
+        """The number of the last removed record of a chunk that changed the engine; 0 if none was."""
+        return int(self.meta("trimmed_changes") or 0)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file."""
@@ -234,7 +262,7 @@ class Journal:
             problems += [f"SQLite: {answer}" for answer in answers if answer != "ok"]
             expected = None
             for chunk in self.chunks(0):
-                if expected is not None and chunk.first != expected:
+                if expected is not None and chunk.first != expected and expected > self.trimmed:
                     problems.append(f"records {expected} to {chunk.first - 1} are missing")
                 if chunk.last - chunk.first + 1 != len(chunk.records):
                     problems.append(f"record {chunk.first}: the chunk has {len(chunk.records)} records")

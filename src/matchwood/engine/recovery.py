@@ -58,9 +58,17 @@ def snapshots(folder: Path) -> list[tuple[int, Path]]:
 
 def recover(folder: Path, journal: Journal, make: Make) -> tuple[Engine, int]:
     """The engine as of the last record, and the number of that record. O(bytes + records since the snapshot)."""
-    oldest = journal.first()
+    journal.connection.execute("BEGIN")  # one state, while another process writes
+    try:
+        journal.refresh()
+        return _recover(folder, journal, make)
+    finally:
+        journal.connection.execute("COMMIT")
+
+
+def _recover(folder: Path, journal: Journal, make: Make) -> tuple[Engine, int]:
     for seq, path in snapshots(folder):
-        if seq > journal.last or seq + 1 < oldest:
+        if not journal.trimmed_changes <= seq <= journal.last:
             continue
         try:
             engine = load_engine(make, path, verify=True)
@@ -73,14 +81,18 @@ def recover(folder: Path, journal: Journal, make: Make) -> tuple[Engine, int]:
 
 def replay(engine: Engine, journal: Journal, after: int) -> int:
     """Apply the records after a number; return the number of the last one applied."""
+    if journal.trimmed_changes > after:
+        raise StorageError(f"{journal.path}: records after {after} have been removed; open the folder again")
+    trimmed = journal.trimmed
     for chunk in journal.chunks(after, changes_only=True):
-        if chunk.first != after + 1:
+        if chunk.first > max(after, trimmed) + 1:
             raise StorageError(
                 f"{journal.path}: records {after + 1} to {chunk.first - 1} are missing; restore a backup"
             )
-        apply_chunk(engine, chunk)
+        if chunk.records:
+            apply_chunk(engine, chunk)
         after = chunk.last
-    return after
+    return max(after, trimmed)
 
 
 def apply_chunk(engine: Engine, chunk: Chunk) -> None:

@@ -87,7 +87,12 @@ class Snapshotting:
 
     def note(self, seq: int) -> None:
         """The record of this number is on disk. Starts a snapshot if it is time. O(1)."""
-        if self._every is None or seq - self._last < self._every or self._stopped or not self._busy.acquire(False):
+        if self._every is not None and seq - self._last >= self._every:
+            self.start()
+
+    def start(self) -> None:
+        """Start a snapshot unless one is being made. O(1)."""
+        if self._stopped or not self._busy.acquire(False):
             return
         self._thread = Thread(target=self._run, name="matchwood snapshot", daemon=True)
         self._thread.start()
