@@ -20,7 +20,7 @@ from matchwood.broker.hub import Client, Hub, encode_match, json_frame, sse_fram
 from matchwood.broker.routes import shed_view
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Gap, Name
-from matchwood.errors import MatchwoodError, QuotaError, RequestError
+from matchwood.errors import MatchwoodError, QuotaError, RequestError, UnknownSubscriptionError
 
 if TYPE_CHECKING:
     from matchwood.broker.broker import Broker
@@ -76,7 +76,10 @@ def read_query(request: Request) -> Asked:
     return Asked(subscriptions, start, query.get("shed", ["0"])[-1] == "1", consumer)
 
 
-def _check_room(hub: Hub) -> None:
+def _check(asked: Asked, tenant: Tenant, hub: Hub) -> None:
+    for subscription in asked.subscriptions or ():
+        if subscription not in tenant.engine:
+            raise UnknownSubscriptionError(f"subscription {subscription!r} is not there")
     if hub.count >= STREAMS:
         raise QuotaError(f"{hub.count:,} streams are open, the limit; close some")
 
@@ -87,7 +90,7 @@ async def serve_sse(request: Request, broker: Broker, receive: Receive, send: Se
     if asked.consumer is not None:
         raise RequestError("a durable consumer acknowledges: use a WebSocket, or POST /v1/consumers/NAME/pull")
     hub = broker.hubs[request.tenant.name]
-    _check_room(hub)
+    _check(asked, request.tenant, hub)
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
     client = Client(asked.subscriptions, sse_frame, shed=asked.shed)
     hub.add(client)
@@ -189,7 +192,7 @@ async def serve_websocket(request: Request, broker: Broker, receive: Receive, se
     """Serve a WebSocket that has been authenticated, until the client goes."""
     asked = read_query(request)
     hub = broker.hubs[request.tenant.name]
-    _check_room(hub)
+    _check(asked, request.tenant, hub)
     await receive()  # websocket.connect
     await send({"type": "websocket.accept"})
     broker.metrics.streams.labels("websocket").inc()
