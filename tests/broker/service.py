@@ -34,9 +34,9 @@ def memory_folder() -> Iterator[Path]:
 class Service:
     """A broker in a child process. `key` is the admin key that its first start printed."""
 
-    def __init__(self, folder: Path, *options: str, key: str | None = None) -> None:
+    def __init__(self, folder: Path, *options: str, key: str | None = None, port: int | None = None) -> None:
         self.folder, self.options, self.key = folder, options, key
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = (folder.parent / f"{folder.name}.log").open("ab")
         command = [sys.executable, "-m", "matchwood.cli.main", "serve", "--data", str(folder), "--port", str(self.port)]
@@ -80,8 +80,8 @@ class Service:
         self.log.close()
 
     def again(self) -> Service:
-        """A new process on the same folder."""
-        return Service(self.folder, *self.options, key=self.key)
+        """A new process on the same folder and port."""
+        return Service(self.folder, *self.options, key=self.key, port=self.port)
 
 
 @contextmanager

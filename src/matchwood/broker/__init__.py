@@ -56,8 +56,9 @@ the header `Authorization: Bearer mw_...`; its tenant is the tenant of the reque
     PUT    /v1/tenants/NAME             admin      TenantLimits       TenantView
     GET    /healthz, /readyz, /metrics, /openapi.json, /asyncapi.json: no key
 
-**Events** are one JSON object (attributes; with `?id=` an id), NDJSON lines of objects (`application/x-ndjson`), or CloudEvents
-(binary, structured, batch). `?k=` delivers to the k best subscriptions only, `?wait=matched` returns the ranking,
+**Events** are one JSON object (attributes; with `?id=` an id), NDJSON lines of objects (`application/x-ndjson`; with `?id=X` line
+n has the id `X#n`, so that a batch whose answer was lost can be sent again), or CloudEvents (binary, structured, batch).
+`?k=` delivers to the k best subscriptions only, `?wait=matched` returns the ranking,
 `?until=INSTANT` (or the CloudEvents extension `until`) keeps the event alive for later subscriptions. An event whose id was
 published within the retention is not published again: the answer names the first `seq` and says `duplicate`.
 

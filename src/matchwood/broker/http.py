@@ -91,6 +91,11 @@ class Request:
                 raise TooLargeError(f"the body has more than {limit:,} bytes, the limit; send it in parts")
         return b"".join(parts)
 
+    async def gone(self) -> None:
+        """Return when the client has gone; call it after the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     async def decoded(self, type_: type[T]) -> T:
         """The JSON body, of a type."""
         body = await self.body()

@@ -30,6 +30,9 @@ async def publish(request: Request) -> Answer:
     if wait not in (None, "matched"):
         raise RequestError(f"parameter 'wait': expected 'matched', got {wait!r}")
     until = _instant(query.get("until", [None])[-1])
+    id_ = query.get("id", [None])[-1]
+    if id_ is not None and not 0 < len(id_) <= ID_CHARACTERS:
+        raise RequestError(f"parameter 'id': expected 1 to {ID_CHARACTERS} characters, got {len(id_)}")
     tenant: Tenant = request.tenant
     body = await request.body()
     kind = request.headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
@@ -43,17 +46,16 @@ async def publish(request: Request) -> Answer:
         lines = body.split(b"\n")
         if len(lines) > BATCH + 1:
             raise TooLargeError(f"the batch has {len(lines):,} lines, the limit is {BATCH:,}; send several requests")
-        if "id" in query:
-            raise RequestError("a batch has no single id; send events one at a time, or as CloudEvents")
-        return await _several(tenant, [_line(line, until) for line in lines if line.strip()], k, wait)
+        events = [
+            _line(line, None if id_ is None else f"{id_}#{position}", until)
+            for position, line in enumerate(line for line in lines if line.strip())
+        ]
+        return await _several(tenant, events, k, wait)
     if kind not in (b"application/json", b""):
         raise MediaTypeError(
             f"content type {kind[:50].decode('latin-1')!r} is not supported; "
             "send application/json, application/x-ndjson or CloudEvents"
         )
-    id_ = query.get("id", [None])[-1]
-    if id_ is not None and not 0 < len(id_) <= ID_CHARACTERS:
-        raise RequestError(f"parameter 'id': expected 1 to {ID_CHARACTERS} characters, got {len(id_)}")
     trace = request.headers.get(b"traceparent")
     return await _single(
         tenant, incoming(body, id_, until, None if trace is None else trace.decode("latin-1")), k, wait
@@ -73,9 +75,9 @@ def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None 
     return Incoming(values, body, id_, until, trace)
 
 
-def _line(line: bytes, until: int | None) -> Incoming | MatchwoodError:
+def _line(line: bytes, id_: str | None, until: int | None) -> Incoming | MatchwoodError:
     try:
-        return incoming(line, None, until)
+        return incoming(line, id_, until)
     except MatchwoodError as error:
         return error
 

@@ -362,17 +362,24 @@ async def pull(request: Request) -> Answer:
     loop = asyncio.get_running_loop()
     end = loop.time() + asked.wait
     woken = request.broker.hubs[tenant.name].consumer(consumer)
-    while True:
-        woken.clear()
-        entries, shed = await tenant.call(tenant.pull, consumer, asked.max, asked.lease)
-        left = end - loop.time()
-        if entries or shed or left <= 0 or request.broker.stopping.is_set():
-            break
-        try:
-            async with asyncio.timeout(min(left, 1.0)):  # leases may end meanwhile
-                await woken.wait()
-        except TimeoutError:
-            pass
+    gone = asyncio.create_task(request.gone())
+    try:
+        while True:
+            woken.clear()
+            entries, shed = await tenant.call(tenant.pull, consumer, asked.max, asked.lease)
+            left = end - loop.time()
+            if entries or shed or left <= 0 or gone.done() or request.broker.stopping.is_set():
+                break
+            waiting = asyncio.create_task(woken.wait())
+            await asyncio.wait((waiting, gone), timeout=min(left, 1.0), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()  # leases may end meanwhile, so that the wait is short
+            if gone.done():  # nothing is leased to a client that is not there
+                raise ConnectionResetError
+        if gone.done() and entries:
+            ids = [outbox.delivery_id(entry.subscription, entry.seq) for entry in entries]
+            await tenant.call(tenant.give_back, consumer, ids, 0.0)
+    finally:
+        gone.cancel()
     deliveries = [entry.delivery(tenant.describe(entry.subscription)) for entry in entries]
     return Answer(200, t.Deliveries(deliveries=deliveries, shed=shed_view(shed)))
 

@@ -87,9 +87,7 @@ class Sender:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._egress = egress or Egress()
-        self._host_of = lru_cache(maxsize=10_000)(
-            self._checked_host
-        )  # the same URL is checked for each of its messages
+        self._host_of = lru_cache(maxsize=10_000)(self._checked_host)  # a URL is checked once, not for each message
         self._schedule = schedule or Schedule()
         self.breakers = Breakers() if breakers is None else breakers  # one without circuits is false
         self._slots = _Slots(concurrency, per_host)

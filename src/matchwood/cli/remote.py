@@ -14,7 +14,7 @@ from matchwood.errors import RequestError
 if TYPE_CHECKING:
     from matchwood.client import Client
 
-URL = "http://127.0.0.1:8080"
+URL = "http://127.0.0.1:8440"
 _KEY_HELP = "a file with the key (default: $MATCHWOOD_KEY; a key on the command line could be seen by others)"
 
 

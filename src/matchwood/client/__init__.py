@@ -1,6 +1,6 @@
 """The client of a broker: `matchwood.connect(...)`, and `connect_sync` for code without `async`. Needs the extra `client`.
 
-    async with matchwood.connect("http://127.0.0.1:8080", key="mw_...") as mw:
+    async with matchwood.connect("http://127.0.0.1:8440", key="mw_...") as mw:
         await mw.publish({"item": "phone", "price": 250})
         async with mw.subscribe("price < 300", durable="me") as hits:
             async for hit in hits:

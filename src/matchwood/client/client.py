@@ -67,12 +67,12 @@ def connect(
     Requests that are safe to repeat are repeated for `patience` seconds while the broker cannot be reached; one request takes at
     most `timeout` seconds. `cafile` is the certificate of a private authority.
 
-    >>> connect("http://127.0.0.1:8080", key="mw_...")
-    <Client of http://127.0.0.1:8080>
+    >>> connect("http://127.0.0.1:8440", key="mw_...")
+    <Client of http://127.0.0.1:8440>
     """
     url = url or os.environ.get("MATCHWOOD_URL")
     if not url:
-        raise RequestError("which broker? Pass its URL, such as http://127.0.0.1:8080, or set MATCHWOOD_URL")
+        raise RequestError("which broker? Pass its URL, such as http://127.0.0.1:8440, or set MATCHWOOD_URL")
     key = key or os.environ.get("MATCHWOOD_KEY")
     return Client(Transport(url, key, patience=patience, timeout=timeout, cafile=cafile))
 

@@ -89,6 +89,8 @@ class Consumer(Hits):
                 await asyncio.sleep(delay)
                 continue
             backoff.succeeded()
+            for notice in pulled.shed:
+                self._notify(notice)
             self._ready.extend(hit_of(delivery, self) for delivery in pulled.deliveries)
         raise StopAsyncIteration
 

@@ -20,14 +20,14 @@ _STREAMS = frozenset({"subscribe", "consume", "listen"})
 def connect_sync(url: str | None = None, *, key: str | None = None, **options: Any) -> SyncClient:
     """`connect` without `async`. Every call of `Client` has its counterpart that waits; those that give hits are iterated.
 
-        with matchwood.connect_sync("http://127.0.0.1:8080", key="mw_...") as mw:
+        with matchwood.connect_sync("http://127.0.0.1:8440", key="mw_...") as mw:
             mw.publish({"price": 250})
             with mw.subscribe("price < 300", durable="me") as hits:
                 for hit in hits:
                     hit.ack()
 
-    >>> connect_sync("http://127.0.0.1:8080", key="mw_...")
-    <SyncClient of http://127.0.0.1:8080>
+    >>> connect_sync("http://127.0.0.1:8440", key="mw_...")
+    <SyncClient of http://127.0.0.1:8440>
     """
     return SyncClient(connect(url, key=key, **options))
 

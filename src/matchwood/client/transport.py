@@ -44,7 +44,7 @@ class Transport:
     def __init__(self, url: str, key: str | None, *, patience: float, timeout: float, cafile: str | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
-            raise RequestError(f"expected the URL of a broker, such as http://127.0.0.1:8080, got {url!r}")
+            raise RequestError(f"expected the URL of a broker, such as http://127.0.0.1:8440, got {url!r}")
         if parts.scheme == "http" and key and not _is_local(parts.hostname):
             LOG.warning("the key is sent to %s without encryption; use https", parts.hostname)
         self.url = url.rstrip("/")
