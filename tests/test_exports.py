@@ -26,6 +26,8 @@ def test_the_public_names_are_these() -> None:
         "Schema",
         "Subscription",
         "attr",
+        "connect",
+        "connect_sync",
         "parse",
     ]
 

@@ -17,6 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from matchwood.client import connect, connect_sync
     from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
     from matchwood.engine.clock import ManualClock
     from matchwood.errors import MatchwoodError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
+    "client": ["connect", "connect_sync"],
     "engine": ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"],
     "engine.clock": ["ManualClock"],
     "errors": ["MatchwoodError"],
@@ -51,6 +53,8 @@ __all__ = [
     "Schema",
     "Subscription",
     "attr",
+    "connect",
+    "connect_sync",
     "parse",
 ]
 

@@ -17,6 +17,19 @@ MatchwoodError
 │   └── UnsupportedError             the chosen index does not offer this; it says what does
 ├── MissingExtraError                an optional dependency is not installed; it names the extra that brings it
 ├── StorageError                     a saved folder is missing, foreign, damaged or too new
+│   └── JournalError                 a change could not be made durable (disk full, failed fsync); it was not acknowledged
+├── ServiceError                     a broker refuses a request, or a client cannot use its broker
+│   ├── RequestError                 a body, header or parameter cannot be read
+│   │   └── MediaTypeError           the content type is not one that the route reads
+│   ├── AuthenticationError          no key, or one that is unknown, expired or revoked
+│   ├── ForbiddenError               the key lacks a scope
+│   ├── NotFoundError                there is no such thing
+│   ├── ConflictError                the thing has changed meanwhile, or exists already
+│   ├── TooLargeError                a body, batch or expression exceeds a limit
+│   ├── QuotaError                   a tenant has used up a quota, or asks too often
+│   ├── EgressError                  the address of a webhook is not allowed
+│   ├── UnavailableError             the broker cannot write, or is starting or stopping
+│   └── ConnectionLostError          the broker cannot be reached, or broke off
 └── WorkloadError                    a workload's parameters contradict each other, or its data are missing
 """
 
@@ -108,6 +121,62 @@ class UnsupportedError(QueryError):
 
 
 class StorageError(MatchwoodError):
+    pass
+
+
+class JournalError(StorageError):
+    pass
+
+
+class ServiceError(MatchwoodError):
+    """A broker refuses a request, or a client cannot use its broker. `status` is that of HTTP, None if there was no answer."""
+
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds after which the same request may succeed, if the broker has named them."""
+
+
+class RequestError(ServiceError):
+    pass
+
+
+class MediaTypeError(RequestError):
+    pass
+
+
+class AuthenticationError(ServiceError):
+    pass
+
+
+class ForbiddenError(ServiceError):
+    pass
+
+
+class NotFoundError(ServiceError):
+    pass
+
+
+class ConflictError(ServiceError):
+    pass
+
+
+class TooLargeError(ServiceError):
+    pass
+
+
+class QuotaError(ServiceError):
+    pass
+
+
+class EgressError(ServiceError):
+    pass
+
+
+class UnavailableError(ServiceError):
+    pass
+
+
+class ConnectionLostError(ServiceError):
     pass
 
 

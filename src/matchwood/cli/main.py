@@ -12,11 +12,27 @@ import sys
 from collections.abc import Sequence
 
 from matchwood import __version__
-from matchwood.cli import demo, match, spark, warm
+from matchwood.cli import (
+    bench,
+    dead,
+    demo,
+    explain,
+    hook,
+    key,
+    match,
+    pub,
+    serve,
+    snapshot,
+    spark,
+    sub,
+    tail,
+    verify,
+    warm,
+)
 from matchwood.cli.codes import ERROR, INTERRUPTED
 from matchwood.errors import MatchwoodError
 
-VERBS = (demo, match, spark, warm)
+VERBS = (bench, dead, demo, explain, hook, key, match, pub, serve, snapshot, spark, sub, tail, verify, warm)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -200,3 +200,32 @@ class Engine(Subscribing, Changing, Matching, Covering):
         engine = load_engine(made, path, verify=verify)
         engine._saved_at = str(Path(path).absolute())
         return engine
+
+    @classmethod
+    def open(cls, folder: str | Path, schema: Any = None, *, mode: str = "write", **options: Any) -> Any:
+        """An engine whose changes are kept in `folder`: each survives a crash or a power cut once its call has returned.
+
+        The folder is created if need be. `mode="write"` is for one process at a time; it takes the options of `Engine` (but for
+        `index_options`) and `snapshot_every`, the number of changes between two snapshots. `mode="follow"` is for any
+        number of processes that read: a change is visible there within 0.2 s, and the time to apply it. Both are to be closed.
+        Needs the extra `durable`. Cost: that of loading the last snapshot, and the changes since.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     with Engine.open(folder) as engine:
+        ...         _ = engine.subscribe("age > 18")
+        ...     with Engine.open(folder) as engine:
+        ...         engine.match({"age": 20})
+        [Match(id=0, score=1.0)]
+        """
+        if mode == "follow":
+            from matchwood.engine.following import FollowingEngine
+
+            if schema is not None:
+                raise QueryError("an engine that follows has the schema of the folder; pass none")
+            return FollowingEngine._open(folder, **options)
+        if mode != "write":
+            raise QueryError(f"expected the mode 'write' or 'follow', got {mode!r}")
+        from matchwood.engine.durable import DurableEngine
+
+        return DurableEngine._open(folder, schema, **options)

@@ -1,0 +1,195 @@
+"""Streams: who listens to what, and what is not sent yet.
+
+A client has a buffer of bytes. Everything that one commit brings for it is put there, and one wake-up of its task sends
+all of it in one write. A client that does not read is bounded: when its buffer exceeds the limit it is disconnected and can go on
+from its position, or, if it has asked for that, loses the matches of the lowest scores and is told how many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from matchwood.broker.outbox import delivery_id
+from matchwood.broker.shedding import ShedQueue
+from matchwood.broker.tenant import Happening, Tenant
+from matchwood.broker.types import Delivery, Shed
+
+UNSENT_BYTES = 1 << 20
+"""Bytes that may wait for one client."""
+_ENCODE = msgspec.json.Encoder().encode
+
+Frame = Callable[[str, int | None, bytes], bytes]
+"""Makes a message of a stream from its kind, position and JSON."""
+
+
+def sse_frame(kind: str, position: int | None, data: bytes) -> bytes:
+    """A server-sent event; a position makes it one to go on from."""
+    head = b"" if position is None else b"id: %d\n" % position
+    return b"%bevent: %b\ndata: %b\n\n" % (head, kind.encode(), data)
+
+
+def json_frame(kind: str, position: int | None, data: bytes) -> bytes:
+    """A message of a WebSocket."""
+    return b'{"type":"%b","position":%b,"data":%b}' % (
+        kind.encode(),
+        b"null" if position is None else b"%d" % position,
+        data,
+    )
+
+
+class Client:
+    """One stream. `position` is the last record that it has got everything of."""
+
+    def __init__(
+        self, subscriptions: frozenset[str] | None, frame: Frame, *, shed: bool, limit: int = UNSENT_BYTES
+    ) -> None:
+        self.subscriptions = subscriptions
+        self.frame = frame
+        self.limit = limit
+        self.overflown = False
+        self.position = 0
+        self._woken = asyncio.Event()
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._queue: ShedQueue[bytes] | None = ShedQueue(limit) if shed else None
+
+    def put(self, seq: int, score: float, message: bytes) -> None:
+        """Add a message; O(1)."""
+        if self._queue is not None:
+            self._queue.put(seq, score, message, size=len(message))
+        elif not self.overflown:
+            self._waiting.append(message)
+            self._size += len(message)
+            if self._size > self.limit:
+                self.overflown = True
+                self._waiting.clear()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Let the task look again."""
+        self._woken.set()
+
+    async def take(self, timeout: float) -> list[bytes]:
+        """What waits now, or within `timeout` seconds; an empty list if nothing does."""
+        if not self._woken.is_set():
+            try:
+                async with asyncio.timeout(timeout):
+                    await self._woken.wait()
+            except TimeoutError:
+                return []
+        self._woken.clear()
+        if self._queue is None:
+            waiting, self._waiting, self._size = self._waiting, [], 0
+            return waiting
+        notice, items = self._queue.take(100_000)
+        if notice is None:
+            return items
+        told = Shed(count=notice.count, below=notice.below, from_=notice.first, to=notice.last)
+        return [self.frame("shed", None, _ENCODE(told)), *items]
+
+    @property
+    def shed(self) -> int:
+        """Matches left out so far."""
+        return 0 if self._queue is None else self._queue.shed
+
+
+class Hub:
+    """The streams of one tenant. Used in the loop only."""
+
+    def __init__(self, tenant: Tenant) -> None:
+        self._tenant = tenant
+        self._all: set[Client] = set()
+        self._listening: dict[str, set[Client]] = {}
+        self._consumers: dict[str, asyncio.Event] = {}
+        self._others: list[Callable[[set[str]], None]] = []
+        self.count = 0
+        self.position = tenant.last  # of the last record that was handed to streams
+
+    def add(self, client: Client) -> None:
+        """Let a client get what is committed from now on."""
+        self.count += 1
+        if client.subscriptions is None:
+            self._all.add(client)
+            return
+        for subscription in client.subscriptions:
+            self._listening.setdefault(subscription, set()).add(client)
+
+    def remove(self, client: Client) -> None:
+        """Forget a client."""
+        self.count -= 1
+        self._all.discard(client)
+        for subscription in client.subscriptions or ():
+            listeners = self._listening.get(subscription)
+            if listeners is not None:
+                listeners.discard(client)
+                if not listeners:
+                    del self._listening[subscription]
+
+    def committed(self, happenings: list[Happening], woken: set[str], last: int) -> None:
+        """Deliver what a commit brought; its last record has the number `last`."""
+        self.position = last
+        if self._all or self._listening:
+            for happening in happenings:
+                self._deliver(happening)
+        for consumer in woken:
+            event = self._consumers.get(consumer)
+            if event is not None:
+                event.set()
+        if woken:
+            for tell in self._others:
+                tell(woken)
+
+    def _deliver(self, happening: Happening) -> None:
+        last: dict[Client, tuple[str, float]] = {}
+        targets: list[tuple[str, float, Iterable[Client]]] = []
+        for subscription, score in happening.hits:
+            listeners: Iterable[Client] | None = self._listening.get(subscription)
+            if self._all:
+                listeners = self._all if listeners is None else self._all | set(listeners)
+            if listeners:
+                targets.append((subscription, score, listeners))
+                for client in listeners:
+                    last[client] = subscription, score
+        for subscription, score, listeners in targets:
+            data = encode_match(happening, subscription, score, self._tenant.describe(subscription))
+            framed: dict[tuple[Frame, bool], bytes] = {}
+            for client in listeners:
+                ends = last[client] == (subscription, score)
+                key = client.frame, ends
+                message = framed.get(key)
+                if message is None:
+                    message = framed[key] = client.frame("match", happening.seq if ends else None, data)
+                client.put(happening.seq, score, message)
+
+    def consumer(self, name: str) -> asyncio.Event:
+        """Set when the consumer has new deliveries."""
+        return self._consumers.setdefault(name, asyncio.Event())
+
+    def on_woken(self, tell: Callable[[set[str]], None]) -> None:
+        """Call this with the consumers that have new deliveries."""
+        self._others.append(tell)
+
+    def close(self) -> None:
+        """Wake all clients, so that they see that the broker stops."""
+        for client in {*self._all, *(c for listeners in self._listening.values() for c in listeners)}:
+            client.wake()
+
+
+def encode_match(happening: Happening, subscription: str, score: float, metadata: Any) -> bytes:
+    """The delivery of one match as JSON."""
+    made = Delivery(
+        id=delivery_id(subscription, happening.seq),
+        subscription=subscription,
+        seq=happening.seq,
+        score=score,
+        event=msgspec.Raw(happening.data),
+        metadata=metadata,
+        event_id=happening.event_id,
+    )
+    if happening.digest is not None:
+        made.event, made.digest, made.left_out = None, happening.digest.hits, happening.digest.left_out
+    return _ENCODE(made)

@@ -1,0 +1,211 @@
+"""The tables of a broker beside the journal, and the statements on them. All are called inside a transaction of the journal.
+
+    outbox    (number, consumer, subscription, seq, score, digest, attempts, due)   what waits to be delivered or acknowledged
+    payloads  (seq, data, event_id)                    the events that the outbox, dead letters and open digests refer to
+    dead      (number, consumer, subscription, seq, score, digest, attempts, reason, time)
+    digests   (subscription, seq, score, time)         the matches of open periods
+    shed      (consumer, count, below, first, last)    what was left out since the consumer was last told
+    hooks     (name, url, enabled, reason, secrets)    secrets: JSON of the current one, and the one before with its end
+    offsets   (topic, part, next)                      of Kafka: committed with the effects of what was read
+
+A consumer is named by its transport and its name: `stream:me`, `webhook:shop`, `kafka:alerts`. A delivery that is leased has its
+`due` in the future; if nobody acknowledges it until then, it is due again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from matchwood.broker.types import Delivery, DigestHit
+
+MAX_ATTEMPTS = 10
+"""Deliveries to a durable consumer before it becomes a dead letter."""
+
+TABLES = """
+CREATE TABLE outbox(
+    number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
+    score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL DEFAULT 0, due INTEGER NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX outbox_delivery ON outbox(consumer, seq, subscription);
+CREATE INDEX outbox_due ON outbox(consumer, due);
+CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data TEXT NOT NULL, event_id TEXT);
+CREATE TABLE dead(
+    number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
+    score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL, reason TEXT NOT NULL, time INTEGER NOT NULL);
+CREATE TABLE digests(subscription TEXT NOT NULL, seq INTEGER NOT NULL, score REAL NOT NULL, time INTEGER NOT NULL);
+CREATE TABLE shed(
+    consumer TEXT PRIMARY KEY, count INTEGER NOT NULL, below REAL NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE hooks(name TEXT PRIMARY KEY, url TEXT NOT NULL, enabled INTEGER NOT NULL, reason TEXT, secrets TEXT NOT NULL)
+    WITHOUT ROWID;
+CREATE TABLE offsets(topic TEXT NOT NULL, part INTEGER NOT NULL, next INTEGER NOT NULL, PRIMARY KEY(topic, part))
+    WITHOUT ROWID;
+"""
+
+_COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id"
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Entry(NamedTuple):
+    """A delivery of the outbox, or a dead letter, with its event."""
+
+    number: int
+    consumer: str
+    subscription: str
+    seq: int
+    score: float
+    digest: str | None
+    attempts: int
+    data: str | None
+    event_id: str | None
+
+    def delivery(self, metadata: Any = None) -> Delivery:
+        """The delivery as the subscriber sees it."""
+        made = Delivery(
+            id=delivery_id(self.subscription, self.seq),
+            subscription=self.subscription,
+            seq=self.seq,
+            score=self.score,
+            event=None if self.data is None else msgspec.Raw(self.data.encode()),
+            metadata=metadata,
+            event_id=self.event_id,
+            attempt=max(self.attempts, 1),
+        )
+        if self.digest is not None:
+            stored = msgspec.json.decode(self.digest, type=StoredDigest)
+            made.event, made.digest, made.left_out = None, stored.hits, stored.left_out
+        return made
+
+
+class StoredDigest(msgspec.Struct):
+    """The column `digest`."""
+
+    hits: list[DigestHit]
+    left_out: int
+
+
+def delivery_id(subscription: str, seq: int) -> str:
+    """The stable id of a delivery."""
+    return f"{subscription}@{seq}"
+
+
+def put(connection: Any, rows: Sequence[tuple[str, str, int, float, str | None]]) -> None:
+    """Add deliveries: consumer, subscription, seq, score, digest."""
+    connection.executemany("INSERT INTO outbox(consumer, subscription, seq, score, digest) VALUES(?, ?, ?, ?, ?)", rows)
+
+
+def put_payloads(connection: Any, rows: Iterable[tuple[int, str, str | None]]) -> None:
+    """Keep the events that deliveries refer to: seq, data, event id."""
+    connection.executemany("INSERT OR IGNORE INTO payloads VALUES(?, ?, ?)", rows)
+
+
+def lease(connection: Any, consumer: str, now: int, until: int, limit: int) -> list[Entry]:
+    """The next deliveries of a consumer that are due, in order; they are due again at `until`."""
+    sql = (
+        f"SELECT {_COLUMNS} FROM outbox o LEFT JOIN payloads p USING(seq) "
+        "WHERE o.consumer = ? AND o.due <= ? ORDER BY o.number LIMIT ?"
+    )
+    found = [Entry(*row) for row in connection.execute(sql, (consumer, now, limit))]
+    taken = [(until, entry.number) for entry in found]
+    connection.executemany("UPDATE outbox SET due = ?, attempts = attempts + 1 WHERE number = ?", taken)
+    return [entry._replace(attempts=entry.attempts + 1) for entry in found]
+
+
+def settle(connection: Any, consumer: str, deliveries: Iterable[tuple[str, int]]) -> int:
+    """Remove acknowledged deliveries, given by subscription and seq; return how many there were."""
+    count = 0
+    for subscription, seq in deliveries:
+        connection.execute(
+            "DELETE FROM outbox WHERE consumer = ? AND seq = ? AND subscription = ?", (consumer, seq, subscription)
+        )
+        count += connection.changes()
+    return count
+
+
+def postpone(connection: Any, consumer: str, subscription: str, seq: int, due: int) -> int:
+    """Give a delivery back until an instant; return 1 if there is one."""
+    sql = "UPDATE outbox SET due = ? WHERE consumer = ? AND seq = ? AND subscription = ?"
+    connection.execute(sql, (due, consumer, seq, subscription))
+    return int(connection.changes())
+
+
+def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> None:
+    """Make deliveries dead letters."""
+    for number in numbers:
+        connection.execute(
+            "INSERT INTO dead(consumer, subscription, seq, score, digest, attempts, reason, time) "
+            "SELECT consumer, subscription, seq, score, digest, attempts, ?, ? FROM outbox WHERE number = ?",
+            (reason, time, number),
+        )
+        connection.execute("DELETE FROM outbox WHERE number = ?", (number,))
+
+
+def dead_letters(connection: Any, consumer: str | None, after: int, limit: int) -> list[tuple[Entry, str, int]]:
+    """Dead letters by number, each with its reason and time."""
+    sql = (
+        f"SELECT {_COLUMNS}, o.reason, o.time FROM dead o LEFT JOIN payloads p USING(seq) "
+        "WHERE o.number > ? AND (?2 IS NULL OR o.consumer = ?2) ORDER BY o.number LIMIT ?3"
+    ).replace("> ?", "> ?1")
+    rows = connection.execute(sql, (after, consumer, limit))
+    return [(Entry(*row[:9]), row[9], row[10]) for row in rows]
+
+
+def revive(connection: Any, numbers: Sequence[int] | None, consumer: str | None) -> int:
+    """Put dead letters back into the outbox; return how many."""
+    where, given = _choice(numbers, consumer)
+    connection.execute(
+        "INSERT OR IGNORE INTO outbox(consumer, subscription, seq, score, digest) "
+        f"SELECT consumer, subscription, seq, score, digest FROM dead WHERE {where} ORDER BY number",
+        given,
+    )
+    return discard(connection, numbers, consumer)
+
+
+def discard(connection: Any, numbers: Sequence[int] | None, consumer: str | None) -> int:
+    """Remove dead letters; return how many."""
+    where, given = _choice(numbers, consumer)
+    connection.execute(f"DELETE FROM dead WHERE {where}", given)
+    return int(connection.changes())
+
+
+def _choice(numbers: Sequence[int] | None, consumer: str | None) -> tuple[str, tuple[Any, ...]]:
+    if numbers is not None:
+        return "number IN (SELECT value FROM json_each(?))", (_ENCODE(list(numbers)).decode(),)
+    return "consumer = ?", (consumer,)
+
+
+def note_shed(connection: Any, consumer: str, count: int, below: float, seq: int) -> None:
+    """Note that matches for a consumer were left out."""
+    connection.execute(
+        "INSERT INTO shed VALUES(?1, ?2, ?3, ?4, ?4) ON CONFLICT(consumer) DO UPDATE SET "
+        "count = count + ?2, below = max(below, ?3), last = ?4",
+        (consumer, count, below, seq),
+    )
+
+
+def take_shed(connection: Any, consumer: str) -> tuple[int, float, int, int] | None:
+    """What was left out since the last call: count, below, first, last."""
+    found = connection.execute("SELECT count, below, first, last FROM shed WHERE consumer = ?", (consumer,)).get
+    if found is not None:
+        connection.execute("DELETE FROM shed WHERE consumer = ?", (consumer,))
+    return None if found is None else (int(found[0]), float(found[1]), int(found[2]), int(found[3]))
+
+
+def consumers(connection: Any, now: int) -> list[tuple[str, int, int, int, int]]:
+    """Consumer, waiting, in flight, dead, number of the oldest record that waits (0 if none does)."""
+    sql = (
+        "SELECT consumer, sum(waiting), sum(flight), sum(dead), max(oldest) FROM ("
+        " SELECT consumer, count(*) AS waiting, sum(due > ?1) AS flight, 0 AS dead, min(seq) AS oldest FROM outbox GROUP BY 1"
+        " UNION ALL SELECT consumer, 0, 0, count(*), 0 FROM dead GROUP BY 1) GROUP BY 1 ORDER BY 1"
+    )
+    return list(connection.execute(sql, (now,)))
+
+
+def drop_payloads(connection: Any) -> None:
+    """Remove the events that nothing refers to."""
+    connection.execute(
+        "DELETE FROM payloads WHERE seq NOT IN "
+        "(SELECT seq FROM outbox UNION SELECT seq FROM dead UNION SELECT seq FROM digests)"
+    )

@@ -1,0 +1,146 @@
+"""`POST /v1/events`: bodies become events, results become answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from matchwood.broker import cloudevents
+from matchwood.broker.http import Answer, Request
+from matchwood.broker.tenant import Incoming, Taken, Tenant
+from matchwood.broker.types import Hit, Published, PublishedMany, Rejected
+from matchwood.encode.json_values import of_json
+from matchwood.errors import MatchwoodError, MediaTypeError, RequestError, TooLargeError
+from matchwood.schema import instant_key
+
+BATCH = 1000
+"""Events of one request, at most."""
+ID_CHARACTERS = 200
+_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+_ENCODE = msgspec.json.Encoder().encode
+_SCALARS = frozenset((int, float, str, bool, type(None)))
+
+
+async def publish(request: Request) -> Answer:
+    """The route itself."""
+    query = request.query("id", "k", "wait", "until") if request.query_string else {}
+    k = request.whole(query, "k", None, 1, 100_000) if query else None
+    wait = query.get("wait", [None])[-1]
+    if wait not in (None, "matched"):
+        raise RequestError(f"parameter 'wait': expected 'matched', got {wait!r}")
+    until = _instant(query.get("until", [None])[-1])
+    id_ = query.get("id", [None])[-1]
+    if id_ is not None and not 0 < len(id_) <= ID_CHARACTERS:
+        raise RequestError(f"parameter 'id': expected 1 to {ID_CHARACTERS} characters, got {len(id_)}")
+    tenant: Tenant = request.tenant
+    body = await request.body()
+    kind = request.headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
+    if b"ce-specversion" in request.headers or kind.startswith(b"application/cloudevents"):
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        found = cloudevents.read(headers, body, max_events=BATCH)
+        if isinstance(found, list):
+            return await _several(tenant, [_of_plain(one, until) for one in found], k, wait)
+        return await _single(tenant, _plain(found, until), k, wait)
+    if kind == b"application/x-ndjson":
+        lines = body.split(b"\n")
+        if len(lines) > BATCH + 1:
+            raise TooLargeError(f"the batch has {len(lines):,} lines, the limit is {BATCH:,}; send several requests")
+        events = [
+            _line(line, None if id_ is None else f"{id_}#{position}", until)
+            for position, line in enumerate(line for line in lines if line.strip())
+        ]
+        return await _several(tenant, events, k, wait)
+    if kind not in (b"application/json", b""):
+        raise MediaTypeError(
+            f"content type {kind[:50].decode('latin-1')!r} is not supported; "
+            "send application/json, application/x-ndjson or CloudEvents"
+        )
+    trace = request.headers.get(b"traceparent")
+    return await _single(
+        tenant, incoming(body, id_, until, None if trace is None else trace.decode("latin-1")), k, wait
+    )
+
+
+def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None = None) -> Incoming:
+    """An event from its JSON."""
+    try:
+        values = _DECODE(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise RequestError(f"the event is not a JSON object: {error}") from None
+    if b"\n" in body or b"\r" in body:
+        body = _ENCODE(values)  # streams need one line
+    if not _SCALARS.issuperset(map(type, values.values())):
+        values = {name: of_json(value) for name, value in values.items()}
+    return Incoming(values, body, id_, until, trace)
+
+
+def _line(line: bytes, id_: str | None, until: int | None) -> Incoming | MatchwoodError:
+    try:
+        return incoming(line, id_, until)
+    except MatchwoodError as error:
+        return error
+
+
+def _plain(event: cloudevents.PlainEvent, until: int | None) -> Incoming:
+    if event.id is not None and len(event.id) > 2 * ID_CHARACTERS:
+        raise RequestError(
+            f"the source and id of a CloudEvent may have {2 * ID_CHARACTERS} characters, got {len(event.id)}"
+        )
+    end = until if event.until is None else _instant(event.until)
+    return incoming(_ENCODE(event.data), event.id, end, event.traceparent)
+
+
+def _of_plain(event: cloudevents.PlainEvent | RequestError, until: int | None) -> Incoming | MatchwoodError:
+    if isinstance(event, MatchwoodError):
+        return event
+    try:
+        return _plain(event, until)
+    except MatchwoodError as error:
+        return error
+
+
+async def _single(tenant: Tenant, event: Incoming, k: int | None, wait: str | None) -> Answer:
+    [taken] = await tenant.publish([event], k)
+    if isinstance(taken, MatchwoodError):
+        raise taken
+    return Answer(202, published(tenant, taken, wait is not None))
+
+
+async def _several(tenant: Tenant, events: list[Incoming | MatchwoodError], k: int | None, wait: str | None) -> Answer:
+    good = [event for event in events if not isinstance(event, MatchwoodError)]
+    results = iter(await tenant.publish(good, k) if good else [])
+    answers: list[Published | None] = []
+    rejected: list[Rejected] = []
+    for position, event in enumerate(events):
+        result = event if isinstance(event, MatchwoodError) else next(results)
+        if isinstance(result, MatchwoodError):
+            answers.append(None)
+            rejected.append(Rejected(position=position, problem=str(result)))
+        else:
+            answers.append(published(tenant, result, wait is not None))
+    return Answer(202, PublishedMany(events=answers, rejected=rejected))
+
+
+def published(tenant: Tenant, taken: Taken, ranking: bool) -> Published:
+    """The answer for one event."""
+    made = Published(
+        seq=taken.seq, id=taken.id, duplicate=taken.duplicate, matched=len(taken.hits), truncated=taken.truncated
+    )
+    if ranking:
+        made.matches = hits(tenant, taken.hits)
+    return made
+
+
+def hits(tenant: Tenant, found: list[tuple[str, float]]) -> list[Hit]:
+    """Matches with their metadata."""
+    return [Hit(subscription=id_, score=score, metadata=tenant.describe(id_)) for id_, score in found]
+
+
+def _instant(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(instant_key(text))
+    except MatchwoodError as error:
+        raise RequestError(f"parameter 'until': {error}") from None
