@@ -493,7 +493,7 @@ class Tenant:
         if not rows:
             return False
         most = self.limits.waiting
-        room = Pressure(low=most * 4 // 5, high=most).room(self._waiting, len(rows)) if most > 4 else len(rows)
+        room = min(Pressure(low=most * 4 // 5, high=most).room(self._waiting, len(rows)), max(most - self._waiting, 0))
         shed = room < len(rows)
         if shed:  # rows are in the order of hits: best first
             left_out: dict[str, list[float]] = {}

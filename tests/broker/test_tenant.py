@@ -1,0 +1,527 @@
+"""A tenant against the oracle: whatever happens, restarts included, its matches and deliveries are what the definition says."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from matchwood import ManualClock, Schema, parse
+from matchwood.broker import log
+from matchwood.broker.tenant import Conditions, Taken
+from matchwood.broker.types import DeliveryOptions, Digest, TenantLimits
+from matchwood.errors import (
+    ConflictError,
+    DuplicateSubscriptionError,
+    JournalError,
+    MatchwoodError,
+    UnknownSubscriptionError,
+)
+from matchwood.lang.evaluate import judge
+from matchwood.lang.event import event_keys
+from matchwood.lang.rows import normalise
+from tests.broker.service import memory_folder
+from tests.broker.tenants import Direct, incoming
+from tests.engine.durable_world import Trap, kill, trapped
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SCHEMA = {"age": "number", "plan": "string", "place": "point"}
+EXPRESSIONS = [
+    "age > 3",
+    "age BETWEEN 2 AND 6 ^0.5",
+    "plan IN ('a', 'b') OR age = 1",
+    "NOT plan = 'c'",
+    "TRUE",
+    "age > 8 AND plan = 'a' ^2",
+]
+NOTHING = Conditions()
+
+
+def micro(clock: ManualClock, seconds: float = 0.0) -> int:
+    return int((clock() + timedelta(seconds=seconds)).timestamp() * 1e6)
+
+
+def score_of(expression: str, priority: float, event: dict[str, Any]) -> float | None:
+    """The oracle."""
+    schema = Schema(SCHEMA)
+    return judge(normalise(parse(expression), schema), event_keys(event, schema), priority=priority).score
+
+
+class Model:
+    """What a tenant should hold: in plain dictionaries, judged by the oracle."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[str, dict[str, Any]] = {}  # in the order of subscription
+        self.live: dict[int, tuple[dict[str, Any], datetime]] = {}
+        self.outbox: list[tuple[str, str, int, float]] = []  # consumer, subscription, seq, score
+        self.ids: dict[str, int] = {}
+
+    def expire(self, now: datetime) -> None:
+        self.subscriptions = {i: s for i, s in self.subscriptions.items() if s["until"] is None or now < s["until"]}
+        self.live = {seq: (e, until) for seq, (e, until) in self.live.items() if now < until}
+
+    def matches(self, event: dict[str, Any]) -> list[tuple[str, float]]:
+        found = []
+        for order, (id_, one) in enumerate(self.subscriptions.items()):
+            score = None if one["paused"] else score_of(one["expression"], one["priority"], event)
+            if score is not None:
+                found.append((-score, order, id_))
+        return [(id_, -negative) for negative, _, id_ in sorted(found)]
+
+
+events = st.fixed_dictionaries({}, optional={"age": st.integers(0, 9), "plan": st.sampled_from("abc")})
+names = st.sampled_from([f"s{n}" for n in range(6)])
+
+
+class TenantMachine(RuleBasedStateMachine):
+    """Subscribe, update, pause, expire, publish, live, consume, acknowledge, restart, in any order."""
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
+        self.clock = ManualClock(START)
+        self.direct = Direct(self.folder, self.clock)
+        self.direct.call(self.direct.tenant.declare, SCHEMA, True)
+        self.model = Model()
+        self.leased: list[str] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "direct"):
+            self.direct.close()
+            shutil.rmtree(self.folder)
+
+    def _given(self, expression: str, priority: int, seconds: int | None) -> dict[str, Any]:
+        until = None if seconds is None else self.clock() + timedelta(seconds=seconds)
+        return {"expression": expression, "priority": float(priority), "until": until}
+
+    @rule(
+        id_=names,
+        expression=st.sampled_from(EXPRESSIONS),
+        priority=st.integers(0, 2),
+        seconds=st.none() | st.integers(1, 90),
+        durable=st.booleans(),
+    )
+    def subscribe(self, id_: str, expression: str, priority: int, seconds: int | None, durable: bool) -> None:
+        given = self._given(expression, priority, seconds)
+        options = DeliveryOptions(consumer="c" if durable else None)
+        tenant = self.direct.tenant
+        try:
+            made, _, live = self.direct.call(tenant.subscribe, {**given, "id": id_}, options)
+        except DuplicateSubscriptionError:
+            assert id_ in self.model.subscriptions
+            return
+        assert made == id_
+        assert id_ not in self.model.subscriptions
+        self.model.subscriptions[id_] = {**given, "paused": False, "durable": durable}
+        expected = [
+            (-s, seq)
+            for seq, (event, _) in self.model.live.items()
+            if (s := score_of(expression, priority, event)) is not None
+        ]
+        assert live == [(seq, -negative) for negative, seq in sorted(expected)]
+
+    @rule(id_=names, expression=st.sampled_from(EXPRESSIONS), stale=st.booleans())
+    def update(self, id_: str, expression: str, stale: bool) -> None:
+        tenant = self.direct.tenant
+        known = tenant.stored(id_)
+        revision = None if known is None or not stale else known[1] - 1
+        try:
+            self.direct.call(tenant.change, id_, {"expression": expression}, Conditions(revision))
+        except UnknownSubscriptionError:
+            assert id_ not in self.model.subscriptions
+            return
+        except ConflictError:
+            assert revision is not None
+            return
+        assert revision is None
+        self.model.subscriptions[id_]["expression"] = expression
+
+    @rule(id_=names, paused=st.booleans())
+    def pause(self, id_: str, paused: bool) -> None:
+        try:
+            self.direct.call(self.direct.tenant.change, id_, {"paused": paused}, NOTHING)
+        except UnknownSubscriptionError:
+            assert id_ not in self.model.subscriptions
+            return
+        self.model.subscriptions[id_]["paused"] = paused
+
+    @rule(id_=names)
+    def unsubscribe(self, id_: str) -> None:
+        try:
+            self.direct.call(self.direct.tenant.unsubscribe, id_, NOTHING)
+        except UnknownSubscriptionError:
+            assert id_ not in self.model.subscriptions
+            return
+        del self.model.subscriptions[id_]
+
+    @rule(
+        batch=st.lists(
+            st.tuples(events, st.none() | st.sampled_from(["e1", "e2"]), st.none() | st.integers(1, 60)),
+            min_size=1,
+            max_size=4,
+        ),
+        k=st.none() | st.integers(1, 2),
+    )
+    def publish(self, batch: list[Any], k: int | None) -> None:
+        sent = [incoming(e, id_, None if s is None else micro(self.clock, s)) for e, id_, s in batch]
+        self.direct.streamed.clear()
+        results = self.direct.publish(sent, k)
+        streamed = []
+        for (event, id_, seconds), taken in zip(batch, results, strict=True):
+            assert isinstance(taken, Taken)
+            if id_ in self.model.ids:
+                assert (taken.duplicate, taken.seq) == (True, self.model.ids[id_])
+                continue
+            expected = self.model.matches(event)[:k]
+            assert (taken.duplicate, taken.hits) == (False, expected)
+            if id_ is not None:
+                self.model.ids[id_] = taken.seq
+            if seconds is not None:
+                self.model.live[taken.seq] = event, self.clock() + timedelta(seconds=seconds)
+            for subscription, score in expected:
+                if self.model.subscriptions[subscription]["durable"]:
+                    self.model.outbox.append(("stream:c", subscription, taken.seq, score))
+            if expected:
+                streamed.append((taken.seq, expected))
+        assert [(h.seq, h.hits) for h in self.direct.streamed] == streamed
+
+    @rule(limit=st.integers(1, 3))
+    def consume(self, limit: int) -> None:
+        entries, shed = self.direct.call(self.direct.tenant.pull, "stream:c", limit, 10.0)
+        assert shed is None
+        for entry in entries:
+            assert ("stream:c", entry.subscription, entry.seq, entry.score) in self.model.outbox
+            self.leased.append(f"{entry.subscription}@{entry.seq}")
+
+    @rule()
+    def acknowledge(self) -> None:
+        if self.leased:
+            id_ = self.leased.pop(0)
+            waited = [one for one in self.model.outbox if f"{one[1]}@{one[2]}" == id_]
+            assert self.direct.call(self.direct.tenant.acknowledge, "stream:c", [id_]) == len(waited)
+            self.model.outbox = [one for one in self.model.outbox if one not in waited]
+
+    @rule(seconds=st.integers(1, 40))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds=seconds)
+        self.model.expire(self.clock())
+
+    @rule()
+    def restart(self) -> None:
+        self.direct.close()
+        self.direct = Direct(self.folder, self.clock)
+
+    @invariant()
+    def nothing_is_lost_or_invented(self) -> None:
+        if not hasattr(self, "direct"):
+            return
+        tenant = self.direct.tenant
+        assert set(tenant.engine.ids().tolist()) == set(self.model.subscriptions)
+        rows = tenant._connection.execute("SELECT consumer, subscription, seq, score FROM outbox ORDER BY number")
+        waiting = list(rows)
+        assert sorted(waiting) == sorted(self.model.outbox)
+        assert len(waiting) == tenant._waiting <= 10 * outbox_bound(self)
+
+
+def outbox_bound(machine: TenantMachine) -> int:
+    return len(machine.model.outbox) + 1
+
+
+TestTenant = TenantMachine.TestCase
+TestTenant.settings = settings(
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+@pytest.fixture
+def folder() -> Any:
+    with memory_folder() as made:
+        yield made
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+def test_a_digest_has_the_best_matches_of_its_period_also_after_a_restart(folder: Path, clock: ManualClock) -> None:
+    direct = Direct(folder, clock)
+    options = DeliveryOptions(consumer="c", digest=Digest(max=2, period=60.0))
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0 ^1 OR age > 5 ^3 OR age > 7 ^4", "id": "a"}, options)
+    for age in (1, 9, 6):
+        [taken] = direct.publish([incoming({"age": age})])
+        assert isinstance(taken, Taken)
+        assert taken.hits
+    assert direct.call(direct.tenant.pull, "stream:c", 10, 10.0)[0] == []
+    direct.close()
+    direct = Direct(folder, clock)
+    clock.advance(seconds=61)
+    direct.tenant._commit([])
+    [entry], _ = direct.call(direct.tenant.pull, "stream:c", 10, 10.0)
+    delivery = entry.delivery()
+    assert [(hit.event, hit.score) for hit in delivery.digest] == [({"age": 9}, 4.0), ({"age": 6}, 3.0)]
+    assert delivery.left_out == 1
+    assert direct.streamed[-1].digest is not None
+    direct.close()
+
+
+def test_a_full_outbox_sheds_the_lowest_scores_and_tells_the_consumer(folder: Path, clock: ManualClock) -> None:
+    direct = Direct(folder, clock, TenantLimits(waiting=10))
+    for number in range(4):
+        given = {"expression": "age > 0", "id": f"s{number}", "priority": float(number)}
+        direct.call(direct.tenant.subscribe, given, DeliveryOptions(consumer="c"))
+    shed_in_answer = [direct.publish([incoming({"age": 1})])[0].truncated for _ in range(6)]  # type: ignore[union-attr]
+    entries, shed = direct.call(direct.tenant.pull, "stream:c", 100, 10.0)
+    assert len(entries) <= 10
+    assert shed is not None
+    count, below, _, _ = shed
+    assert count + len(entries) == 24
+    assert any(shed_in_answer)
+    assert below <= 3.0
+    assert direct.call(direct.tenant.pull, "stream:c", 100, 10.0) == ([], None)
+    direct.close()
+
+
+def test_what_nobody_acknowledges_becomes_a_dead_letter_and_can_be_delivered_again(
+    folder: Path, clock: ManualClock
+) -> None:
+    direct = Direct(folder, clock)
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "s"}, DeliveryOptions(consumer="c"))
+    direct.publish([incoming({"age": 1})])
+    attempts = 0
+    while True:
+        entries, _ = direct.call(direct.tenant.pull, "stream:c", 1, 10.0)
+        if not entries:
+            break
+        attempts += 1
+        assert entries[0].attempts == attempts
+        clock.advance(seconds=11)
+    assert attempts == 10
+    from matchwood.broker import outbox
+
+    [(entry, reason, _)] = outbox.dead_letters(direct.tenant._connection, "stream:c", 0, 10)
+    assert "not acknowledged after 10" in reason
+    assert direct.call(direct.tenant.revive, [entry.number], None) == 1
+    [again], _ = direct.call(direct.tenant.pull, "stream:c", 1, 10.0)
+    assert again.delivery().event == {"age": 1}
+    assert direct.call(direct.tenant.acknowledge, "stream:c", ["s@2"]) == 1
+    direct.close()
+
+
+def test_records_that_are_too_old_are_removed_and_a_restart_does_not_need_them(
+    folder: Path, clock: ManualClock
+) -> None:
+    direct = Direct(folder, clock, TenantLimits(retention=60.0))
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "s"}, DeliveryOptions())
+    direct.publish([incoming({"age": 1}, "old")])
+    clock.advance(seconds=100)
+    direct.tenant._trim()
+    direct.publish([incoming({"age": 2}, "new")])
+    assert direct.publish([incoming({"age": 1}, "old")])[0].duplicate is False  # type: ignore[union-attr]
+    assert [one.seq for one in log.events(direct.tenant._journal, 0, 10)] == [3, 4]
+    direct.close()
+    direct = Direct(folder, clock, TenantLimits(retention=60.0))
+    assert [hit.id for hit in direct.tenant.engine.match({"age": 2})] == ["s"]
+    assert direct.publish([incoming({"age": 1}, "new")])[0].duplicate is True  # type: ignore[union-attr]
+    direct.close()
+
+
+def test_a_full_disk_refuses_and_the_tenant_goes_on_when_there_is_room(folder: Path, clock: ManualClock) -> None:
+    mount = folder / "small"
+    mount.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(mount)], capture_output=True, check=False
+    )
+    if done.returncode:
+        pytest.skip("mounting a small tmpfs needs privileges")
+    try:
+        direct = Direct(mount / "t", clock)
+        direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "s"}, DeliveryOptions())
+        count = 0
+        with pytest.raises(JournalError, match="disk is full"):  # noqa: PT012
+            while True:
+                direct.publish([incoming({"age": 1, "text": "x" * 20_000}, f"e{count}")])
+                count += 1
+        subprocess.run(["mount", "-o", "remount,size=8m", str(mount)], check=True)
+        assert direct.publish([incoming({"age": 1}, f"e{count}")])[0].duplicate is False  # type: ignore[union-attr]
+        assert direct.tenant.problem is None
+        assert len(log.events(direct.tenant._journal, 0, 10_000)) == count + 1
+        direct.close()
+    finally:
+        subprocess.run(["umount", "-l", str(mount)], check=True)
+
+
+def test_after_a_failed_fsync_every_change_is_refused(folder: Path, clock: ManualClock) -> None:
+    import apsw
+
+    def refuse() -> None:
+        error = apsw.IOError("a broken disk")
+        error.extendedresult = apsw.SQLITE_IOERR_FSYNC
+        raise error
+
+    direct = Direct(folder, clock)
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "s"}, DeliveryOptions())
+    direct.close()
+    with trapped(Trap("sync", "-wal", 3, refuse)):
+        direct = Direct(folder, clock)
+        acknowledged = 0
+        with pytest.raises(JournalError):  # noqa: PT012
+            while True:
+                direct.publish([incoming({"age": 1})])
+                acknowledged += 1
+        with pytest.raises(JournalError, match="refuses"):
+            direct.publish([incoming({"age": 1})])
+        assert direct.tenant.problem is not None
+        direct.close()
+    direct = Direct(folder, clock)
+    assert acknowledged <= len(log.events(direct.tenant._journal, 0, 100)) <= acknowledged + 1
+    direct.close()
+
+
+# kills
+
+
+def killed_load(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> list[str]:
+    """Publish, subscribe and acknowledge in a child until it is killed; returns what it said was acknowledged."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            if point is not None:
+                trapped(Trap(point[0], point[1], nth, kill, after=point[2])).__enter__()
+            load(folder, seed, writing)
+        except BaseException:
+            os._exit(7)
+        os._exit(0)
+    os.close(writing)
+    if point is None:
+        time.sleep(random.Random(seed).random() * 0.2)
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode().splitlines()
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL)
+    return said
+
+
+def load(folder: Path, seed: int, writing: int) -> None:
+    rng = random.Random(seed)
+    direct = Direct(folder, ManualClock(START))
+    direct.tenant._connection.pragma("wal_autocheckpoint", 20)
+    for number in range(60):
+        kind = rng.choice(["event", "event", "subscribe", "ack"])
+        if kind == "subscribe":
+            options = DeliveryOptions(consumer="c") if number % 2 else DeliveryOptions()
+            direct.call(
+                direct.tenant.subscribe, {"expression": f"age > {rng.randrange(5)}", "id": f"s{number}"}, options
+            )
+            os.write(writing, f"s{number}\n".encode())
+        elif kind == "event":
+            several = [incoming({"age": rng.randrange(9)}, f"e{number}.{n}") for n in range(3)]
+            for taken in direct.publish(several):
+                assert isinstance(taken, Taken)
+                os.write(writing, f"{taken.id} {taken.seq} {len(taken.hits)}\n".encode())
+        else:
+            entries, _ = direct.call(direct.tenant.pull, "stream:c", 2, 60.0)
+            ids = [f"{entry.subscription}@{entry.seq}" for entry in entries]
+            for id_ in ids:
+                os.write(writing, f"?{id_}\n".encode())  # may be acknowledged from here on
+            if ids:
+                direct.call(direct.tenant.acknowledge, "stream:c", ids)
+                for id_ in ids:
+                    os.write(writing, f"!{id_}\n".encode())
+
+
+def check_load(folder: Path, said: list[str]) -> None:
+    """All that was acknowledged is there; matches are those of a replay; the outbox has each once, unless it was settled."""
+    whole = [line for line in said if line]
+    direct = Direct(folder, ManualClock(START))
+    tenant = direct.tenant
+    events = {one.event.id: one for one in log.events(tenant._journal, 0, 10_000)}
+    asked = {line[1:] for line in whole if line[0] == "?"}
+    settled = {line[1:] for line in whole if line[0] == "!"}
+    for line in whole:
+        if line[0] == "s":
+            assert line in tenant.engine, f"{line} was acknowledged and is lost"
+        elif line[0] == "e":
+            id_, seq, count = line.split()
+            assert (events[id_].seq, len(events[id_].event.hits)) == (int(seq), int(count))
+    # replay: what each event should have matched, from the journal alone
+    subscribed: list[tuple[str, str, bool]] = []
+    expected: set[str] = set()
+    for chunk in tenant._journal.chunks(0):
+        for seq, record in enumerate(chunk.records, chunk.first):
+            if type(record).__name__ == "Subscribed":
+                subscribed.append((str(record.id), record.expression, record.about is not None))
+            elif type(record).__name__ == "Happened":
+                import json
+
+                event = json.loads(bytes(record.data))
+                hits = [(id_, 1.0) for id_, text, _ in subscribed if score_of(text, 0.0, event) is not None]
+                assert record.hits == hits
+                expected |= {f"{id_}@{seq}" for id_, text, durable in subscribed if durable and (id_, 1.0) in hits}
+    waiting = [f"{s}@{q}" for s, q in tenant._connection.execute("SELECT subscription, seq FROM outbox")]
+    assert len(waiting) == len(set(waiting))
+    assert expected - asked <= set(waiting) <= expected - settled
+    direct.close()
+
+
+POINTS = [
+    (operation, suffix, after)
+    for operation, suffix in [("write", "-wal"), ("sync", "-wal"), ("write", ".db"), ("sync", ".db")]
+    for after in (False, True)
+]
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_a_kill_loses_nothing_acknowledged_and_doubles_nothing(number: int, folder: Path) -> None:
+    point = POINTS[number % len(POINTS)] if number % 3 else None
+    check_load(folder, killed_load(folder, number, point, 10 + random.Random(number).randrange(150)))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3600)
+def test_a_thousand_kills_of_a_tenant_lose_nothing_acknowledged() -> None:
+    for number in range(int(os.environ.get("KILLS", "1000"))):
+        with memory_folder() as made:
+            point = POINTS[number % len(POINTS)] if number % 3 else None
+            said = killed_load(made, 1000 + number, point, 10 + random.Random(number).randrange(400))
+            if (made / "journal.db").exists():
+                check_load(made, said)
+
+
+def test_errors_of_one_command_leave_the_others_of_its_group(folder: Path, clock: ManualClock) -> None:
+    from matchwood.broker.tenant import _Command, _Publish
+
+    direct = Direct(folder, clock)
+    tenant = direct.tenant
+    results: list[Any] = []
+    tenant._commit(
+        [
+            _Command(tenant.subscribe, ({"expression": "age > 0", "id": "a"}, DeliveryOptions()), results.append),
+            _Command(tenant.subscribe, ({"expression": "age >", "id": "b"}, DeliveryOptions()), results.append),
+            _Publish([incoming({"age": 1})], None, results.append),
+            _Publish([incoming({"age": "old"}), incoming({"age": 2})], None, results.append),
+            _Command(tenant.unsubscribe, ("b", NOTHING), results.append),
+        ]
+    )
+    assert results[0][:2] == ("a", 1)
+    assert isinstance(results[1], MatchwoodError)
+    assert [taken.hits for taken in results[2]] == [[("a", 1.0)]]
+    assert "event 0: attribute 'age'" in str(results[3][0])
+    assert results[3][1].hits == [("a", 1.0)]
+    assert isinstance(results[4], UnknownSubscriptionError)
+    direct.close()
