@@ -377,12 +377,13 @@ class DurableEngine(Engine):
             super().resume(id)
             records.append(Resumed(id=_plain_id(id)))
 
-    def move_many(self, ids: Sequence[Id], places: Sequence[Place]) -> None:
+    def move_many(self, ids: Iterable[Id], places: Iterable[Place]) -> None:
         """See `Engine.move_many`."""
+        given: list[Any] = [list(one) if isinstance(one, Iterator) else one for one in (ids, places)]
         with self._recording() as records:
-            super().move_many(ids, places)
-            given = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-            for id_, place in zip(given, places, strict=True):
+            super().move_many(*given)
+            moved = given[0].tolist() if isinstance(given[0], np.ndarray) else given[0]
+            for id_, place in zip(moved, given[1], strict=True):
                 pair = place_pair(tuple(place) if isinstance(place, np.ndarray) else place)
                 assert pair is not None
                 records.append(Moved(id=_plain_id(id_), place=pair, expression=self.subscription(id_).expression))
