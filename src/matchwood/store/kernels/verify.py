@@ -62,11 +62,26 @@ def parts_before(entries, first, count, key):
 
 
 @helper
+def meets_value(events, start, parts, lo, hi):
+    """Does the interval meet a list of values, which are ascending? O(log parts)."""
+    low, high = np.int64(0), parts  # the first value that does not end before the interval
+    while low < high:
+        middle = (low + high) >> 1
+        if events.hi[start + middle] < lo:
+            low = middle + 1
+        else:
+            high = middle
+    return low < parts and events.lo[start + low] <= hi
+
+
+@helper
 def parts_meet(entries, first, count, events, start, parts):
-    """Do two ascending lists of intervals meet? O(count + parts); O(log count) for a single key."""
+    """Do two ascending lists of intervals meet? O(count + parts), less where one of them is short."""
     if parts == 1 and count > 8:
         low = parts_before(entries, first, count, events.lo[start])
         return low < count and entries[first + low].lo <= events.hi[start]
+    if count == 1 and parts > 8:
+        return meets_value(events, start, parts, entries[first].lo, entries[first].hi)
     i = np.int64(0)
     j = np.int64(0)
     while i < count and j < parts:
@@ -82,10 +97,17 @@ def parts_meet(entries, first, count, events, start, parts):
 
 @helper
 def count_holds(entries, first, events, start, parts):
-    """Is the number of intervals that the value meets within the bounds at `first`? O(parts log count + intervals met)."""
+    """Is the number of intervals that the value meets within the bounds at `first`?
+
+    O(count log parts) of few intervals, O(parts log count + intervals met) of many.
+    """
     bounds = entries[first]
     count, first = np.int64(bounds.more), first + 1
     met, at = np.int64(0), np.int64(0)
+    if count <= parts:
+        for i in range(first, first + count):
+            met += np.int64(meets_value(events, start, parts, entries[i].lo, entries[i].hi))
+        return np.float64(met) >= bounds.lo and np.float64(met) <= bounds.hi
     for j in range(start, start + parts):
         at += parts_before(entries, first + at, count - at, events.lo[j])
         while at < count and entries[first + at].lo <= events.hi[j]:  # the next value may begin in the last of them
