@@ -263,7 +263,7 @@ class Schema:
         if dim >= MAX_DIMENSIONS:
             raise SchemaError(
                 f"attribute {attribute.name!r}: a schema holds at most {MAX_DIMENSIONS:,} dimensions; "
-                "use one attribute with a list of values instead of an attribute for each value"
+                "use one attribute with a list of values, and A_CONTAINS, instead of an attribute for each value"
             )
         self._by_dimension.append(attribute)
         return dim

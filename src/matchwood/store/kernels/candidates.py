@@ -20,7 +20,7 @@ from matchwood.jit.intrinsics import box_holds, prefetch
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_ROWS
 from matchwood.store.kernels.results import finish_hits, take_hit
-from matchwood.store.kernels.rows import JOINED
+from matchwood.store.kernels.rows import JOINED, prefetch_entries
 from matchwood.store.kernels.verify import ANY, VALUE, entry_holds, load_event, score_row, unload_event
 
 MAX_FOUND, MAX_RANKED = 4096, 16
@@ -98,15 +98,6 @@ def unload_keys(keys, events, e):
         if dim < keys.size:
             key = keys[dim]
             key.hi, key.below, key.weight = np.nan, np.nan, 1.0
-
-
-@helper
-def prefetch_main_entries(store, slot):
-    """Prefetch the entries of a row."""
-    row = store.rows[slot]
-    start = np.int64(row.start)
-    for at in range(start, start + np.int64(row.count), 2):  # two entries a line
-        prefetch(store.entries, at)
 
 
 @helper
@@ -212,7 +203,7 @@ def verify_found(store, candidates, events, combine, out):
     for i in range(min(2 * PREFETCH_ROWS, found)):
         prefetch(store.rows, np.int64(slots[i]))
     for i in range(min(PREFETCH_ROWS, found)):
-        prefetch_main_entries(store, np.int64(slots[i]))
+        prefetch_entries(store, store.rows[np.int64(slots[i])])
     if candidates.tally.size > 0:
         for i in range(found):
             candidates.tally[PREDICATES] += np.int64(store.rows[np.int64(slots[i])].count)
@@ -221,7 +212,7 @@ def verify_found(store, candidates, events, combine, out):
         if i + 2 * PREFETCH_ROWS < found:
             prefetch(store.rows, np.int64(slots[i + 2 * PREFETCH_ROWS]))
         if i + PREFETCH_ROWS < found:
-            prefetch_main_entries(store, np.int64(slots[i + PREFETCH_ROWS]))
+            prefetch_entries(store, store.rows[np.int64(slots[i + PREFETCH_ROWS])])
         slot = np.int64(slots[i])
         plain = False
         if single:

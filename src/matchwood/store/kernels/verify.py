@@ -64,14 +64,13 @@ def parts_before(entries, first, count, key):
 @helper
 def meets_value(events, start, parts, lo, hi):
     """Does the interval meet a list of values, which are ascending? O(log parts)."""
-    low, high = np.int64(0), parts  # the first value that does not end before the interval
-    while low < high:
-        middle = (low + high) >> 1
-        if events.hi[start + middle] < lo:
-            low = middle + 1
-        else:
-            high = middle
-    return low < parts and events.lo[start + low] <= hi
+    at, left = start, parts  # the first value that does not end before the interval is one of these, or there is none
+    while left > 1:  # without a branch: which half it is cannot be predicted
+        half = left >> 1
+        at += half * np.int64(events.hi[at + half - 1] < lo)
+        left -= half
+    at += np.int64(events.hi[at] < lo)
+    return at < start + parts and events.lo[at] <= hi
 
 
 @helper

@@ -10,9 +10,8 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import prefetch
-from matchwood.store.kernels.candidates import prefetch_main_entries
 from matchwood.store.kernels.distances import PREFETCH_ROWS
-from matchwood.store.kernels.rows import NONE
+from matchwood.store.kernels.rows import NONE, prefetch_entries
 from matchwood.structures.be_star.kernels.layout import entry_on, is_rigid, side_of, summarise
 
 LARGE = 64  # the boundary of a leaf above this size is rebuilt once a quarter of it has changed, not each time
@@ -138,7 +137,7 @@ def rebuild_leaf(tree, store, b):
         prefetch(store.rows, np.int64(tree.leaf_rows[i].slot))
     for i in range(leaf - PREFETCH_ROWS, end):
         if i + PREFETCH_ROWS < end:
-            prefetch_main_entries(store, np.int64(tree.leaf_rows[i + PREFETCH_ROWS].slot))
+            prefetch_entries(store, store.rows[np.int64(tree.leaf_rows[i + PREFETCH_ROWS].slot)])
         if i < leaf:
             continue
         leaf_row = tree.leaf_rows[i]

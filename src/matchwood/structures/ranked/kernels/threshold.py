@@ -14,9 +14,9 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch
 from matchwood.jit.state import State, array, nested
-from matchwood.store.kernels.candidates import prefetch_main_entries
 from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import finish_hits, take_hit
+from matchwood.store.kernels.rows import prefetch_entries
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 from matchwood.structures.ranked.kernels.bounds import (
     BY_SCORE,
@@ -214,7 +214,7 @@ def answer_many(search, store, events, first, mode, combine, k, out, ends):
                 more = not full and not (kth > -np.inf and unseen_bound(bounds, streams, m, c, mode, combine) < kth)
             search.candidates[0] += size
             for i in range(size):
-                prefetch_main_entries(store, np.int64(pending[i]))
+                prefetch_entries(store, store.rows[np.int64(pending[i])])
             for i in range(size):
                 slot = np.int64(pending[i])
                 score = score_row(store, slot, search.values, events, mode, combine)

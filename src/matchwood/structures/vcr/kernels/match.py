@@ -28,9 +28,8 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.candidates import prefetch_main_entries
 from matchwood.store.kernels.results import finish_hits, keep_best, take_hit
-from matchwood.store.kernels.rows import NONE
+from matchwood.store.kernels.rows import NONE, prefetch_entries
 from matchwood.store.kernels.verify import ALL, VALUE, load_event, score_row, unload_event
 from matchwood.structures.vcr.kernels.layout import (
     BOTTOM,
@@ -409,7 +408,7 @@ def verify_pending(index, store, scratch, events, combine, out):
         pending[i] = index.places[np.int64(pending[i])].slot
         prefetch(store.rows, np.int64(pending[i]))
     for i in range(search.pending):
-        prefetch_main_entries(store, np.int64(pending[i]))
+        prefetch_entries(store, store.rows[np.int64(pending[i])])
     for i in range(search.pending):
         slot = np.int64(pending[i])
         score = score_row(store, slot, scratch.values, events, ALL, combine)
