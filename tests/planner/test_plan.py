@@ -116,6 +116,14 @@ def test_a_split_must_be_faster_than_the_best_single_structure_by_a_margin(
     assert "not divided: split is less than 15% faster" in str(plan)
     paced["split"] = (5.0, 0.5, 1.0)
     assert make_plan(task(), from_real_events=True).index == "split"
+    assert make_plan(task(), from_real_events=True, current="mo-tree").index == "split"
+
+
+def test_a_split_stays_only_while_no_single_structure_is_faster(paced: dict[str, tuple[float, float, float]]) -> None:
+    paced["split"] = (5.0, 0.9, 1.0)  # 12.2 against 13
+    assert make_plan(task(), from_real_events=True, current="split").index == "split"
+    paced["split"] = (5.0, 1.1, 1.0)
+    assert make_plan(task(), from_real_events=True, current="split").index == "mo-tree"
 
 
 def test_a_plan_says_how_a_set_is_divided_and_one_of_a_single_kind_is_not() -> None:

@@ -84,7 +84,7 @@ def make_plan(
     changes = task.uses.changes_per_event()
     best = cheapest(estimates, changes)
     fastest = best
-    if current in estimates and estimates[current].cost(changes) <= rules.replan.gain * best.cost(changes):
+    if current in estimates and estimates[current].handicapped(changes) <= rules.replan.gain * best.cost(changes):
         best = estimates[current]
     ranked = sorted(estimates.values(), key=lambda e: e.cost(changes))
     reasons = [

@@ -36,6 +36,7 @@ STREAM = np.dtype(
         ("max_weight", "f8"),  # of the dimension
         ("hit", "i8"),  # the entry that comes next, negative at the end
         ("dim", "i8"),
+        ("is_list", "i8"),  # is the event's value a list?
         ("complete", "i4"),  # does every row of the trees constrain the dimension?
         ("optional", "i4"),  # can no row be among the best that holds in this and other optional dimensions only?
     ]

@@ -71,20 +71,25 @@ def open_streams(search, events, e):
         value = search.values[stream.dim]
         stream.gain, stream.max_weight = value.weight, bounds.max_weight[stream.dim]
         stream.complete = np.int32(bounds.counts[stream.dim] == bounds.summary[0].rows)
-        stream.optional = np.int32(0)
+        stream.optional, stream.is_list = np.int32(0), np.int64(value.parts > 1)
         if not open_cursor(forest, search.cursors, c, stream.dim, value.lo, value.hi) or not pull(search, events, c):
             return CURSOR_FULL
     return m
 
 
+@subroutine
+def lies_between(search, events, dim, hit):
+    """Is the entry, if there is one, between the values of the event's list?"""
+    return hit >= 0 and not value_meets(search.values[dim], events, search.forest.lo[hit], search.forest.hi[hit])
+
+
 @helper
 def pull(search, events, c):
     """Move stream c to its next entry; False if its cursor is full. Entries between the values of a list are left out."""
-    stream, forest = search.streams[c], search.forest
-    value = search.values[stream.dim]
+    stream = search.streams[c]
     while True:
-        hit = next_hit(forest, search.cursors, c)
-        if hit < 0 or value.parts <= 1 or value_meets(value, events, forest.lo[hit], forest.hi[hit]):
+        hit = next_hit(search.forest, search.cursors, c)
+        if not stream.is_list or not lies_between(search, events, stream.dim, hit):
             break
     if hit == CURSOR_FULL:
         return False

@@ -226,34 +226,42 @@ def find_range(index, found, x_runs, x_count, y_runs, y_count, n):
 
 
 @subroutine
+def find_in_ranges(index, scratch, events):
+    """As `find_lists`, of an event with a range or a list on one of the axes; its sides are loaded."""
+    counts, runs = index.counts, scratch.runs
+    x_side, y_side = scratch.sides[0], scratch.sides[1]
+    find_runs(x_side, runs[0], scratch.values, events, counts[Count.X_DIM], index.x_edges)
+    find_runs(y_side, runs[1], scratch.values, events, counts[Count.Y_DIM], index.y_edges)
+    runs[X_STRIP, 0].first = runs[X_STRIP, 0].last = np.int32(counts[Count.X_CELLS])
+    runs[Y_STRIP, 0].first = runs[Y_STRIP, 0].last = np.int32(counts[Count.Y_CELLS])
+    n = np.int64(0)
+    for group in range(4):
+        x_runs, x_count = (runs[X_STRIP], np.int64(1)) if group & 2 else (runs[0], x_side.runs)
+        y_runs, y_count = (runs[Y_STRIP], np.int64(1)) if group & 1 else (runs[1], y_side.runs)
+        if counts[Count.GROUPS + group] > 0 and x_count > 0 and y_count > 0:
+            n = find_range(index, scratch.found, x_runs, x_count, y_runs, y_count, n)
+            if n == EVERY_ROW:
+                break
+    return n
+
+
+@subroutine
 def find_lists(index, scratch, events):
     """Find the lists that may hold a hit of the loaded event; return how many, or EVERY_ROW."""
-    counts, runs = index.counts, scratch.runs
+    counts = index.counts
     x_side, y_side = scratch.sides[0], scratch.sides[1]
     load_side(x_side, scratch.values, counts[Count.X_DIM], index.x_edges, RIGHT)
     load_side(y_side, scratch.values, counts[Count.Y_DIM], index.y_edges, TOP)
+    if x_side.is_range or y_side.is_range:
+        return find_in_ranges(index, scratch, events)
     has_x, has_y = not np.isnan(x_side.key), not np.isnan(y_side.key)
-    is_range = x_side.is_range or y_side.is_range
-    if is_range:
-        find_runs(x_side, runs[0], scratch.values, events, counts[Count.X_DIM], index.x_edges)
-        find_runs(y_side, runs[1], scratch.values, events, counts[Count.Y_DIM], index.y_edges)
-        runs[X_STRIP, 0].first = runs[X_STRIP, 0].last = np.int32(counts[Count.X_CELLS])
-        runs[Y_STRIP, 0].first = runs[Y_STRIP, 0].last = np.int32(counts[Count.Y_CELLS])
     n = np.int64(0)
     for group in range(4):
-        in_x_strip, in_y_strip = group & 2 != 0, group & 1 != 0  # rows without x, without y
-        if counts[Count.GROUPS + group] == 0 or not (has_x or in_x_strip) or not (has_y or in_y_strip):
+        if counts[Count.GROUPS + group] == 0 or (not has_x and group < 2) or (not has_y and not group & 1):
             continue
-        if is_range:
-            x_runs, x_count = (runs[X_STRIP], np.int64(1)) if in_x_strip else (runs[0], x_side.runs)
-            y_runs, y_count = (runs[Y_STRIP], np.int64(1)) if in_y_strip else (runs[1], y_side.runs)
-            n = find_range(index, scratch.found, x_runs, x_count, y_runs, y_count, n)
-            if n == EVERY_ROW:
-                return EVERY_ROW
-        else:
-            x = counts[Count.X_CELLS] if in_x_strip else x_side.first
-            y = counts[Count.Y_CELLS] if in_y_strip else y_side.first
-            n = find_point(index, scratch, x, y, group, n)
+        x = counts[Count.X_CELLS] if group & 2 else x_side.first
+        y = counts[Count.Y_CELLS] if group & 1 else y_side.first
+        n = find_point(index, scratch, x, y, group, n)
     return n
 
 
