@@ -14,7 +14,18 @@ import numpy as np
 from matchwood.geo import HALF_TURN_M
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.store.kernels.places import chord_squared, is_within
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, NONE, SET, SIBLING, first_slot
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    CIRCLE,
+    JOINED,
+    NONE,
+    SET,
+    SIBLING,
+    first_slot,
+    part_hi,
+    part_lo,
+    parts_of,
+)
 
 SLACK_M = 1e-3
 LARGEST_M = 15_000_000.0
@@ -32,24 +43,16 @@ def is_complex(store, slot):
 
 
 @helper
-def parts_of(entries, start, at):
-    """(first, number) of the intervals of the main entry start + at."""
-    entry = entries[start + at]
-    if not entry.kind & SET:
-        return start + at, np.int64(1)
-    first = start + np.int64(entry.more)
-    return first, np.int64(entries[first].more)
-
-
-@helper
-def set_covers(wide, first_w, count_w, narrow, first_n, count_n):
-    """Is each narrow interval within a wide one? Both ascend. O(count_w + count_n)."""
+def set_covers(wide, start_w, at_w, narrow, start_n, at_n):
+    """Is each interval of a narrow entry within one of the wide entry? O(intervals)."""
+    first_w, count_w, width_w = parts_of(wide, start_w, at_w)
+    first_n, count_n, width_n = parts_of(narrow, start_n, at_n)
     w = np.int64(0)
     for n in range(count_n):
-        lo, hi = narrow[first_n + n].lo, narrow[first_n + n].hi
-        while w < count_w and wide[first_w + w].hi < hi:
+        lo, hi = part_lo(narrow, first_n, width_n, n), part_hi(narrow, first_n, width_n, n)
+        while w < count_w and part_hi(wide, first_w, width_w, w) < hi:
             w += 1
-        if w == count_w or wide[first_w + w].lo > lo:
+        if w == count_w or part_lo(wide, first_w, width_w, w) > lo:
             return False
     return True
 
@@ -154,9 +157,7 @@ def row_covers(wide, slot_w, narrow, slot_n):
             if entry.kind == ABSENT and is_absent:
                 continue
             return False
-        first_w, count_w = parts_of(wide.entries, start_w, at)
-        first_n, count_n = parts_of(narrow.entries, start_n, other)
-        if not set_covers(wide.entries, first_w, count_w, narrow.entries, first_n, count_n):
+        if not set_covers(wide.entries, start_w, at, narrow.entries, start_n, other):
             return False
     return True
 

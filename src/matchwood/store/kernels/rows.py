@@ -2,7 +2,8 @@
 
 Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count` main entries, then their extras.
          A main entry is one dimension of a predicate: the hull [lo, hi] of its interval set, its weight, its kind bits.
-         SET     more than one interval: the exact ones are extras at start + entry.more; `more` of the first is their number
+         SET     more than one interval: the exact ones are extras from entry start + entry.more on, as words of 8 bytes: their
+                 number, then lo and hi of each; if all are points, minus their number, then the keys (`parts_of`)
          ABSENT  holds where the event lacks the dimension; lo = hi = NaN, so a plain hull test fails
          JOINED  belongs to the predicate before it (latitude, circle); weight 0
          CIRCLE  hull is everything; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -),
@@ -25,7 +26,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.intrinsics import prefetch, read_word, write_word
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
@@ -67,6 +68,7 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
+WORDS = 4  # of an entry
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
@@ -113,6 +115,47 @@ def slot_in(cell):
 
 
 @helper
+def parts_of(entries, start, at):
+    """(first word, number, words of each) of the intervals of the main entry start + at, for `part_lo` and `part_hi`."""
+    entry = entries[start + at]
+    if not entry.kind & SET:
+        return WORDS * (start + at), np.int64(1), np.int64(2)
+    first = WORDS * (start + np.int64(entry.more))
+    number = np.int64(read_word(entries, first))
+    if number < 0:
+        return first + 1, -number, np.int64(1)
+    return first + 1, number, np.int64(2)
+
+
+@helper
+def part_lo(entries, first, width, i):
+    """The lower end of interval i of those that `parts_of` told of."""
+    return read_word(entries, first + i * width)
+
+
+@helper
+def part_hi(entries, first, width, i):
+    """The upper end of it."""
+    return read_word(entries, first + (i + 1) * width - 1)
+
+
+@helper
+def set_shape(rows, e):
+    """(intervals, words of each) of the interval set that begins with entry e of the CSR arrays. O(intervals)."""
+    last, points = e + 1, rows.lo[e] == rows.hi[e]
+    while last < rows.kinds.size and rows.kinds[last] == _MORE:
+        points &= rows.lo[last] == rows.hi[last]
+        last += 1
+    return last - e, np.int64(1) if points else np.int64(2)
+
+
+@helper
+def extras_of(number, width):
+    """How many entries hold so many intervals, and their number."""
+    return (number * width + WORDS) // WORDS
+
+
+@helper
 def shape_of(rows, r):
     """(main entries, extras) that row r of the CSR arrays needs."""
     main = 0
@@ -121,14 +164,24 @@ def shape_of(rows, r):
     for e in range(begin, end):
         kind = rows.kinds[e]
         if kind == _MORE:
-            extras += 1
             continue
         main += 1
         if kind == _CIRCLE:
             extras += CIRCLE_EXTRAS
         elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
-            extras += 1
+            number, width = set_shape(rows, e)
+            extras += extras_of(number, width)
     return main, extras
+
+
+@kernel
+def space_needed(rows, first):
+    """How many entries the rows from `first` on take in the store, extras and rounding of large regions included."""
+    total = np.int64(0)
+    for r in range(first, rows.ids.size):
+        main, extras = shape_of(rows, r)
+        total += class_size(size_class(main + extras))
+    return total
 
 
 @helper
@@ -180,12 +233,8 @@ def write_entries(store, rows, r, start, main):
             if not set_.kind & SET:
                 set_.kind |= SET
                 set_.more = np.uint32(extra - start)
-                write_entry(entries[extra], set_.lo, set_.hi, 0.0, np.uint16(0), PLAIN, np.uint32(1))
-                extra += 1
-            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, NONE)
-            entries[start + np.int64(set_.more)].more += np.uint32(1)
+                extra += write_set(entries, rows, e - 1, extra)
             set_.hi = rows.hi[e]
-            extra += 1
             continue
         if kind == _CIRCLE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, ROUND, np.uint32(extra - start))
@@ -206,6 +255,18 @@ def write_entries(store, rows, r, start, main):
         dims = max(dims, np.int64(dim) + 1)
         at += 1
     store.counts[DIMS] = dims
+
+
+@helper
+def write_set(entries, rows, e, extra):
+    """Write the interval set that begins with entry e of the CSR arrays as extras; return how many. O(intervals)."""
+    number, width = set_shape(rows, e)
+    word = WORDS * np.int64(extra)
+    write_word(entries, word, np.float64(number if width == 2 else -number))
+    for i in range(number):
+        write_word(entries, word + 1 + i * width, rows.lo[e + i])
+        write_word(entries, word + (i + 1) * width, rows.hi[e + i])
+    return extras_of(number, width)
 
 
 @helper

@@ -11,7 +11,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.store.kernels.places import is_within
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET, part_hi, part_lo, parts_of
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 
@@ -49,25 +49,24 @@ def unload_event(values, events, e):
 
 
 @helper
-def parts_meet(entries, first, count, events, start, parts):
-    """Do two ascending lists of intervals meet? O(count + parts); O(log count) for a single key."""
+def parts_meet(entries, first, count, width, events, start, parts):
+    """Do two ascending lists of intervals meet, the first from `parts_of`? O(count + parts); O(log count) for a single key."""
     if parts == 1 and count > 8:
         key, end = events.lo[start], events.hi[start]
         low, high = np.int64(0), count  # the first part whose hi >= key
         while low < high:
             middle = (low + high) >> 1
-            if entries[first + middle].hi < key:
+            if part_hi(entries, first, width, middle) < key:
                 low = middle + 1
             else:
                 high = middle
-        return low < count and entries[first + low].lo <= end
+        return low < count and part_lo(entries, first, width, low) <= end
     i = np.int64(0)
     j = np.int64(0)
     while i < count and j < parts:
-        part = entries[first + i]
-        if part.hi < events.lo[start + j]:
+        if part_hi(entries, first, width, i) < events.lo[start + j]:
             i += 1
-        elif events.hi[start + j] < part.lo:
+        elif events.hi[start + j] < part_lo(entries, first, width, i):
             j += 1
         else:
             return True
@@ -88,11 +87,8 @@ def entry_holds(entries, start, at, values, events):
         inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)
         return inside == (entries[first].weight > 0.0)
     if entry.kind & SET or value.parts > 1:
-        first, count = start + at, np.int64(1)
-        if entry.kind & SET:
-            first = start + np.int64(entry.more)
-            count = np.int64(entries[first].more)
-        return parts_meet(entries, first, count, events, np.int64(value.first), np.int64(value.parts))
+        first, count, width = parts_of(entries, start, at)
+        return parts_meet(entries, first, count, width, events, np.int64(value.first), np.int64(value.parts))
     return True
 
 

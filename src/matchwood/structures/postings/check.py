@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
-from matchwood.store.row_store import RowStore
+from matchwood.store.row_store import RowStore, set_of
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
 
@@ -47,11 +47,10 @@ def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
     start = int(row["start"])
     found = []
     for entry in store.state.entries[start : start + int(row["count"])]:
-        parts = np.array([entry])
+        parts = [(float(entry["lo"]), float(entry["hi"]))]
         if entry["kind"] & SET:
-            first = start + int(entry["more"])
-            parts = store.state.entries[first : first + int(store.state.entries[first]["more"])]
-        found.append((entry, parts))
+            parts = set_of(store.state.entries, start + int(entry["more"]))
+        found.append((entry, np.array(parts, [("lo", "f8"), ("hi", "f8")])))
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the store can name
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.postings.check import check_postings
@@ -155,9 +156,12 @@ class PostingsIndex(VerifyingIndex):
     def _surveyed(self, slots: Slots) -> Survey:
         """What the rows that are not filed ask for. O(values)."""
         table, state = self._postings.table, self.store.state
-        mentions, used = np.zeros(len(table), np.int64), np.zeros(self.store.dimensions, np.int64)
-        others = np.empty(int(state.rows["size"][slots].sum()), layout.OTHER)
-        others = others[: update.survey(self._postings, state, slots, mentions, used, others)]
+        room, wanted = -1, 2 * len(slots)
+        while room < wanted:
+            room, others = wanted, np.empty(wanted, layout.OTHER)
+            mentions, used = np.zeros(len(table), np.int64), np.zeros(self.store.dimensions, np.int64)
+            wanted = int(update.survey(self._postings, state, slots, mentions, used, others))
+        others = others[:wanted]
         at = np.flatnonzero(mentions)
         points = np.empty(len(at), [("dim", "i8"), ("key", "f8"), ("mentions", "i8")])
         points["dim"], points["key"], points["mentions"] = table["dim"][at], table["key"][at], mentions[at]
@@ -166,7 +170,7 @@ class PostingsIndex(VerifyingIndex):
     def _count(self, slots: Slots) -> None:
         done = 0
         while (done := int(update.count_mentions(self._postings, self.store.state, slots, done))) < len(slots):
-            row = int(self.store.state.rows["size"][slots[done]])
+            row = VALUES * int(self.store.state.rows["size"][slots[done]])
             wanted = 2 * (int(self._postings.counts[layout.KEYS]) + row) + 2
             size = max(2 * len(self._postings.table), 1 << wanted.bit_length())
             table = np.zeros(size, layout.FILE)

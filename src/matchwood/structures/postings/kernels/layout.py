@@ -29,7 +29,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, SET, part_hi, part_lo, parts_of
 
 AXIS = np.dtype(
     [
@@ -112,25 +112,15 @@ def place_of(table, dim, key):
 
 
 @helper
-def parts_of(entries, start, at):
-    """(first, number) of the intervals of the entry at start + at."""
-    entry = entries[start + at]
-    if entry.kind & SET:
-        first = start + np.int64(entry.more)
-        return first, np.int64(entries[first].more)
-    return start + at, np.int64(1)
-
-
-@helper
 def pivot_values(entries, start, at):
     """How many values the entry names, 0 if it names other things than few values. O(values)."""
     if entries[start + at].kind & (ABSENT | CIRCLE):
         return np.int64(0)
-    first, number = parts_of(entries, start, at)
+    first, number, width = parts_of(entries, start, at)
     if number > MAX_PIVOT:
         return np.int64(0)
-    for i in range(first, first + number):
-        if entries[i].lo != entries[i].hi:
+    for i in range(number if width > 1 else 0):
+        if part_lo(entries, first, width, i) != part_hi(entries, first, width, i):
             return np.int64(0)
     return number
 
