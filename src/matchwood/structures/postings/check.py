@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, SET
+from matchwood.store.kernels.rows import ABSENT, CIRCLE, JOINED, PLAIN, SET, SIBLING
 from matchwood.store.row_store import RowStore, set_of
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
@@ -59,6 +59,14 @@ def _bound(store: RowStore, slot: int) -> float:
     return float(((store.state.rows[slot]["flags"] >> 1).astype(np.uint32) << 16).view(np.float32))
 
 
+def _score(store: RowStore, slot: int) -> float:
+    """The score of a row if every predicate holds and every weight of the event is 1."""
+    score = float(store.state.rows[slot]["priority"])
+    for entry, _ in _entries(store, slot):
+        score += 0.0 if entry["kind"] & JOINED else float(entry["weight"])
+    return score
+
+
 def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> None:
     entries = _entries(store, slot)
     entry, parts = entries[pivot]
@@ -67,8 +75,12 @@ def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> 
         file = postings.table[int(place_of(postings.table, int(entry["dim"]), float(part["lo"])))]
         mine = [p for p in _postings_of(postings, file) if p["slot"] == slot]
         assert len(mine) == 1, f"slot {slot} is filed {len(mine)} times under {part['lo']}"
-        assert not mine[0]["bound"] < _bound(store, slot), f"slot {slot} may score more than its posting"
-        assert bool(mine[0]["several"]) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
+        assert mine[0]["score"] == _score(store, slot), f"slot {slot}: its posting has another score"
+        assert bool(mine[0]["flags"] & layout.SEVERAL) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
+        rest = [e["kind"] for i, (e, _) in enumerate(entries) if i != pivot]
+        is_whole = mine[0]["dim"] == layout.NO_SECOND if not rest else rest == [PLAIN]
+        is_whole = is_whole and not entry["kind"] & ~SET and not store.state.rows[slot]["flags"] & SIBLING
+        assert bool(mine[0]["flags"] & layout.WHOLE) == is_whole, f"slot {slot}: wrong mark of a whole row"
         if mine[0]["dim"] != layout.NO_SECOND:
             seconds = {(int(e["dim"]), float(e["lo"]), float(e["hi"])) for e, _ in entries}
             second = (int(mine[0]["dim"]), float(mine[0]["lo"]), float(mine[0]["hi"]))
@@ -120,10 +132,9 @@ class _Axis:
 def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: int, position: int) -> None:
     row = store.state.rows[slot]
     assert not _bound(store, slot) > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
-    score = row["priority"]
-    for entry, _ in _entries(store, slot):
-        score += 0.0 if entry["kind"] & JOINED else entry["weight"]
-    assert postings.hits[position]["score"] == score, f"position {position} has another score than its row"
+    assert postings.hits[position]["score"] == _score(store, slot), (
+        f"position {position} has another score than its row"
+    )
     assert postings.hits[position]["id"] == row["id"], f"position {position} has another id than its row"
     by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
     is_exact = bool(postings.exact[position >> 6] >> np.uint64(position & 63) & np.uint64(1))

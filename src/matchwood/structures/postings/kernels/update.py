@@ -12,6 +12,8 @@ from matchwood.store.kernels.rows import (
     ABSENT,
     CIRCLE,
     JOINED,
+    PLAIN,
+    SET,
     SIBLING,
     max_score,
     part_hi,
@@ -34,7 +36,9 @@ from matchwood.structures.postings.kernels.layout import (
     NONE,
     PLANES,
     POSITIONS,
+    SEVERAL,
     UNKNOWN,
+    WHOLE,
     WORDS,
     begins_at,
     cell_of,
@@ -191,7 +195,10 @@ def file_row(postings, store, slot, pivot):
             needed += max(np.int64(1), 2 * np.int64(file.room))
     if counts[FILED] + needed > postings.filed.size:
         return False
-    second = second_entry(postings, store, slot, pivot)
+    second, score = second_entry(postings, store, slot, pivot), full_score(store, slot)
+    flags = SEVERAL if values > 1 else np.uint16(0)
+    if is_whole(store, slot, pivot, second):
+        flags |= WHOLE
     for v in range(values):
         file = table[place_of(table, dim, part_lo(entries, part, width, v))]
         if file.size == file.room:
@@ -203,13 +210,25 @@ def file_row(postings, store, slot, pivot):
             file.start, file.room = np.uint32(begin), np.uint32(room)
         posting = postings.filed[np.int64(file.start) + np.int64(file.size)]
         file.size += np.uint32(1)
-        posting.slot, posting.several, posting.bound = np.uint32(slot), np.uint16(values > 1), max_score(row)
+        posting.slot, posting.flags, posting.score = np.uint32(slot), flags, score
         posting.dim = NO_SECOND
         if second >= 0:
             entry = entries[start + second]
             posting.dim, posting.lo, posting.hi = entry.dim, entry.lo, entry.hi
     postings.homes[slot] = IS_FILED | np.uint32(pivot)
     return True
+
+
+@helper
+def is_whole(store, slot, pivot, second):
+    """Are the values of the pivot and the second interval all that the row asks for?"""
+    row, entries = store.rows[slot], store.entries
+    start = np.int64(row.start)
+    if row.flags & SIBLING or entries[start + pivot].kind & ~SET:
+        return False
+    if second < 0:
+        return row.count == 1
+    return row.count == 2 and entries[start + second].kind == PLAIN
 
 
 @helper
@@ -407,12 +426,12 @@ def rank_rows(postings, store, slots, others):
 
 @helper
 def rank_filed(postings, store, slot, pivot):
-    """Write the bound of a filed row into its postings."""
+    """Write the score of a filed row into its postings."""
     entries, table, start = store.entries, postings.table, np.int64(store.rows[slot].start)
     part, values, width = parts_of(entries, start, pivot)
     for v in range(values):
         file = table[place_of(table, np.int64(entries[start + pivot].dim), part_lo(entries, part, width, v))]
-        postings.filed[posting_of(postings, file, slot)].bound = max_score(store.rows[slot])
+        postings.filed[posting_of(postings, file, slot)].score = full_score(store, slot)
 
 
 @helper
