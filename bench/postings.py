@@ -74,20 +74,24 @@ class Batch(NamedTuple):
 
 
 def run(preset: str, report: Report) -> None:
-    """One part for each workload, then changes and the cold start."""
-    cases = [(name, SIZES[preset]) for name in KINDS]
-    if preset == "paper":
-        cases.append((ADS, LARGE))
-    for name, size in cases:
-        workload = KINDS[name](size=size)
-        try:
-            workload.events(1)
-        except WorkloadError as error:
-            print(f"{name} is left out: {error}")
-            continue
-        report.part(f"{name}, {size:,}", partial(measure, report, name, workload, EFFORTS[preset]))
+    """One part for each workload, changes, the cold start; then the large workload."""
+    for name in KINDS:
+        match(preset, report, name, SIZES[preset])
     report.part("changes", partial(changes, report, SIZES[preset]))
     report.part("cold start", partial(cold, report, COLD[preset]))
+    if preset == "paper":
+        match(preset, report, ADS, LARGE)
+
+
+def match(preset: str, report: Report, name: str, size: int) -> None:
+    """The part of one workload, if its data is there."""
+    workload = KINDS[name](size=size)
+    try:
+        workload.events(1)
+    except WorkloadError as error:
+        print(f"{name} is left out: {error}")
+        return
+    report.part(f"{name}, {size:,}", partial(measure, report, name, workload, EFFORTS[preset]))
 
 
 # matching

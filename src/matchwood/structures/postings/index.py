@@ -148,6 +148,7 @@ class PostingsIndex(VerifyingIndex):
         # In descending order of the bound that rows have in the store, which is never negative.
         bounds = state.rows["flags"][others] >> 1
         order = np.argsort(-bounds.astype(np.int64), kind="stable")
+        self._reserve(len(others))
         is_filed = pivots >= 0
         self._place(
             np.concatenate([others[order], slots[is_filed]]), np.concatenate([pivots[~is_filed], pivots[is_filed]])
@@ -193,25 +194,28 @@ class PostingsIndex(VerifyingIndex):
 
     def _make_room(self, more: int) -> None:
         """Room for so many positions more, or, if these are there, twice the room for postings and lists."""
-        postings, counts = self._postings, self._postings.counts
-        capacity = len(postings.slots)
-        if counts[layout.POSITIONS] == capacity:
-            blocks = -(-max(capacity + min(more, max(capacity, BLOCK)), capacity * 5 // 4) // BLOCK)
-            planes, old = int(counts[layout.PLANES]), capacity // BLOCK
-            bits = grown(postings.bits, blocks * planes * WORDS)
-            added = bits.reshape(blocks, planes, WORDS)[old:]
-            added[:] = ~np.uint64(0)
-            added[:, LIVE] = 0
-            bounds = grown(postings.bounds, blocks)
-            bounds[old:] = -np.inf
-            by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
-            exact = grown(postings.exact, blocks * WORDS)
-            self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
+        postings, capacity = self._postings, len(self._postings.slots)
+        if postings.counts[layout.POSITIONS] == capacity:
+            self._reserve(max(capacity + min(more, max(capacity, BLOCK)), capacity * 5 // 4))
             return
         members = grown(postings.members, 2 * len(postings.members) + BLOCK)
         self._postings = postings._replace(
             members=members, filed=grown(postings.filed, 2 * len(postings.filed) + BLOCK)
         )
+
+    def _reserve(self, positions: int) -> None:
+        """Blocks for so many positions. A new position is in all planes but LIVE."""
+        postings, blocks = self._postings, -(-positions // BLOCK)
+        planes, old = int(postings.counts[layout.PLANES]), len(postings.slots) // BLOCK
+        bits = grown(postings.bits, blocks * planes * WORDS)
+        added = bits.reshape(blocks, planes, WORDS)[old:]
+        added[:] = ~np.uint64(0)
+        added[:, LIVE] = 0
+        bounds = grown(postings.bounds, blocks)
+        bounds[old:] = -np.inf
+        by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
+        exact = grown(postings.exact, blocks * WORDS)
+        self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
 
 
 _BY_POSITION = ("hits", "slots")
