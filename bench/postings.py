@@ -40,6 +40,7 @@ from bench.report import Report
 from matchwood import Engine
 from matchwood.encode.arrays import Events, Rows
 from matchwood.errors import WorkloadError
+from matchwood.structures import PostingsIndex
 from matchwood.workloads import Keywords, PaperAlerts, Routing, Targeting, Workload
 
 ADS, ROUTING, KEYWORDS, PAPERS = "P1 ads", "P2 routing", "P3 keywords", "P4 papers"
@@ -74,20 +75,24 @@ class Batch(NamedTuple):
 
 
 def run(preset: str, report: Report) -> None:
-    """One part for each workload, then changes and the cold start."""
-    cases = [(name, SIZES[preset]) for name in KINDS]
-    if preset == "paper":
-        cases.append((ADS, LARGE))
-    for name, size in cases:
-        workload = KINDS[name](size=size)
-        try:
-            workload.events(1)
-        except WorkloadError as error:
-            print(f"{name} is left out: {error}")
-            continue
-        report.part(f"{name}, {size:,}", partial(measure, report, name, workload, EFFORTS[preset]))
+    """One part for each workload, changes, the cold start; then the large workload."""
+    for name in KINDS:
+        match(preset, report, name, SIZES[preset])
     report.part("changes", partial(changes, report, SIZES[preset]))
     report.part("cold start", partial(cold, report, COLD[preset]))
+    if preset == "paper":
+        match(preset, report, ADS, LARGE)
+
+
+def match(preset: str, report: Report, name: str, size: int) -> None:
+    """The part of one workload, if its data is there."""
+    workload = KINDS[name](size=size)
+    try:
+        workload.events(1)
+    except WorkloadError as error:
+        print(f"{name} is left out: {error}")
+        return
+    report.part(f"{name}, {size:,}", partial(measure, report, name, workload, EFFORTS[preset]))
 
 
 # matching
@@ -291,6 +296,10 @@ def changes(report: Report, size: int) -> None:
     asked = [(id_, text) for id_, (text, _) in zip(kept, texts, strict=True)]
     engine.update(*asked[0])
     note("update_us", cpu_us_once(lambda one: engine.update(*one), asked))
+    index = PostingsIndex.build(rows.take(0, size))  # what of these is the index
+    index.insert(rows.take(size, size + 1))
+    note("index_insert_us", cpu_us_once(index.insert, single))
+    note("index_delete_us", cpu_us_once(index.delete, [np.array([id_]) for id_ in range(CHANGED)]))
 
 
 def in_bulk(call: Callable[[Rows], object], rows: Rows, *, parts: int = 5) -> tuple[float, float]:

@@ -199,3 +199,27 @@ def _single_sites(events: Events) -> Events:
     keep[1:] = ~((events.dims[1:] == SITE) & (events.dims[:-1] == SITE) & ~starts[1:])
     offsets = np.concatenate([[0], np.cumsum(keep)])[events.offsets]
     return make_events(offsets, events.dims[keep], events.lo[keep], events.hi[keep])
+
+
+def test_a_filed_row_that_its_posting_decides_is_not_verified() -> None:
+    # value = v AND age BETWEEN: filed under v, with the range as the second interval.
+    n = 5000
+    age = np.arange(n) % 50
+    keys = np.column_stack([np.arange(n) // 4, age]).astype(float)
+    weights = np.tile([0.5, 0.25], n)
+    dims, offsets = np.tile([COUNTRY, AGE], n), 2 * np.arange(n + 1)
+    rows = make_rows(
+        np.arange(n), age / 8, offsets, dims, np.zeros(2 * n), keys.ravel(), (keys + np.array([0, 9])).ravel(), weights
+    )
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    events = make_events([0, 2, 5], [COUNTRY, AGE, COUNTRY, AGE, AGE], [7, 30, 9, 38, 80], [7, 30, 9, 38, 80])
+    weighted = make_events([0, 2], [COUNTRY, AGE], [7, 30], [7, 30], [1.0, 0.5])
+    for asked, verified in ((events.take(0, 1), 0), (events.take(1, 2), 4), (weighted, 3)):
+        index.reset_counters()
+        found = ranked(index.match(asked))
+        assert index.stats().candidates <= verified
+        assert found == ranked(scan.match(asked))
+        assert found[0]
+        assert listed(index.top_k(asked, 2)) == listed(scan.top_k(asked, 2))
+    assert index.stats().details["rows_filed"] == n
+    index.check()

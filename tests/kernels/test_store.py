@@ -12,7 +12,7 @@ from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, Unkn
 from matchwood.store import row_store
 from matchwood.store.kernels import rows as kernel
 from matchwood.store.kernels.rows import SIBLING
-from matchwood.store.row_store import RowStore
+from matchwood.store.row_store import RowStore, set_of
 from tests.worlds import a_world, seeded_dice
 
 MOST = 2**63 - 1
@@ -275,3 +275,21 @@ def test_check_notices_damage(damage: str) -> None:
         store.state.rows[damage][slot] += 1
     with pytest.raises(AssertionError):
         store.check()
+
+
+@pytest.mark.parametrize("width", [0.0, 0.5])
+@pytest.mark.parametrize("number", [2, 3, 4, 5, 65])
+def test_interval_sets_come_back_as_they_were_and_points_take_a_word_each(number: int, width: float) -> None:
+    lo = np.arange(number, dtype=np.float64) - 1.0
+    kinds = [INTERVAL, *[MORE] * (number - 1)]
+    rows = make_rows([7], [0.0], [0, number], [3] * number, kinds, lo, lo + width, [1.0] + [0.0] * (number - 1))
+    store = RowStore()
+    slots = store.add(rows)
+    found = store.extract(slots)
+    for column, expected in zip(found, rows, strict=True):
+        assert column.tolist() == expected.tolist()
+    words = 1 + number * (1 if width == 0.0 else 2)  # the number of intervals, and their ends
+    least = 1 + -(-words // 4)
+    assert store.state.rows["size"][slots[0]] == (least if least <= 64 else 128)
+    assert set_of(store.state.entries, 1) == list(zip(lo.tolist(), (lo + width).tolist(), strict=True))
+    store.check()

@@ -12,9 +12,10 @@ from matchwood.baselines.kernels.counting import LIST
 from matchwood.baselines.kernels.tama import Domains, answer_events, delete_rows, insert_rows, leaf_of
 from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
-from matchwood.store.kernels.rows import ABSENT, ENTRIES, NARROWS
+from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import Query
+from matchwood.structures.scan.index import flat_ranges
 from matchwood.structures.scratch import Scratch
 
 
@@ -46,7 +47,8 @@ class Tama(CountingIndex):
 
     def _measured(self, known: int) -> np.ndarray:
         """The domains of new dimensions: between the least and the greatest end in the rows."""
-        entries = self.store.state.entries[: self.store.state.counts[ENTRIES]]
+        rows = self.store.state.rows[self.store.live_slots()]
+        entries = self.store.state.entries[flat_ranges(rows["start"], rows["count"])]
         entries = entries[(entries["kind"] & (ABSENT | NARROWS)) == 0]
         domain = np.zeros((self.store.dimensions - known, 2))
         for dim in range(known, self.store.dimensions):

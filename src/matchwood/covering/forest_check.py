@@ -11,7 +11,7 @@ from matchwood.covering.kernels.forest import CoverForest
 from matchwood.covering.kernels.signatures import child_of
 from matchwood.store.kernels.rows import ABSENT, COUNTED, NARROWS, NONE
 from matchwood.store.pool_check import check_regions, freed
-from matchwood.store.row_store import RowStore
+from matchwood.store.row_store import RowStore, bounds_of, set_of
 
 _NONE = int(NONE)
 
@@ -92,13 +92,12 @@ def _hulls(store: RowStore, slot: int) -> dict[int, tuple[float, float]]:
     for entry in all_entries[start : start + int(row["count"])]:
         item = 2 * int(entry["dim"]) + int(entry["kind"] == ABSENT)
         if entry["kind"] == COUNTED:
-            bounds = start + int(entry["more"])
-            parts = all_entries[bounds + 1 : bounds + 1 + int(all_entries[bounds]["more"])]
-            least = all_entries[bounds]["lo"]
-            needed = [parts[i : i + 1] for i in range(len(parts))] if least == len(parts) else [parts] if least else []
+            first = start + int(entry["more"])
+            parts, (least, _) = set_of(all_entries, first), bounds_of(all_entries, first)
+            needed = [[part] for part in parts] if least == len(parts) else [parts] if least else []
             for set_ in needed:
                 lo, hi = found[item]
-                found[item] = max(lo, float(set_["lo"][0])), min(hi, float(set_["hi"][-1]))
+                found[item] = max(lo, set_[0][0]), min(hi, set_[-1][1])
         elif not entry["kind"] & NARROWS:
             found[item] = float(entry["lo"]), float(entry["hi"])
     return found

@@ -141,7 +141,9 @@ def _continues(rows: Rows) -> Flags:
 
 
 def _behind_latitude(rows: Rows, head: Flags) -> Flags:
-    """Which entries come after a JOINED entry of the same predicate?"""
+    """Which circles come after a JOINED entry of the same predicate? Of other entries the answer means nothing."""
+    if not (rows.kinds == CIRCLE).any():
+        return head
     predicate = np.cumsum(head)
     latest = np.maximum.accumulate(np.where(rows.kinds == JOINED, predicate, -1)) if len(head) else predicate
     return np.asarray(latest == predicate)

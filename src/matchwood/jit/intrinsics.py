@@ -98,6 +98,33 @@ def box_holds(typing_context, entries, at, keys, dim):
 
 
 @intrinsic
+def read_word(typing_context, records, word):
+    """The float64 number `word` of the memory of an array of records. The caller guarantees that it is there."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load(_word(context, builder, signature, arguments))
+
+    return types.float64(records, types.int64), generate
+
+
+@intrinsic
+def write_word(typing_context, records, word, value):
+    """Write the float64 number `word` of the memory of an array of records. The caller guarantees that it is there."""
+
+    def generate(context, builder, signature, arguments):
+        builder.store(arguments[2], _word(context, builder, signature, arguments))
+        return context.get_dummy_value()
+
+    return types.void(records, types.int64, types.float64), generate
+
+
+def _word(context, builder, signature, arguments):
+    """A pointer to a float64 in the memory of an array."""
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    return builder.gep(builder.bitcast(data, ir.PointerType(ir.DoubleType())), [arguments[1]])
+
+
+@intrinsic
 def copy_words(typing_context, target, at, source, begin):
     """target[at : at + 16] = source[begin : begin + 16], of uint64. The caller guarantees that both are there."""
 

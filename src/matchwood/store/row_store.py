@@ -168,11 +168,11 @@ class RowStore:
     def extract(self, slots: Slots) -> Rows:
         """The rows at these slots as arrays again, exactly as they were added. O(entries)."""
         slots = np.ascontiguousarray(slots, np.uint32)
-        n, size = len(slots), int(self.state.rows["size"][slots].sum())  # a region is at least as large as its row
+        n, size = len(slots), int(store_extract.count_extracted(self.state, slots))
         dims, kinds, lo, hi, weight = (np.empty(size, t) for t in (np.uint16, np.uint8, *3 * [np.float64]))
         rows = Rows(np.empty(n, np.int64), np.empty(n), np.zeros(n + 1, np.int64), dims, kinds, lo, hi, weight)
-        end = int(store_extract.extract_rows(self.state, slots, rows))
-        return rows._replace(dims=dims[:end], kinds=kinds[:end], lo=lo[:end], hi=hi[:end], weight=weight[:end])
+        store_extract.extract_rows(self.state, slots, rows)
+        return rows
 
     def extract_all(self) -> Rows:
         """Every row, those of a subscription adjacent and in order, subscriptions by ascending id. O(n log n)."""
@@ -287,7 +287,7 @@ class RowStore:
         self._reserve_ids(rows.size - done)
         state, counts = self.state, self.state.counts
         slots = min(_enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done), kernel.MAX_SLOTS)
-        entries = _enough(len(state.entries), int(counts[kernel.ENTRIES]) + _space_needed(rows))
+        entries = _enough(len(state.entries), int(counts[kernel.ENTRIES] + kernel.space_needed(rows, done)))
         rows_ = grown(state.rows, slots)
         self.state = state._replace(
             rows=rows_,
@@ -305,12 +305,20 @@ class RowStore:
             self.state = self.state._replace(table=table)
 
 
-def _space_needed(rows: Rows) -> int:
-    """An upper bound of the entries that rows take in the store, extras and rounding of large regions included."""
-    kinds = rows.kinds
-    extras = int(((kinds == arrays.MORE) | (kinds == arrays.COUNT)).sum())
-    space = len(kinds) + extras + kernel.CIRCLE_EXTRAS * int((kinds == arrays.CIRCLE).sum())
-    return space if np.diff(rows.offsets).max(initial=0) <= kernel.EXACT_CLASSES // 4 else 2 * space
+def set_of(entries: np.ndarray, first: int) -> list[tuple[float, float]]:
+    """The intervals of a set whose extras begin at entry `first`. O(n), in Python: for tests."""
+    words = entries[first:].view(np.float64)
+    number = int(words[0])
+    if number < 0:
+        return [(float(key), float(key)) for key in words[1 : 1 - number]]
+    return [(float(lo), float(hi)) for lo, hi in words[1 : 1 + 2 * number].reshape(-1, 2)]
+
+
+def bounds_of(entries: np.ndarray, first: int) -> tuple[float, float]:
+    """The least and the most of a count whose extras begin at entry `first`. In Python: for tests."""
+    words = entries[first:].view(np.float64)
+    at = 1 + (-int(words[0]) if words[0] < 0 else 2 * int(words[0]))
+    return float(words[at]), float(words[at + 1])
 
 
 def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Store:

@@ -14,7 +14,20 @@ import numpy as np
 from matchwood.geo import HALF_TURN_M
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.store.kernels.places import chord_squared, is_within
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, NONE, SET, SIBLING, first_slot
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    COUNTED,
+    JOINED,
+    NARROWS,
+    NONE,
+    SET,
+    SIBLING,
+    count_bounds,
+    first_slot,
+    part_hi,
+    part_lo,
+    parts_of,
+)
 
 SLACK_M = 1e-3
 LARGEST_M = 15_000_000.0
@@ -32,26 +45,25 @@ def is_complex(store, slot):
 
 
 @helper
-def parts_of(entries, start, at):
-    """(first, number) of the intervals of the main entry start + at."""
-    entry = entries[start + at]
-    if not entry.kind & SET:
-        return start + at, np.int64(1)
-    first = start + np.int64(entry.more)
-    return first, np.int64(entries[first].more)
+def set_covers(wide, set_w, narrow, set_n):
+    """Is each narrow interval within a wide one? The sets are as `parts_of` tells them. O(intervals)."""
+    first_w, count_w, width_w = set_w
+    first_n, count_n, width_n = set_n
+    w = np.int64(0)
+    for n in range(count_n):
+        lo, hi = part_lo(narrow, first_n, width_n, n), part_hi(narrow, first_n, width_n, n)
+        while w < count_w and part_hi(wide, first_w, width_w, w) < hi:
+            w += 1
+        if w == count_w or part_lo(wide, first_w, width_w, w) > lo:
+            return False
+    return True
 
 
 @helper
-def set_covers(wide, first_w, count_w, narrow, first_n, count_n):
-    """Is each narrow interval within a wide one? Both ascend. O(count_w + count_n)."""
-    w = np.int64(0)
-    for n in range(count_n):
-        lo, hi = narrow[first_n + n].lo, narrow[first_n + n].hi
-        while w < count_w and wide[first_w + w].hi < hi:
-            w += 1
-        if w == count_w or wide[first_w + w].lo > lo:
-            return False
-    return True
+def one_part(set_, i):
+    """Interval i of a set, as a set."""
+    first, _, width = set_
+    return first + i * width, np.int64(1), width
 
 
 @subroutine
@@ -147,69 +159,67 @@ def is_counted(store, slot):
 
 
 @helper
-def needs_within(narrow, slot, head, wide, first_w, count_w):
+def needs_within(narrow, slot, head, wide, set_w):
     """Does the predicate at `head` of the narrow row need a value among the wide intervals? O(its counts x intervals)."""
     start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
     entries = narrow.entries
-    first, parts = parts_of(entries, start, head)
-    if set_covers(wide, first_w, count_w, entries, first, parts):
+    if set_covers(wide, set_w, entries, parts_of(entries, start, head)):
         return True
-    at = start + head + 1
-    while at < start + count and entries[at].kind == COUNTED:
-        bounds = entries[start + np.int64(entries[at].more)]
-        first, parts = start + np.int64(entries[at].more) + 1, np.int64(bounds.more)
-        if bounds.lo == np.float64(parts):  # each of them is needed
-            for part in range(parts):
-                if set_covers(wide, first_w, count_w, entries, first + part, np.int64(1)):
+    at = head + 1
+    while at < count and entries[start + at].kind == COUNTED:
+        parts, (least, _) = parts_of(entries, start, at), count_bounds(entries, start, at)
+        if least == np.float64(parts[1]):  # each of them is needed
+            for i in range(parts[1]):
+                if set_covers(wide, set_w, entries, one_part(parts, i)):
                     return True
-        elif bounds.lo > 0.0 and set_covers(wide, first_w, count_w, entries, first, parts):
+        elif least > 0.0 and set_covers(wide, set_w, entries, parts):
             return True
         at += 1
     return False
 
 
 @helper
-def same_parts(wide, first_w, narrow, first_n, count):
-    for i in range(count):
-        if wide[first_w + i].lo != narrow[first_n + i].lo or wide[first_w + i].hi != narrow[first_n + i].hi:
+def same_parts(wide, set_w, narrow, set_n):
+    """Are the intervals of both sets, which have as many, the same?"""
+    for i in range(set_w[1]):
+        if part_lo(wide, set_w[0], set_w[2], i) != part_lo(narrow, set_n[0], set_n[2], i):
+            return False
+        if part_hi(wide, set_w[0], set_w[2], i) != part_hi(narrow, set_n[0], set_n[2], i):
             return False
     return True
 
 
 @helper
-def has_count(narrow, slot, head, wide, bounds_w):
+def has_count(narrow, slot, head, wide, set_w, least_w, most_w):
     """Has the predicate at `head` of the narrow row a count that implies the wide one by itself? O(counts x intervals)."""
     start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
-    asked, entries, at = wide[bounds_w], narrow.entries, start + head + 1
-    size, first_w = np.int64(asked.more), bounds_w + 1
-    while at < start + count and entries[at].kind == COUNTED:
-        bounds = entries[start + np.int64(entries[at].more)]
-        first, parts = start + np.int64(entries[at].more) + 1, np.int64(bounds.more)
-        if asked.hi == 0.0:
-            if bounds.hi == 0.0 and set_covers(entries, first, parts, wide, first_w, size):
+    entries, at = narrow.entries, head + 1
+    while at < count and entries[start + at].kind == COUNTED:
+        parts, (least, most) = parts_of(entries, start, at), count_bounds(entries, start, at)
+        if most_w == 0.0:
+            if most == 0.0 and set_covers(entries, parts, wide, set_w):
                 return True
-        elif bounds.hi > 0.0 and bounds.lo >= asked.lo and bounds.hi <= asked.hi and parts == size:
-            if same_parts(wide, first_w, entries, first, size):
+        elif most > 0.0 and least >= least_w and most <= most_w and parts[1] == set_w[1]:
+            if same_parts(wide, set_w, entries, parts):
                 return True
         at += 1
     return False
 
 
 @helper
-def implies_count(narrow, slot, head, wide, bounds_w):
-    """Does the predicate at `head` of the narrow row imply the count whose bounds are at `bounds_w`?"""
+def implies_count(narrow, slot, head, wide, start_w, at_w):
+    """Does the predicate at `head` of the narrow row imply the COUNTED entry of the wide one?"""
     if head < 0 or narrow.entries[np.int64(narrow.rows[slot].start) + head].kind == ABSENT:
         return False
-    if has_count(narrow, slot, head, wide, bounds_w):
+    set_w, (least, most) = parts_of(wide, start_w, at_w), count_bounds(wide, start_w, at_w)
+    if has_count(narrow, slot, head, wide, set_w, least, most):
         return True
-    asked = wide[bounds_w]
-    first, parts = bounds_w + 1, np.int64(asked.more)
-    if asked.hi != np.inf:
+    if most != np.inf:
         return False
-    if asked.lo == 1.0:
-        return needs_within(narrow, slot, head, wide, first, parts)
-    for part in range(parts):
-        if not needs_within(narrow, slot, head, wide, first + part, np.int64(1)):
+    if least == 1.0:
+        return needs_within(narrow, slot, head, wide, set_w)
+    for i in range(set_w[1]):
+        if not needs_within(narrow, slot, head, wide, one_part(set_w, i)):
             return False
     return True
 
@@ -222,7 +232,7 @@ def row_covers(wide, slot_w, narrow, slot_n):
         entry = wide.entries[start_w + at]
         other = find_main(narrow, slot_n, entry.dim)
         if entry.kind == COUNTED:
-            if not implies_count(narrow, slot_n, other, wide.entries, start_w + np.int64(entry.more)):
+            if not implies_count(narrow, slot_n, other, wide.entries, start_w, at):
                 return False
             continue
         if entry.kind & NARROWS:
@@ -236,8 +246,7 @@ def row_covers(wide, slot_w, narrow, slot_n):
             if entry.kind == ABSENT and is_absent:
                 continue
             return False
-        first_w, count_w = parts_of(wide.entries, start_w, at)
-        if not needs_within(narrow, slot_n, other, wide.entries, first_w, count_w):
+        if not needs_within(narrow, slot_n, other, wide.entries, parts_of(wide.entries, start_w, at)):
             return False
     return True
 

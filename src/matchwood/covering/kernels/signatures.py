@@ -22,19 +22,31 @@ from matchwood.covering.kernels.forest import (
 )
 from matchwood.covering.kernels.rows import is_complex
 from matchwood.jit.decorators import helper, kernel, subroutine
-from matchwood.store.kernels.rows import ABSENT, COUNTED, NARROWS, NONE, SIBLING
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    COUNTED,
+    NARROWS,
+    NONE,
+    SIBLING,
+    count_bounds,
+    part_hi,
+    part_lo,
+    parts_of,
+)
 
 HASH = np.uint64(0x9E3779B97F4A7C15)
 
 
 @helper
-def narrow_ends(entries, bounds, item, scratch, n):
-    """Narrow the ends of an item, one of n, by the sets that a count needs."""
-    parts, least = np.int64(entries[bounds].more), entries[bounds].lo
+def narrow_ends(entries, start, entry, scratch, n):
+    """Narrow the ends of an item, one of n, by the sets that the COUNTED entry start + entry needs."""
+    first, parts, width = parts_of(entries, start, entry)
+    least, _ = count_bounds(entries, start, entry)
     if least == 0.0:
         return
-    first, last = entries[bounds + 1], entries[bounds + parts]
-    lo, hi = (last.lo, first.hi) if least == np.float64(parts) else (first.lo, last.hi)
+    item = np.uint32(2) * np.uint32(entries[start + entry].dim)
+    low, high = (parts - 1, np.int64(0)) if least == np.float64(parts) else (np.int64(0), parts - 1)
+    lo, hi = part_lo(entries, first, width, low), part_hi(entries, first, width, high)
     for at in range(n):
         if scratch.items[at] == item:
             scratch.ends[2 * at] = min(scratch.ends[2 * at], -lo)
@@ -54,7 +66,7 @@ def load_row(store, slot, scratch):
     for e in range(np.int64(store.rows[slot].count)):
         entry = store.entries[start + e]
         if entry.kind == COUNTED:
-            narrow_ends(store.entries, start + np.int64(entry.more), np.uint32(2) * np.uint32(entry.dim), scratch, n)
+            narrow_ends(store.entries, start, e, scratch, n)
         if entry.kind & NARROWS:
             continue
         item = np.uint32(2) * np.uint32(entry.dim) + np.uint32(1 if entry.kind == ABSENT else 0)

@@ -10,7 +10,29 @@ from matchwood.encode.arrays import COUNT as COUNT_ENTRY
 from matchwood.encode.arrays import INTERVAL, MORE, PART
 from matchwood.encode.arrays import JOINED as JOINED_ENTRY
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    COUNTED,
+    JOINED,
+    NARROWS,
+    WORDS,
+    count_bounds,
+    part_hi,
+    part_lo,
+    parts_of,
+)
+
+
+@kernel
+def count_extracted(store, slots):
+    """How many entries `extract_rows` writes for the rows at these slots. O(entries)."""
+    total = np.int64(0)
+    for i in range(slots.size):
+        row = store.rows[np.int64(slots[i])]
+        for at in range(np.int64(row.count)):
+            _, parts, _ = parts_of(store.entries, np.int64(row.start), at)
+            total += parts + np.int64(store.entries[np.int64(row.start) + at].kind == COUNTED)
+    return total
 
 
 @kernel
@@ -24,22 +46,23 @@ def extract_rows(store, slots, rows):
         for at in range(start, start + np.int64(row.count)):
             entry = store.entries[at]
             kind = JOINED_ENTRY if entry.kind & JOINED else INTERVAL
-            weight, source, parts, further = entry.weight, at, np.int64(1), MORE
+            weight, further = entry.weight, MORE
+            first, parts, width = parts_of(store.entries, start, at - start)
             if entry.kind == COUNTED:
-                source, kind, further = start + np.int64(entry.more), COUNT_ENTRY, PART
-                parts = np.int64(store.entries[source].more) + 1
+                rows.dims[out], rows.kinds[out], rows.weight[out] = entry.dim, COUNT_ENTRY, 0.0
+                rows.lo[out], rows.hi[out] = count_bounds(store.entries, start, at - start)
+                out += 1
+                kind = further = PART
             elif entry.kind & NARROWS:
-                source = start + np.int64(entry.more)
-                kind, weight = CIRCLE_ENTRY, store.entries[source].weight
-            elif entry.kind & SET:
-                source = start + np.int64(entry.more)
-                parts = np.int64(store.entries[source].more)
+                circle = start + np.int64(entry.more)
+                kind, weight = CIRCLE_ENTRY, store.entries[circle].weight
+                first = WORDS * circle
             elif entry.kind & ABSENT:
                 kind = ABSENT_ENTRY
             for part in range(parts):
-                interval = store.entries[source + part]
-                rows.dims[out], rows.kinds[out] = entry.dim, kind
-                rows.lo[out], rows.hi[out], rows.weight[out] = interval.lo, interval.hi, weight
+                rows.dims[out], rows.kinds[out], rows.weight[out] = entry.dim, kind, weight
+                rows.lo[out] = part_lo(store.entries, first, width, part)
+                rows.hi[out] = part_hi(store.entries, first, width, part)
                 kind, weight = further, 0.0
                 out += 1
         rows.offsets[i + 1] = out

@@ -2,13 +2,14 @@
 
 Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count` main entries, then their extras.
          A main entry is one dimension of a predicate: the hull [lo, hi] of its interval set, its weight, its kind bits.
-         SET     more than one interval: the exact ones are extras at start + entry.more; `more` of the first is their number
+         SET     more than one interval: the exact ones are extras from entry start + entry.more on, as words of 8 bytes: their
+                 number, then lo and hi of each; if all are points, minus their number, then the keys (`parts_of`)
          ABSENT  holds where the event lacks the dimension; lo = hi = NaN, so a plain hull test fails
          JOINED  belongs to the predicate before it (latitude, circle); weight 0
          NARROWS a part of the predicate before it that only verification reads; hull is everything. One of
            ROUND   a circle; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -), the
                    first with the latitude's dimension in `more`
-           COUNTED extras at entry.more: (least, most) with the number of intervals in `more`, then these intervals
+           COUNTED intervals as those of a SET, then two words more: how many of them the value meets, least and most
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
@@ -27,7 +28,7 @@ import numpy as np
 
 from matchwood.encode import arrays
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import prefetch
+from matchwood.jit.intrinsics import prefetch, read_word, write_word
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
@@ -55,6 +56,7 @@ MAX_COUNT = 0xFFFF  # main entries that a row may have
 PLAIN, SET, ABSENT, JOINED, NARROWS = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
 ROUND = np.uint16(JOINED | NARROWS)  # a circle
 COUNTED = np.uint16(JOINED | NARROWS | 16)
+_HAS_PARTS = np.uint16(SET | 16)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
 # Positions in `Store.counts`. Plain numbers: with an IntEnum the kernels of this file take a tenth longer to compile.
@@ -70,6 +72,7 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
+WORDS = 4  # of an entry
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
@@ -117,6 +120,54 @@ def slot_in(cell):
 
 
 @helper
+def parts_of(entries, start, at):
+    """(first word, number, words of each) of the intervals of the main entry start + at, for `part_lo` and `part_hi`."""
+    entry = entries[start + at]
+    if not entry.kind & _HAS_PARTS:
+        return WORDS * (start + at), np.int64(1), np.int64(2)
+    first = WORDS * (start + np.int64(entry.more))
+    number = np.int64(read_word(entries, first))
+    if number < 0:
+        return first + 1, -number, np.int64(1)
+    return first + 1, number, np.int64(2)
+
+
+@helper
+def part_lo(entries, first, width, i):
+    """The lower end of interval i of those that `parts_of` told of."""
+    return read_word(entries, first + i * width)
+
+
+@helper
+def part_hi(entries, first, width, i):
+    """The upper end of it."""
+    return read_word(entries, first + (i + 1) * width - 1)
+
+
+@helper
+def count_bounds(entries, start, at):
+    """(least, most) of the COUNTED entry start + at."""
+    first, number, width = parts_of(entries, start, at)
+    return read_word(entries, first + number * width), read_word(entries, first + number * width + 1)
+
+
+@helper
+def set_shape(rows, e, further):
+    """(intervals, words of each) of those that begin with entry e of the CSR arrays and go on with the kind `further`."""
+    last, points = e + 1, rows.lo[e] == rows.hi[e]
+    while last < rows.kinds.size and rows.kinds[last] == further:
+        points &= rows.lo[last] == rows.hi[last]
+        last += 1
+    return last - e, np.int64(1) if points else np.int64(2)
+
+
+@helper
+def extras_of(words):
+    """How many entries hold so many words."""
+    return (words + WORDS - 1) // WORDS
+
+
+@helper
 def shape_of(rows, r):
     """(main entries, extras) that row r of the CSR arrays needs."""
     main = 0
@@ -125,16 +176,27 @@ def shape_of(rows, r):
     for e in range(begin, end):
         kind = rows.kinds[e]
         if kind == _MORE or kind == _PART:
-            extras += 1
             continue
         main += 1
         if kind == _CIRCLE:
             extras += CIRCLE_EXTRAS
         elif kind == _COUNT:
-            extras += 1
+            number, width = set_shape(rows, e + 1, _PART)
+            extras += extras_of(number * width + 3)
         elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
-            extras += 1
+            number, width = set_shape(rows, e, _MORE)
+            extras += extras_of(number * width + 1)
     return main, extras
+
+
+@kernel
+def space_needed(rows, first):
+    """How many entries the rows from `first` on take in the store, extras and rounding of large regions included."""
+    total = np.int64(0)
+    for r in range(first, rows.ids.size):
+        main, extras = shape_of(rows, r)
+        total += class_size(size_class(main + extras))
+    return total
 
 
 @helper
@@ -186,22 +248,17 @@ def write_entries(store, rows, r, start, main):
             if not set_.kind & SET:
                 set_.kind |= SET
                 set_.more = np.uint32(extra - start)
-                write_entry(entries[extra], set_.lo, set_.hi, 0.0, np.uint16(0), PLAIN, np.uint32(1))
-                extra += 1
-            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, NONE)
-            entries[start + np.int64(set_.more)].more += np.uint32(1)
+                extra += extras_of(write_set(entries, rows, e - 1, _MORE, extra))
             set_.hi = rows.hi[e]
-            extra += 1
             continue
         if kind == _PART:
-            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, NONE)
-            entries[start + np.int64(entries[at - 1].more)].more += np.uint32(1)
-            extra += 1
             continue
         if kind == _COUNT:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, COUNTED, np.uint32(extra - start))
-            write_entry(entries[extra], rows.lo[e], rows.hi[e], 0.0, np.uint16(0), PLAIN, np.uint32(0))
-            extra += 1
+            words = write_set(entries, rows, e + 1, _PART, extra)
+            write_word(entries, WORDS * np.int64(extra) + words, rows.lo[e])
+            write_word(entries, WORDS * np.int64(extra) + words + 1, rows.hi[e])
+            extra += extras_of(words + 2)
         elif kind == _CIRCLE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, ROUND, np.uint32(extra - start))
             write_entry(entries[extra], rows.lo[e], rows.hi[e], rows.weight[e], np.uint16(0), PLAIN, latitude)
@@ -221,6 +278,18 @@ def write_entries(store, rows, r, start, main):
         dims = max(dims, np.int64(dim) + 1)
         at += 1
     store.counts[DIMS] = dims
+
+
+@helper
+def write_set(entries, rows, e, further, extra):
+    """Write the intervals that begin with entry e of the CSR arrays as extras; return how many words. O(intervals)."""
+    number, width = set_shape(rows, e, further)
+    word = WORDS * np.int64(extra)
+    write_word(entries, word, np.float64(number if width == 2 else -number))
+    for i in range(number):
+        write_word(entries, word + 1 + i * width, rows.lo[e + i])
+        write_word(entries, word + (i + 1) * width, rows.hi[e + i])
+    return number * width + 1
 
 
 @helper

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper
+from matchwood.store.kernels.parts import meets_value
 from matchwood.store.kernels.places import is_within
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET, count_bounds, part_hi, part_lo, parts_of
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 
@@ -49,12 +50,12 @@ def unload_event(values, events, e):
 
 
 @helper
-def parts_before(entries, first, count, key):
+def parts_before(entries, first, count, width, key):
     """How many of `count` ascending intervals end before the key. O(log count)."""
     low, high = np.int64(0), count
     while low < high:
         middle = (low + high) >> 1
-        if entries[first + middle].hi < key:
+        if part_hi(entries, first, width, middle) < key:
             low = middle + 1
         else:
             high = middle
@@ -62,32 +63,19 @@ def parts_before(entries, first, count, key):
 
 
 @helper
-def meets_value(events, start, parts, lo, hi):
-    """Does the interval meet a list of values, which are ascending? O(log parts)."""
-    at, left = start, parts  # the first value that does not end before the interval is one of these, or there is none
-    while left > 1:  # without a branch: which half it is cannot be predicted
-        half = left >> 1
-        at += half * np.int64(events.hi[at + half - 1] < lo)
-        left -= half
-    at += np.int64(events.hi[at] < lo)
-    return at < start + parts and events.lo[at] <= hi
-
-
-@helper
-def parts_meet(entries, first, count, events, start, parts):
-    """Do two ascending lists of intervals meet? O(count + parts), less where one of them is short."""
+def parts_meet(entries, first, count, width, events, start, parts):
+    """Do two ascending lists of intervals meet, the first from `parts_of`? O(count + parts), less where one is short."""
     if parts == 1 and count > 8:
-        low = parts_before(entries, first, count, events.lo[start])
-        return low < count and entries[first + low].lo <= events.hi[start]
+        low = parts_before(entries, first, count, width, events.lo[start])
+        return low < count and part_lo(entries, first, width, low) <= events.hi[start]
     if count == 1 and parts > 8:
-        return meets_value(events, start, parts, entries[first].lo, entries[first].hi)
+        return meets_value(events, start, parts, part_lo(entries, first, width, 0), part_hi(entries, first, width, 0))
     i = np.int64(0)
     j = np.int64(0)
     while i < count and j < parts:
-        part = entries[first + i]
-        if part.hi < events.lo[start + j]:
+        if part_hi(entries, first, width, i) < events.lo[start + j]:
             i += 1
-        elif events.hi[start + j] < part.lo:
+        elif events.hi[start + j] < part_lo(entries, first, width, i):
             j += 1
         else:
             return True
@@ -95,26 +83,27 @@ def parts_meet(entries, first, count, events, start, parts):
 
 
 @helper
-def count_holds(entries, first, events, start, parts):
-    """Is the number of intervals that the value meets within the bounds at `first`?
+def count_holds(entries, start, at, events, begin, parts):
+    """Is the number of intervals that the value meets within the bounds of the COUNTED entry start + at?
 
     O(count log parts) of few intervals, O(parts log count + intervals met) of many.
     """
-    bounds = entries[first]
-    count, first = np.int64(bounds.more), first + 1
-    met, at = np.int64(0), np.int64(0)
+    first, count, width = parts_of(entries, start, at)
+    least, most = count_bounds(entries, start, at)
+    met, i = np.int64(0), np.int64(0)
     if count <= parts:
-        for i in range(first, first + count):
-            met += np.int64(meets_value(events, start, parts, entries[i].lo, entries[i].hi))
-        return np.float64(met) >= bounds.lo and np.float64(met) <= bounds.hi
-    for j in range(start, start + parts):
-        at += parts_before(entries, first + at, count - at, events.lo[j])
-        while at < count and entries[first + at].lo <= events.hi[j]:  # the next value may begin in the last of them
+        for i in range(count):
+            lo, hi = part_lo(entries, first, width, i), part_hi(entries, first, width, i)
+            met += np.int64(meets_value(events, begin, parts, lo, hi))
+        return np.float64(met) >= least and np.float64(met) <= most
+    for j in range(begin, begin + parts):
+        i += parts_before(entries, first + i * width, count - i, width, events.lo[j])
+        while i < count and part_lo(entries, first, width, i) <= events.hi[j]:
             met += 1
-            if np.float64(met) > bounds.hi:
+            if np.float64(met) > most:
                 return False
-            at += 1
-    return np.float64(met) >= bounds.lo
+            i += 1
+    return np.float64(met) >= least
 
 
 @helper
@@ -124,20 +113,17 @@ def entry_holds(entries, start, at, values, events):
     value = values[np.int64(entry.dim)]
     if not (entry.lo <= value.hi and value.lo <= entry.hi):
         return entry.kind == ABSENT and np.isnan(value.lo)
+    if entry.kind == COUNTED:
+        return count_holds(entries, start, at, events, np.int64(value.first), np.int64(value.parts))
     if entry.kind & NARROWS:
         first = start + np.int64(entry.more)
-        if entry.kind == COUNTED:
-            return count_holds(entries, first, events, np.int64(value.first), np.int64(value.parts))
         lat = values[np.int64(entries[first].more)].lo
         vector = entries[first + 1]
         inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)
         return inside == (entries[first].weight > 0.0)
     if entry.kind & SET or value.parts > 1:
-        first, count = start + at, np.int64(1)
-        if entry.kind & SET:
-            first = start + np.int64(entry.more)
-            count = np.int64(entries[first].more)
-        return parts_meet(entries, first, count, events, np.int64(value.first), np.int64(value.parts))
+        first, count, width = parts_of(entries, start, at)
+        return parts_meet(entries, first, count, width, events, np.int64(value.first), np.int64(value.parts))
     return True
 
 

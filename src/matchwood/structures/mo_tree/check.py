@@ -6,6 +6,7 @@ import numpy as np
 
 from matchwood.store.kernels.rows import NARROWS, SET, Store
 from matchwood.store.pool_check import chain
+from matchwood.store.row_store import set_of
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import Tree, TreeCount
 
@@ -118,5 +119,4 @@ def _parts(entries: np.ndarray, first: int, entry: np.void) -> list[tuple[float,
         return []
     if not entry["kind"] & SET:
         return [(float(entry["lo"]), float(entry["hi"]))]
-    at = first + int(entry["more"])
-    return [(float(p["lo"]), float(p["hi"])) for p in entries[at : at + int(entries[at]["more"])]]
+    return set_of(entries, first + int(entry["more"]))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from matchwood.encode.arrays import Float64s
-from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SET, WORDS
 from matchwood.store.row_store import RowStore, Slots
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import TreeCount
@@ -29,7 +29,7 @@ MAX_LAYERS = 8  # a request has 8 bits for the slices of each
 MAX_SLICES = 62  # a word holds them and a null bit
 MAX_BUCKETS = 1 << 21
 SAMPLE = 16_384
-SET_PARTS = 32  # intervals of a set that are looked at
+SET_ENDS = 64  # ends of the intervals of a set that are looked at
 BUCKETS_PER_SAMPLED_ROW = 0.25  # of more, the sample cannot tell how many hold rows
 EVENTS = 96  # sampled rows whose centres stand for events when alternatives are compared
 LINE_NS, BUCKET_NS, NUMBER_NS = 5.0, 25.0, 1.5  # a line of a plane, a bucket entered, a combination of cells looked up
@@ -172,13 +172,12 @@ def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
     entries = store.state.entries[starts[owner] + within]
     usable = (entries["kind"] & (ABSENT | NARROWS)) == 0
     entries, owner = entries[usable], owner[usable]
-    parts, part_dims = _parts_of_sets(store, entries, starts[owner])
+    set_ends, set_dims = _ends_of_sets(store, entries, starts[owner])
     columns = []
     for dim in np.unique(entries["dim"]):
         mine = entries["dim"] == dim
         lo, hi = entries["lo"][mine], entries["hi"][mine]
-        of_sets = parts[part_dims == dim]
-        ends = np.sort(np.concatenate([lo, hi, of_sets["lo"], of_sets["hi"]]))
+        ends = np.sort(np.concatenate([lo, hi, set_ends[set_dims == dim]]))
         ends = ends[np.isfinite(ends)]
         inside = np.searchsorted(ends, hi, side="right") - np.searchsorted(ends, lo, side="left")
         width = float(np.mean(inside) / max(len(ends), 1))
@@ -187,15 +186,18 @@ def columns_of(store: RowStore, slots: Slots) -> tuple[list[Column], int]:
     return columns, len(rows)
 
 
-def _parts_of_sets(store: RowStore, entries: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intervals of the sets among main entries of rows that start there, evenly drawn from long ones, and their dimensions."""
+def _ends_of_sets(store: RowStore, entries: np.ndarray, starts: np.ndarray) -> tuple[Float64s, np.ndarray]:
+    """Ends of intervals of the sets among main entries of rows that start there, evenly drawn from long ones, and their
+    dimensions."""
     sets = (entries["kind"] & SET) != 0
-    first = starts[sets] + entries["more"][sets]
-    count = store.state.entries["more"][first].astype(np.int64)
-    taken = np.minimum(count, SET_PARTS)
+    words = store.state.entries.view(np.float64)
+    first = WORDS * (starts[sets] + entries["more"][sets])
+    number = words[first]  # negative where the intervals are points, of which one word is kept
+    count = np.where(number < 0, -number, 2 * number).astype(np.int64)
+    taken = np.minimum(count, SET_ENDS)
     owner = np.repeat(np.arange(len(first)), taken)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(taken) - taken, taken)
-    return store.state.entries[first[owner] + within * count[owner] // taken[owner]], entries["dim"][sets][owner]
+    return words[first[owner] + 1 + within * count[owner] // taken[owner]], entries["dim"][sets][owner]
 
 
 def planned(store: RowStore, slots: Slots, *, bytes_per_row: int, layers: int | None) -> TreePlan:

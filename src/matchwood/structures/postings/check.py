@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET
-from matchwood.store.row_store import RowStore
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, PLAIN, SET, SIBLING
+from matchwood.store.row_store import RowStore, bounds_of, set_of
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
 
@@ -47,17 +47,24 @@ def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
     start = int(row["start"])
     found = []
     for entry in store.state.entries[start : start + int(row["count"])]:
-        parts = np.array([entry])
+        parts = [(float(entry["lo"]), float(entry["hi"]))]
         if entry["kind"] & SET:
-            first = start + int(entry["more"])
-            parts = store.state.entries[first : first + int(store.state.entries[first]["more"])]
-        found.append((entry, parts))
+            parts = set_of(store.state.entries, start + int(entry["more"]))
+        found.append((entry, np.array(parts, [("lo", "f8"), ("hi", "f8")])))
     return found
 
 
 def _bound(store: RowStore, slot: int) -> float:
     """The upper bound of a row's score."""
     return float(((store.state.rows[slot]["flags"] >> 1).astype(np.uint32) << 16).view(np.float32))
+
+
+def _score(store: RowStore, slot: int) -> float:
+    """The score of a row if every predicate holds and every weight of the event is 1."""
+    score = float(store.state.rows[slot]["priority"])
+    for entry, _ in _entries(store, slot):
+        score += 0.0 if entry["kind"] & JOINED else float(entry["weight"])
+    return score
 
 
 def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> None:
@@ -68,8 +75,12 @@ def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> 
         file = postings.table[int(place_of(postings.table, int(entry["dim"]), float(part["lo"])))]
         mine = [p for p in _postings_of(postings, file) if p["slot"] == slot]
         assert len(mine) == 1, f"slot {slot} is filed {len(mine)} times under {part['lo']}"
-        assert not mine[0]["bound"] < _bound(store, slot), f"slot {slot} may score more than its posting"
-        assert bool(mine[0]["several"]) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
+        assert mine[0]["score"] == _score(store, slot), f"slot {slot}: its posting has another score"
+        assert bool(mine[0]["flags"] & layout.SEVERAL) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
+        rest = [e["kind"] for i, (e, _) in enumerate(entries) if i != pivot]
+        is_whole = mine[0]["dim"] == layout.NO_SECOND if not rest else rest == [PLAIN]
+        is_whole = is_whole and not entry["kind"] & ~SET and not store.state.rows[slot]["flags"] & SIBLING
+        assert bool(mine[0]["flags"] & layout.WHOLE) == is_whole, f"slot {slot}: wrong mark of a whole row"
         if mine[0]["dim"] != layout.NO_SECOND:
             seconds = {(int(e["dim"]), float(e["lo"]), float(e["hi"])) for e, _ in entries}
             second = (int(mine[0]["dim"]), float(mine[0]["lo"]), float(mine[0]["hi"]))
@@ -120,16 +131,15 @@ class _Axis:
 
 def _excludes_only(store: RowStore, slot: int, entry: np.void) -> bool:
     start = int(store.state.rows[slot]["start"])
-    return bool(entry["kind"] == COUNTED and store.state.entries[start + int(entry["more"])]["hi"] == 0.0)
+    return bool(entry["kind"] == COUNTED and bounds_of(store.state.entries, start + int(entry["more"]))[1] == 0.0)
 
 
 def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: int, position: int) -> None:
     row = store.state.rows[slot]
     assert not _bound(store, slot) > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
-    score = row["priority"]
-    for entry, _ in _entries(store, slot):
-        score += 0.0 if entry["kind"] & JOINED else entry["weight"]
-    assert postings.hits[position]["score"] == score, f"position {position} has another score than its row"
+    assert postings.hits[position]["score"] == _score(store, slot), (
+        f"position {position} has another score than its row"
+    )
     assert postings.hits[position]["id"] == row["id"], f"position {position} has another id than its row"
     by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
     is_exact = bool(postings.exact[position >> 6] >> np.uint64(position & 63) & np.uint64(1))

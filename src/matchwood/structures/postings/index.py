@@ -10,6 +10,7 @@ import numpy as np
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.results import Out
+from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the store can name
 from matchwood.store.row_store import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.postings.check import check_postings
@@ -147,6 +148,7 @@ class PostingsIndex(VerifyingIndex):
         # In descending order of the bound that rows have in the store, which is never negative.
         bounds = state.rows["flags"][others] >> 1
         order = np.argsort(-bounds.astype(np.int64), kind="stable")
+        self._reserve(len(others))
         is_filed = pivots >= 0
         self._place(
             np.concatenate([others[order], slots[is_filed]]), np.concatenate([pivots[~is_filed], pivots[is_filed]])
@@ -155,9 +157,12 @@ class PostingsIndex(VerifyingIndex):
     def _surveyed(self, slots: Slots) -> Survey:
         """What the rows that are not filed ask for. O(values)."""
         table, state = self._postings.table, self.store.state
-        mentions, used = np.zeros(len(table), np.int64), np.zeros(self.store.dimensions, np.int64)
-        others = np.empty(int(state.rows["size"][slots].sum()), layout.OTHER)
-        others = others[: update.survey(self._postings, state, slots, mentions, used, others)]
+        room, wanted = -1, 2 * len(slots)
+        while room < wanted:
+            room, others = wanted, np.empty(wanted, layout.OTHER)
+            mentions, used = np.zeros(len(table), np.int64), np.zeros(self.store.dimensions, np.int64)
+            wanted = int(update.survey(self._postings, state, slots, mentions, used, others))
+        others = others[:wanted]
         at = np.flatnonzero(mentions)
         points = np.empty(len(at), [("dim", "i8"), ("key", "f8"), ("mentions", "i8")])
         points["dim"], points["key"], points["mentions"] = table["dim"][at], table["key"][at], mentions[at]
@@ -166,7 +171,7 @@ class PostingsIndex(VerifyingIndex):
     def _count(self, slots: Slots) -> None:
         done = 0
         while (done := int(update.count_mentions(self._postings, self.store.state, slots, done))) < len(slots):
-            row = int(self.store.state.rows["size"][slots[done]])
+            row = VALUES * int(self.store.state.rows["size"][slots[done]])
             wanted = 2 * (int(self._postings.counts[layout.KEYS]) + row) + 2
             size = max(2 * len(self._postings.table), 1 << wanted.bit_length())
             table = np.zeros(size, layout.FILE)
@@ -189,25 +194,28 @@ class PostingsIndex(VerifyingIndex):
 
     def _make_room(self, more: int) -> None:
         """Room for so many positions more, or, if these are there, twice the room for postings and lists."""
-        postings, counts = self._postings, self._postings.counts
-        capacity = len(postings.slots)
-        if counts[layout.POSITIONS] == capacity:
-            blocks = -(-max(capacity + min(more, max(capacity, BLOCK)), capacity * 5 // 4) // BLOCK)
-            planes, old = int(counts[layout.PLANES]), capacity // BLOCK
-            bits = grown(postings.bits, blocks * planes * WORDS)
-            added = bits.reshape(blocks, planes, WORDS)[old:]
-            added[:] = ~np.uint64(0)
-            added[:, LIVE] = 0
-            bounds = grown(postings.bounds, blocks)
-            bounds[old:] = -np.inf
-            by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
-            exact = grown(postings.exact, blocks * WORDS)
-            self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
+        postings, capacity = self._postings, len(self._postings.slots)
+        if postings.counts[layout.POSITIONS] == capacity:
+            self._reserve(max(capacity + min(more, max(capacity, BLOCK)), capacity * 5 // 4))
             return
         members = grown(postings.members, 2 * len(postings.members) + BLOCK)
         self._postings = postings._replace(
             members=members, filed=grown(postings.filed, 2 * len(postings.filed) + BLOCK)
         )
+
+    def _reserve(self, positions: int) -> None:
+        """Blocks for so many positions. A new position is in all planes but LIVE."""
+        postings, blocks = self._postings, -(-positions // BLOCK)
+        planes, old = int(postings.counts[layout.PLANES]), len(postings.slots) // BLOCK
+        bits = grown(postings.bits, blocks * planes * WORDS)
+        added = bits.reshape(blocks, planes, WORDS)[old:]
+        added[:] = ~np.uint64(0)
+        added[:, LIVE] = 0
+        bounds = grown(postings.bounds, blocks)
+        bounds[old:] = -np.inf
+        by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
+        exact = grown(postings.exact, blocks * WORDS)
+        self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
 
 
 _BY_POSITION = ("hits", "slots")

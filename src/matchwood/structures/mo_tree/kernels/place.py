@@ -10,6 +10,9 @@ from matchwood.store.kernels.rows import (
     NARROWS,
     SET,
     only_intervals,
+    part_hi,
+    part_lo,
+    parts_of,
     rank_row,
     shape_of,
     write_entries,
@@ -30,17 +33,18 @@ from matchwood.structures.mo_tree.kernels.write import note_position, note_slice
 
 
 @helper
-def possible_slices(tree, store, start, entry, a):
-    """A bit for each slice of axis a in which an entry of the row at `start` may hold, then the null bit. O(its intervals)."""
+def possible_slices(tree, store, start, at, a):
+    """A bit for each slice of axis a in which the entry start + at may hold, then the null bit. O(its intervals)."""
+    entry = store.entries[start + at]
     if entry.kind == ABSENT:
         return ONE << np.uint64(tree.axes[a].slices)
     if not entry.kind & SET:
         return slice_bits(slice_here(tree, a, entry.lo), slice_here(tree, a, entry.hi))
     touched = np.uint64(0)
-    first = start + np.int64(entry.more)
-    for p in range(first, first + np.int64(store.entries[first].more)):
-        part = store.entries[p]
-        touched |= slice_bits(slice_here(tree, a, part.lo), slice_here(tree, a, part.hi))
+    first, number, width = parts_of(store.entries, start, at)
+    for i in range(number):
+        lo, hi = part_lo(store.entries, first, width, i), part_hi(store.entries, first, width, i)
+        touched |= slice_bits(slice_here(tree, a, lo), slice_here(tree, a, hi))
     return touched
 
 
@@ -58,7 +62,7 @@ def note_row(tree, store, slot, node):
         is_open = is_open or entry.kind == ABSENT or a >= tree.counts[TreeCount.SLICED]
         if a >= tree.counts[TreeCount.SLICED]:
             continue
-        possible = possible_slices(tree, store, np.int64(row.start), entry, a)
+        possible = possible_slices(tree, store, np.int64(row.start), at - np.int64(row.start), a)
         note_slices(tree, node, a, position, possible)
         if a == 0:
             reach_0 = possible

@@ -2,7 +2,8 @@
 
 Filed rows   A row with a rare equality (a value, an IN list) is filed under each value of that predicate, its *pivot*. `table` is
              an open hash table (dimension, key) -> region of `filed`. A posting holds the slot, a second interval of the row,
-             tested before the row is read, and an upper bound of its score.
+             tested before the row is read, and the score of the row if every weight of the event is 1, which is an upper
+             bound if none is above 1. If the row has no further predicate, the posting is WHOLE and decides.
 Planes       Every other row has a *position*. An *axis* is a dimension that these rows use. Its `cuts` divide the keys into
              cells: cell c holds the keys from cut c - 1 to before cut c. A plane has a bit for each position:
 
@@ -29,7 +30,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, NARROWS, SET
+from matchwood.store.kernels.rows import ABSENT, NARROWS, SET, part_hi, part_lo, parts_of
 
 AXIS = np.dtype(
     [
@@ -51,9 +52,7 @@ FILE = np.dtype(
 )
 OTHER = np.dtype([("dim", "i8"), ("outside", "i8"), ("lo", "f8"), ("hi", "f8")])  # see `update.survey`
 HIT = np.dtype([("id", "i8"), ("score", "f8")])
-POSTING = np.dtype(
-    [("slot", "u4"), ("dim", "u2"), ("several", "u2"), ("bound", "f4"), ("pad", "u4"), ("lo", "f8"), ("hi", "f8")]
-)
+POSTING = np.dtype([("slot", "u4"), ("dim", "u2"), ("flags", "u2"), ("score", "f8"), ("lo", "f8"), ("hi", "f8")])
 
 WORDS = 16  # of a plane in a block
 BLOCK = 64 * WORDS
@@ -63,6 +62,7 @@ MAX_PIVOT = 64  # values of a predicate that may be a pivot
 NONE = np.uint32(0xFFFFFFFF)
 IS_FILED = np.uint32(0x80000000)  # homes: the rest is the number of the pivot's entry
 UNKNOWN = -2  # a pivot that has not been chosen; -1 is none
+SEVERAL, WHOLE = np.uint16(1), np.uint16(2)  # flags of a posting: its row has other ones; it decides
 NO_SECOND = np.uint16(0xFFFF)
 
 # positions in `Postings.counts`
@@ -112,25 +112,15 @@ def place_of(table, dim, key):
 
 
 @helper
-def parts_of(entries, start, at):
-    """(first, number) of the intervals of the entry at start + at."""
-    entry = entries[start + at]
-    if entry.kind & SET:
-        first = start + np.int64(entry.more)
-        return first, np.int64(entries[first].more)
-    return start + at, np.int64(1)
-
-
-@helper
 def pivot_values(entries, start, at):
     """How many values the entry names, 0 if it names other things than few values. O(values)."""
     if entries[start + at].kind & (ABSENT | NARROWS):
         return np.int64(0)
-    first, number = parts_of(entries, start, at)
+    first, number, width = parts_of(entries, start, at)
     if number > MAX_PIVOT:
         return np.int64(0)
-    for i in range(first, first + number):
-        if entries[i].lo != entries[i].hi:
+    for i in range(number if width > 1 else 0):
+        if part_lo(entries, first, width, i) != part_hi(entries, first, width, i):
             return np.int64(0)
     return number
 

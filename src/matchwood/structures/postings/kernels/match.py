@@ -38,6 +38,8 @@ from matchwood.structures.postings.kernels.layout import (
     NO_SECOND,
     PLANES,
     POSITIONS,
+    SEVERAL,
+    WHOLE,
     WORDS,
     cell_of,
     place_of,
@@ -92,7 +94,7 @@ def answer_events(postings, store, scratch, query, first, out, ends):
             else:
                 search_planes(postings, store, scratch, events, combine, exact, at_most_one, out)
         if postings.counts[FILED] > 0 and candidates.answer[0].end >= 0:
-            search_files(postings, store, scratch, events, combine, e, at_most_one, out)
+            search_files(postings, store, scratch, events, combine, e, unit, at_most_one, out)
         if not end_answer(store, candidates, events, combine, e, out, ends):
             return e
         e += 1
@@ -350,7 +352,7 @@ def take_exact(postings, scratch, block, target, out):
 
 
 @helper
-def search_files(postings, store, scratch, events, combine, e, at_most_one, out):
+def search_files(postings, store, scratch, events, combine, e, unit, at_most_one, out):
     """Answer the loaded event e from the rows filed under its values; a range looks at every file of its dimension."""
     candidates = scratch.candidates
     scratch.stamp[0] += np.uint32(1)
@@ -358,7 +360,7 @@ def search_files(postings, store, scratch, events, combine, e, at_most_one, out)
     for i in range(events.offsets[e], events.offsets[e + 1]):
         if events.lo[i] == events.hi[i]:
             at = place_of(postings.table, np.int64(events.dims[i]), events.lo[i])
-            search_file(postings, store, scratch, events, combine, at, at_most_one, out)
+            search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out)
             if candidates.answer[0].end < 0:
                 return
         else:
@@ -373,32 +375,52 @@ def search_files(postings, store, scratch, events, combine, e, at_most_one, out)
                 continue
             for part in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
                 if events.lo[part] < events.hi[part] and events.lo[part] <= file.key and file.key <= events.hi[part]:
-                    search_file(postings, store, scratch, events, combine, at, at_most_one, out)
+                    search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out)
                     break
             if candidates.answer[0].end < 0:
                 return
 
 
 @helper
-def search_file(postings, store, scratch, events, combine, at, at_most_one, out):
-    """Make candidates of the rows filed under one value."""
+def search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out):
+    """Make hits or candidates of the rows filed under one value. `unit`: are all weights of the event 1?"""
     candidates, file = scratch.candidates, postings.table[at]
     if not file.used:
         return
     prunes = at_most_one and combine is None
+    decides = unit and combine is None
     count_tests(candidates, BOUNDARIES, np.int64(file.size))
     for p in range(np.int64(file.start), np.int64(file.start) + np.int64(file.size)):
         posting = postings.filed[p]
+        is_hit = decides and posting.flags & WHOLE
         if posting.dim != NO_SECOND:
             value = candidates.values[np.int64(posting.dim)]
             if not (posting.lo <= value.hi and value.lo <= posting.hi):
                 continue
-        if prunes and posting.bound < score_to_reach(candidates, out):
+            is_hit = is_hit and value.parts == 1
+        if prunes and posting.score < score_to_reach(candidates, out):
             continue
-        if posting.several:
+        if posting.flags & SEVERAL:
             if scratch.stamps[np.int64(posting.slot)] == scratch.stamp[0]:
                 continue
             scratch.stamps[np.int64(posting.slot)] = scratch.stamp[0]
-        add_candidate(store, candidates, events, combine, posting.slot, out)
+        if is_hit:
+            take_filed(store, candidates, posting, out)
+        else:
+            add_candidate(store, candidates, events, combine, posting.slot, out)
         if candidates.answer[0].end < 0:
             return
+
+
+@helper
+def take_filed(store, candidates, posting, out):
+    """Add the row of a posting to the answer; `answer.end` is negative then if `out` is full."""
+    answer = candidates.answer[0]
+    begin, n, id_ = answer.begin, answer.end, store.rows[np.int64(posting.slot)].id
+    if answer.k > 0:
+        answer.end = begin + keep_best(out, begin, n - begin, answer.k, id_, posting.score, False)
+    elif n < out.ids.size:
+        out.ids[n], out.scores[n] = id_, posting.score
+        answer.end = n + 1
+    else:
+        answer.end = np.int64(-1)

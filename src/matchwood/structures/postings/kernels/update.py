@@ -8,7 +8,21 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SIBLING, max_score
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    COUNTED,
+    JOINED,
+    NARROWS,
+    PLAIN,
+    SET,
+    SIBLING,
+    count_bounds,
+    max_score,
+    part_hi,
+    part_lo,
+    parts_of,
+)
+from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the store can name
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     DEAD,
@@ -24,12 +38,13 @@ from matchwood.structures.postings.kernels.layout import (
     NONE,
     PLANES,
     POSITIONS,
+    SEVERAL,
     UNKNOWN,
+    WHOLE,
     WORDS,
     begins_at,
     cell_of,
     excludes,
-    parts_of,
     pivot_values,
     place_of,
 )
@@ -42,16 +57,17 @@ def count_mentions(postings, store, slots, first):
     for i in range(first, slots.size):
         row = store.rows[np.int64(slots[i])]
         start = np.int64(row.start)
-        if 2 * (counts[KEYS] + np.int64(row.size)) > table.size:
+        if 2 * (counts[KEYS] + VALUES * np.int64(row.size)) > table.size:
             return i
         for at in range(np.int64(row.count)):
             values = pivot_values(entries, start, at)
-            part, _ = parts_of(entries, start, at)
+            part, _, width = parts_of(entries, start, at)
             dim = np.int64(entries[start + at].dim)
-            for v in range(part, part + values):
-                file = table[place_of(table, dim, entries[v].lo)]
+            for v in range(values):
+                key = part_lo(entries, part, width, v)
+                file = table[place_of(table, dim, key)]
                 if not file.used:
-                    file.key, file.dim, file.used = entries[v].lo, np.uint32(dim), np.uint32(1)
+                    file.key, file.dim, file.used = key, np.uint32(dim), np.uint32(1)
                     file.start, file.size, file.room, file.mentions = NONE, np.uint32(0), np.uint32(0), np.uint32(0)
                     counts[KEYS] += 1
                 file.mentions += np.uint32(1)
@@ -76,10 +92,10 @@ def choose_pivot(postings, store, slot):
         values = pivot_values(entries, start, at)
         if values == 0:
             continue
-        part, _ = parts_of(entries, start, at)
+        part, _, width = parts_of(entries, start, at)
         mentions = np.int64(0)
-        for v in range(part, part + values):
-            file = table[place_of(table, np.int64(entries[start + at].dim), entries[v].lo)]
+        for v in range(values):
+            file = table[place_of(table, np.int64(entries[start + at].dim), part_lo(entries, part, width, v))]
             mentions += np.int64(file.mentions) if file.used else np.int64(1)
             if mentions >= least:
                 break
@@ -97,7 +113,7 @@ def choose_pivots(postings, store, slots, pivots):
 
 @kernel
 def survey(postings, store, slots, mentions, used, others):
-    """What axes are chosen from, of the rows of `slots`; return how many records of `others` are written. O(values).
+    """What axes are chosen from, of the rows of `slots`; return how many records `others` should have room for. O(values).
 
     mentions[at] counts the rows that name a value of the table, used[dim] those with a predicate on the dimension. Predicates
     that name other things than few values are listed in `others`, interval by interval.
@@ -116,15 +132,17 @@ def survey(postings, store, slots, mentions, used, others):
             if entry.kind & ABSENT:
                 continue
             values = pivot_values(entries, start, at)
-            part, number = parts_of(entries, start, at)
-            for v in range(part, part + number):
+            part, number, width = parts_of(entries, start, at)
+            for v in range(number):
+                lo = part_lo(entries, part, width, v)
                 if values > 0:
-                    mentions[place_of(table, dim, entries[v].lo)] += 1
-                else:
+                    mentions[place_of(table, dim, lo)] += 1
+                    continue
+                if n < others.size:
                     other = others[n]
                     other.dim, other.outside = dim, np.int64(1) if excludes(entry) else np.int64(0)
-                    other.lo, other.hi = entries[v].lo, entries[v].hi
-                    n += 1
+                    other.lo, other.hi = lo, part_hi(entries, part, width, v)
+                n += 1
     return n
 
 
@@ -170,18 +188,21 @@ def file_row(postings, store, slot, pivot):
     """File a row under the values of its pivot; False, and nothing is changed, if there is no room."""
     row, entries, table, counts = store.rows[slot], store.entries, postings.table, postings.counts
     start = np.int64(row.start)
-    part, values = parts_of(entries, start, pivot)
+    part, values, width = parts_of(entries, start, pivot)
     dim = np.int64(entries[start + pivot].dim)
     needed = np.int64(0)
-    for v in range(part, part + values):
-        file = table[place_of(table, dim, entries[v].lo)]
+    for v in range(values):
+        file = table[place_of(table, dim, part_lo(entries, part, width, v))]
         if file.size == file.room:
             needed += max(np.int64(1), 2 * np.int64(file.room))
     if counts[FILED] + needed > postings.filed.size:
         return False
-    second = second_entry(postings, store, slot, pivot)
-    for v in range(part, part + values):
-        file = table[place_of(table, dim, entries[v].lo)]
+    second, score = second_entry(postings, store, slot, pivot), full_score(store, slot)
+    flags = SEVERAL if values > 1 else np.uint16(0)
+    if is_whole(store, slot, pivot, second):
+        flags |= WHOLE
+    for v in range(values):
+        file = table[place_of(table, dim, part_lo(entries, part, width, v))]
         if file.size == file.room:
             room = max(np.int64(1), 2 * np.int64(file.room))
             begin = counts[FILED]
@@ -191,13 +212,25 @@ def file_row(postings, store, slot, pivot):
             file.start, file.room = np.uint32(begin), np.uint32(room)
         posting = postings.filed[np.int64(file.start) + np.int64(file.size)]
         file.size += np.uint32(1)
-        posting.slot, posting.several, posting.bound = np.uint32(slot), np.uint16(values > 1), max_score(row)
+        posting.slot, posting.flags, posting.score = np.uint32(slot), flags, score
         posting.dim = NO_SECOND
         if second >= 0:
             entry = entries[start + second]
             posting.dim, posting.lo, posting.hi = entry.dim, entry.lo, entry.hi
     postings.homes[slot] = IS_FILED | np.uint32(pivot)
     return True
+
+
+@helper
+def is_whole(store, slot, pivot, second):
+    """Are the values of the pivot and the second interval all that the row asks for?"""
+    row, entries = store.rows[slot], store.entries
+    start = np.int64(row.start)
+    if row.flags & SIBLING or entries[start + pivot].kind & ~SET:
+        return False
+    if second < 0:
+        return row.count == 1
+    return row.count == 2 and entries[start + second].kind == PLAIN
 
 
 @helper
@@ -306,10 +339,10 @@ def mark_entry(postings, store, start, at, number, position):
     """Write an entry into the planes and lists of its axis; return (was there room?, is the test exact?). O(cells)."""
     entries, axis = store.entries, postings.axes[number]
     outside = excludes(entries[start + at])
-    first, parts = parts_of(entries, start, at)
+    first, parts, width = parts_of(entries, start, at)
     exact = True
-    for part in range(first, first + parts):
-        lo, hi = entries[part].lo, entries[part].hi
+    for part in range(parts):
+        lo, hi = part_lo(entries, first, width, part), part_hi(entries, first, width, part)
         above = np.nextafter(hi, np.inf)
         low = cell_of(postings, axis, lo)
         high = low if lo == hi else cell_of(postings, axis, hi)
@@ -318,11 +351,11 @@ def mark_entry(postings, store, start, at, number, position):
         if not outside:
             if not mark_cells(postings, number, low, high, position, True):
                 return False, False
-        elif part + 1 < first + parts:  # the cells that lie in the gap as a whole
+        elif part + 1 < parts:  # the cells that lie in the gap as a whole
             after = cell_of(postings, axis, above)
             if not begins_at(postings, axis, after, above):
                 after += 1
-            before = cell_of(postings, axis, entries[part + 1].lo) - 1
+            before = cell_of(postings, axis, part_lo(entries, first, width, part + 1)) - 1
             if not mark_cells(postings, number, after, before, position, False):
                 return False, False
             axis.excludes = np.int64(1)
@@ -330,9 +363,9 @@ def mark_entry(postings, store, start, at, number, position):
 
 
 @helper
-def excludes_only(store, start, entry):
+def excludes_only(store, start, at):
     """Does the entry exclude keys? The intervals of its predicate lack them, so for a single key it adds nothing."""
-    return entry.kind == COUNTED and store.entries[start + np.int64(entry.more)].hi == 0.0
+    return store.entries[start + at].kind == COUNTED and count_bounds(store.entries, start, at)[1] == 0.0
 
 
 @helper
@@ -352,7 +385,7 @@ def put_row(postings, store, slot, masks):
     exact = not row.flags & SIBLING
     for at in range(np.int64(row.count)):
         entry = store.entries[start + at]
-        if excludes_only(store, start, entry):
+        if excludes_only(store, start, at):
             note_exclusion(postings, entry)
             continue
         number = axis_at(postings, entry)
@@ -413,12 +446,12 @@ def rank_rows(postings, store, slots, others):
 
 @helper
 def rank_filed(postings, store, slot, pivot):
-    """Write the bound of a filed row into its postings."""
+    """Write the score of a filed row into its postings."""
     entries, table, start = store.entries, postings.table, np.int64(store.rows[slot].start)
-    part, values = parts_of(entries, start, pivot)
-    for v in range(part, part + values):
-        file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
-        postings.filed[posting_of(postings, file, slot)].bound = max_score(store.rows[slot])
+    part, values, width = parts_of(entries, start, pivot)
+    for v in range(values):
+        file = table[place_of(table, np.int64(entries[start + pivot].dim), part_lo(entries, part, width, v))]
+        postings.filed[posting_of(postings, file, slot)].score = full_score(store, slot)
 
 
 @helper
@@ -443,9 +476,9 @@ def remove_rows(postings, store, slots):
             postings.counts[DEAD] += 1
             continue
         start, pivot = np.int64(store.rows[slot].start), np.int64(home & ~IS_FILED)
-        part, values = parts_of(entries, start, pivot)
-        for v in range(part, part + values):
-            file = table[place_of(table, np.int64(entries[start + pivot].dim), entries[v].lo)]
+        part, values, width = parts_of(entries, start, pivot)
+        for v in range(values):
+            file = table[place_of(table, np.int64(entries[start + pivot].dim), part_lo(entries, part, width, v))]
             at = posting_of(postings, file, slot)
             file.size -= np.uint32(1)
             postings.filed[at] = postings.filed[np.int64(file.start) + np.int64(file.size)]
