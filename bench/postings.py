@@ -40,6 +40,7 @@ from bench.report import Report
 from matchwood import Engine
 from matchwood.encode.arrays import Events, Rows
 from matchwood.errors import WorkloadError
+from matchwood.structures import PostingsIndex
 from matchwood.workloads import Keywords, PaperAlerts, Routing, Targeting, Workload
 
 ADS, ROUTING, KEYWORDS, PAPERS = "P1 ads", "P2 routing", "P3 keywords", "P4 papers"
@@ -295,6 +296,10 @@ def changes(report: Report, size: int) -> None:
     asked = [(id_, text) for id_, (text, _) in zip(kept, texts, strict=True)]
     engine.update(*asked[0])
     note("update_us", cpu_us_once(lambda one: engine.update(*one), asked))
+    index = PostingsIndex.build(rows.take(0, size))  # what of these is the index
+    index.insert(rows.take(size, size + 1))
+    note("index_insert_us", cpu_us_once(index.insert, single))
+    note("index_delete_us", cpu_us_once(index.delete, [np.array([id_]) for id_ in range(CHANGED)]))
 
 
 def in_bulk(call: Callable[[Rows], object], rows: Rows, *, parts: int = 5) -> tuple[float, float]:

@@ -113,5 +113,6 @@ def test_every_part_gives_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {(system, metric) for metric in both} <= found
     assert ("DuckDB", "us_per_event") in found
     changed = ("insert", "bulk_insert", "delete", "bulk_delete", "update", "set_priority", "subscribe", "build")
+    changed += ("index_insert", "index_delete")
     assert {("postings", f"{metric}_us") for metric in changed} <= found
     assert all(row.verified for row in report.rows if row.metric in both)
