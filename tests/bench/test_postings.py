@@ -112,17 +112,7 @@ def test_every_part_gives_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for system in ("postings", "auto", "pyroaring", "NumPy bitsets"):
         assert {(system, metric) for metric in both} <= found
     assert ("DuckDB", "us_per_event") in found
-    changed = (
-        "insert",
-        "index_insert",
-        "index_delete",
-        "bulk_insert",
-        "delete",
-        "bulk_delete",
-        "update",
-        "set_priority",
-        "subscribe",
-        "build",
-    )
+    changed = ("insert", "bulk_insert", "delete", "bulk_delete", "update", "set_priority", "subscribe", "build")
+    changed += ("index_insert", "index_delete")
     assert {("postings", f"{metric}_us") for metric in changed} <= found
     assert all(row.verified for row in report.rows if row.metric in both)
