@@ -92,6 +92,7 @@ def serve(options: ServeOptions) -> int:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=3,
