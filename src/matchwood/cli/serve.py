@@ -28,6 +28,16 @@ def add_parser(verbs: Any) -> None:
         help="a network that webhooks may reach though it is not public, such as 10.1.0.0/16",
     )
     parser.add_argument("--allow-http-webhooks", action="store_true", help="let webhooks be http:, without TLS")
+    parser.add_argument(
+        "--kafka-servers", metavar="HOST:PORT,...", help="Kafka, for deliveries to topics and --from-kafka"
+    )
+    parser.add_argument(
+        "--from-kafka",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="publish the events of a topic to the tenant 'default'; offsets are kept with their effects",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.set_defaults(run=run)
 
@@ -47,5 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             allow_webhooks=tuple(arguments.allow_webhooks_to),
             webhooks_http=arguments.allow_http_webhooks,
             log_level=arguments.log_level,
+            kafka_servers=arguments.kafka_servers,
+            from_kafka=tuple(arguments.from_kafka),
         )
     )
