@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.report import Report
 
-NAMES = ("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "cold", "frontdoor", "spark")
+NAMES = ("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "cold", "frontdoor", "broker", "spark")
 
 
 def main(words: Sequence[str] | None = None) -> None:

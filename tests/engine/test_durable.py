@@ -46,7 +46,7 @@ def model(seed: int, count: int) -> tuple[Engine, ManualClock]:
     return engine, clock
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_an_engine_that_is_opened_again_is_the_same_engine(seed: int, tmp_path: Path) -> None:
     clock = ManualClock(START)
     engine = opened(tmp_path, clock)
@@ -251,7 +251,7 @@ def test_a_full_disk_refuses_and_loses_nothing(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(mount)], check=True)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_flipped_bit_is_refused_or_changes_nothing(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     clock = ManualClock(START)
@@ -389,7 +389,7 @@ def check_killed(folder: Path, seed: int, point: tuple[str, str, bool] | None, n
     assert any(one == two for one, (two, _) in zip(found, possible, strict=True))
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(16))
 def test_a_kill_loses_nothing_acknowledged_and_invents_nothing(number: int, tmp_path: Path) -> None:
     point = POINTS[number % len(POINTS)] if number % 3 else None
     check_killed(tmp_path, number, point, 1 + random.Random(number).randrange(60))

@@ -22,10 +22,14 @@ _ENCODE = msgspec.json.Encoder().encode
 _SCALARS = frozenset((int, float, str, bool, type(None)))
 
 
-async def publish(request: Request) -> Answer:
-    """The route itself."""
-    query = request.query("id", "k", "wait", "until") if request.query_string else {}
-    k = request.whole(query, "k", None, 1, 100_000) if query else None
+_OPTIONS: dict[bytes, tuple[int | None, str | None, int | None, str | None]] = {b"": (None, None, None, None)}
+"""The parameters of queries seen before: most requests of a client have the same."""
+
+
+def _options(request: Request) -> tuple[int | None, str | None, int | None, str | None]:
+    """k, wait, until and id of a request."""
+    query = request.query("id", "k", "wait", "until")
+    k = request.whole(query, "k", None, 1, 100_000)
     wait = query.get("wait", [None])[-1]
     if wait not in (None, "matched"):
         raise RequestError(f"parameter 'wait': expected 'matched', got {wait!r}")
@@ -33,6 +37,15 @@ async def publish(request: Request) -> Answer:
     id_ = query.get("id", [None])[-1]
     if id_ is not None and not 0 < len(id_) <= ID_CHARACTERS:
         raise RequestError(f"parameter 'id': expected 1 to {ID_CHARACTERS} characters, got {len(id_)}")
+    found = k, wait, until, id_
+    if id_ is None and until is None and len(_OPTIONS) < 1000:
+        _OPTIONS[request.query_string] = found
+    return found
+
+
+async def publish(request: Request) -> Answer:
+    """The route itself."""
+    k, wait, until, id_ = _OPTIONS.get(request.query_string) or _options(request)
     tenant: Tenant = request.tenant
     body = await request.body()
     kind = request.headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()

@@ -64,18 +64,23 @@ def serve(options: ServeOptions) -> int:
     _log(options.log_level)
     egress = Egress.of(options.allow_webhooks, http=options.webhooks_http)
     scheme = "https" if options.tls_cert else "http"
-    failed: list[str] = []
+    first_key: list[Any] = []
+
+    class Server(uvicorn.Server):
+        """Says where it is once it listens."""
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                _greet(f"{scheme}://{options.host}:{options.port}", first_key[0], options)
 
     def made() -> Broker:
         return Broker(options.data, index=options.index, egress=egress)
 
-    def started(broker: Broker, secret: Any) -> None:
-        _greet(f"{scheme}://{options.host}:{options.port}", secret, options)
-
     if options.tls_key is not None and options.tls_cert is None:
         raise StorageError("--tls-key needs --tls-cert")
     config = uvicorn.Config(
-        App(made, started),
+        App(made, lambda _, secret: first_key.append(secret)),
         host=options.host,
         port=options.port,
         loop="uvloop",
@@ -87,6 +92,7 @@ def serve(options: ServeOptions) -> int:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=3,
@@ -94,9 +100,9 @@ def serve(options: ServeOptions) -> int:
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
     )
-    server = uvicorn.Server(config)
+    server = Server(config)
     server.run()
-    return 0 if server.started and not failed else 2
+    return 0 if server.started else 2
 
 
 def _log(level: str) -> None:

@@ -239,7 +239,8 @@ class Tenant:
             self._metrics.refused.labels("pending").inc()
             raise error
         self._queue.append(command)
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     async def call(self, run: Callable[..., Any], *given: Any) -> Any:
         """The result of a method of this tenant, run in its thread and, if it changes anything, on disk."""
