@@ -240,7 +240,7 @@ def _decoded(name: str, value: str) -> str:
         text = re.sub(r"\\(.)", r"\1", text[1:-1])
     try:
         return unquote_to_bytes(text).decode("utf-8")
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise RequestError(f"header {name!r} is not UTF-8 in percent-encoding") from None
 
 

@@ -67,17 +67,19 @@ def verify(
     lower = {name.lower(): value for name, value in headers.items()}
     try:
         id_, timestamp, signatures = (lower[f"webhook-{name}"] for name in ("id", "timestamp", "signature"))
-        seconds = int(timestamp)
-    except (KeyError, ValueError):
+    except KeyError:
         raise AuthenticationError(
             "the headers webhook-id, webhook-timestamp and webhook-signature are needed"
         ) from None
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 16):
+        raise AuthenticationError("webhook-timestamp is not a number of seconds")
+    seconds = int(timestamp)
     if abs(now - seconds) > tolerance:
         when = "old" if now > seconds else "new"
         raise AuthenticationError(f"message {id_!r} is too {when}: it was signed {abs(now - seconds):.0f} s from now")
     given = [value for version, _, value in (part.partition(",") for part in signatures.split()) if version == "v1"]
     expected = [_signature(secret, id_, seconds, body) for secret in keys]
-    same = [hmac.compare_digest(one.encode(), two.encode()) for one in given for two in expected]
+    same = [hmac.compare_digest(_bytes(one), _bytes(two)) for one in given for two in expected]
     if not any(same):
         raise AuthenticationError(f"no signature of message {id_!r} is by the secret of this webhook")
     return id_
@@ -97,6 +99,11 @@ def secret_bytes(secret: Secret | str) -> bytes:
     return key
 
 
+def _bytes(text: str) -> bytes:
+    """What a header may hold: frameworks decode bytes that are not UTF-8 to lone surrogates."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _signature(secret: Secret | str, id_: str, seconds: int, body: bytes) -> str:
-    signed = b"%s.%d.%s" % (id_.encode(), seconds, body)
+    signed = b"%s.%d.%s" % (_bytes(id_), seconds, body)
     return base64.b64encode(hmac.digest(secret_bytes(secret), signed, hashlib.sha256)).decode()
