@@ -20,7 +20,7 @@ class ServeOptions:
 
     data: Path
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8440
     tls_cert: Path | None = None
     tls_key: Path | None = None
     index: str = "auto"

@@ -16,7 +16,7 @@ def add_parser(verbs: Any) -> None:
         "--data", type=Path, default=Path("matchwood-data"), help="folder of all data (default: %(default)s)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8080, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8440, help="port to listen on (default: %(default)s)")
     parser.add_argument("--tls-cert", type=Path, help="certificate chain in PEM: serve HTTPS")
     parser.add_argument("--tls-key", type=Path, help="private key of the certificate, if it is in a file of its own")
     parser.add_argument("--index", default="auto", help="structure behind the engines (default: %(default)s)")
