@@ -189,6 +189,7 @@ def encode_match(happening: Happening, subscription: str, score: float, metadata
         event=msgspec.Raw(happening.data),
         metadata=metadata,
         event_id=happening.event_id,
+        traceparent=happening.trace,
     )
     if happening.digest is not None:
         made.event, made.digest, made.left_out = None, happening.digest.hits, happening.digest.left_out

@@ -99,6 +99,7 @@ class Happening(NamedTuple):
     event_id: str | None
     hits: list[tuple[str, float]]
     digest: outbox.StoredDigest | None = None
+    trace: str | None = None
 
 
 class Conditions(NamedTuple):
@@ -495,7 +496,7 @@ class Tenant:
         """Route the matches of an event: to streams, the outbox and digests. True if some were shed."""
         routes = self._routes
         if not routes:
-            self._happenings.append(Happening(seq, event.data, event.id, hits))
+            self._happenings.append(Happening(seq, event.data, event.id, hits, trace=event.trace))
             return False
         streamed: list[tuple[str, float]] = []
         rows: list[tuple[str, str, int, float, str | None]] = []
@@ -518,9 +519,9 @@ class Tenant:
                     rows.append((consumer, subscription, seq, score, None))
         shed = self._put(rows, seq)
         if rows or digested:
-            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id)])
+            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id, event.trace)])
         if streamed:
-            self._happenings.append(Happening(seq, event.data, event.id, streamed))
+            self._happenings.append(Happening(seq, event.data, event.id, streamed, trace=event.trace))
         return shed
 
     def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
