@@ -18,6 +18,7 @@ import matchwood
 from matchwood import errors
 from matchwood.cli.main import main
 from matchwood.client.backoff import Backoff
+from tests.broker.receiver import CERTIFICATE
 from tests.broker.service import Service, memory_folder, service
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "broker").glob("*.py"))
@@ -159,6 +160,19 @@ def test_the_verbs_talk_to_the_service(capsys: pytest.CaptureFixture[str]) -> No
 def test_verify_reads_the_data_of_a_broker_that_runs(environment: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(environment.folder)]) == 0
     assert capsys.readouterr().out.startswith("default: ok;")
+
+
+def test_tls_by_flags_and_a_private_authority() -> None:
+    async def body(url: str, key: str) -> None:
+        async with matchwood.connect(url, key=key, cafile=str(CERTIFICATE)) as mw:
+            await mw.put("n > 0", id="a")
+            assert (await mw.publish({"n": 1})).matched == 1
+        async with matchwood.connect(url, key=key, patience=0.0) as stranger:
+            with pytest.raises(errors.ConnectionLostError, match="certificate"):
+                await stranger.publish({"n": 1})
+
+    with service("--tls-cert", str(CERTIFICATE)) as broker:
+        asyncio.run(body(broker.url.replace("http:", "https:"), broker.key or ""))
 
 
 # kill
