@@ -36,7 +36,14 @@ class Broker:
     """See the module's text. `open` it in the loop that serves, and `close` it there."""
 
     def __init__(
-        self, folder: Path, *, clock: Clock = system_clock, index: str = "auto", egress: Egress | None = None
+        self,
+        folder: Path,
+        *,
+        clock: Clock = system_clock,
+        index: str = "auto",
+        egress: Egress | None = None,
+        kafka: str | None = None,
+        from_kafka: Iterable[str] = (),
     ) -> None:
         self.folder, self._clock, self._index = folder, clock, index
         self.metrics = Metrics()
@@ -44,6 +51,8 @@ class Broker:
         self.tenants: dict[str, Tenant] = {}
         self.hubs: dict[str, Hub] = {}
         self.hooks: dict[str, Hooks] = {}
+        self._kafka, self._topics = kafka, tuple(from_kafka)
+        self._connectors: list[Any] = []
         self.stopping = asyncio.Event()
         self._authenticated: dict[bytes, Key] = {}
         self._settings = self._read()
@@ -89,6 +98,13 @@ class Broker:
             made = self.new_key(DEFAULT, [Scope.ADMIN], "made at the first start")[1]
         for name in {DEFAULT, *self._settings.tenants}:
             await self._open_tenant(name)
+        if self._kafka is not None:
+            from matchwood.broker.kafka import Source  # an extra
+
+            for topic in self._topics:
+                source = Source(self.tenants[DEFAULT], self._kafka, topic)
+                source.start()
+                self._connectors.append(source)
         self.metrics.ready.set(1)
         return made
 
@@ -103,11 +119,20 @@ class Broker:
         self.tenants[name], self.hubs[name] = tenant, hub
         self.hooks[name] = Hooks(tenant, hub, self.egress, self.metrics)
         await self.hooks[name].start()
+        if self._kafka is not None:
+            from matchwood.broker.kafka import Sink  # an extra
+
+            tenant.kafka = True
+            sink = Sink(tenant, hub, self._kafka, self.metrics)
+            sink.start()
+            self._connectors.append(sink)
 
     async def close(self) -> None:
         """End the streams, finish what was accepted, and close the files."""
         self.metrics.ready.set(0)
         self.stopping.set()
+        for connector in self._connectors:
+            await connector.stop()
         for name, tenant in self.tenants.items():
             self.hubs[name].close()
             await self.hooks[name].stop()

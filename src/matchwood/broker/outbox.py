@@ -198,7 +198,8 @@ def consumers(connection: Any, now: int) -> list[tuple[str, int, int, int, int]]
     sql = (
         "SELECT consumer, sum(waiting), sum(flight), sum(dead), max(oldest) FROM ("
         " SELECT consumer, count(*) AS waiting, sum(due > ?1) AS flight, 0 AS dead, min(seq) AS oldest FROM outbox GROUP BY 1"
-        " UNION ALL SELECT consumer, 0, 0, count(*), 0 FROM dead GROUP BY 1) GROUP BY 1 ORDER BY 1"
+        " UNION ALL SELECT consumer, 0, 0, count(*), 0 FROM dead WHERE consumer NOT LIKE 'input:%' GROUP BY 1)"
+        " GROUP BY 1 ORDER BY 1"
     )
     return list(connection.execute(sql, (now,)))
 

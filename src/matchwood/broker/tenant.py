@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import threading
 import time
 from collections import OrderedDict, deque
@@ -158,6 +159,8 @@ class Tenant:
         index: str = "auto",
     ) -> None:
         self.name, self.limits = name, limits
+        self.kafka = False
+        """Can deliveries go to Kafka?"""
         self._folder, self._metrics, self._base_clock, self._index = folder, metrics, clock, index
         self.on_commit: Callable[[list[Happening], set[str], int], None] = lambda happenings, woken, last: None
         """Called in the loop after each commit: what streams deliver, the consumers with new deliveries, the last record."""
@@ -666,11 +669,21 @@ class Tenant:
             raise RequestError(
                 f"delivery {options.type!r} needs {'a hook' if options.type == 'webhook' else 'a topic'}"
             )
+        if options.type == "kafka":
+            self._check_topic(options.topic or "")
         if (
             options.type == "webhook"
             and not self._connection.execute("SELECT 1 FROM hooks WHERE name = ?", (options.hook,)).get
         ):
             raise RequestError(f"there is no hook {options.hook!r}; make it first: PUT /v1/hooks/{options.hook}")
+
+    def _check_topic(self, topic: str) -> None:
+        if not self.kafka:
+            raise RequestError("this broker has no Kafka; start it with --kafka-servers")
+        if self.name != "default" and not topic.startswith(f"{self.name}."):
+            raise RequestError(f"topic {topic!r}: a topic of this tenant begins with {self.name!r} and a dot")
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+            raise RequestError(f"topic {topic!r}: expected 1 to 249 letters, digits, dots, underscores or hyphens")
 
     def declare(self, attributes: dict[str, str], closed: bool) -> None:
         """Give attributes types."""
