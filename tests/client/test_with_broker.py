@@ -13,12 +13,13 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import matchwood
 from matchwood import errors
 from matchwood.cli.main import main
 from matchwood.client.backoff import Backoff
-from tests.broker.receiver import CERTIFICATE
+from tests.broker.receiver import CERTIFICATE, receiving
 from tests.broker.service import Service, memory_folder, service
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "broker").glob("*.py"))
@@ -113,6 +114,32 @@ def test_keys_have_scopes_and_are_rotated_and_revoked(environment: Service) -> N
             assert all(key.key is None for key in shown)
 
     asyncio.run(body())
+
+
+def test_dead_letters_are_found_and_replayed_by_the_name_of_the_webhook(environment: Service) -> None:
+    async def body() -> None:
+        async with receiving(web.Response(status=410), web.Response(status=204)) as receiver, matchwood.connect() as mw:
+            await mw.hooks.put("gone", receiver.url)
+            await mw.put("letter = 'x'", id="letters", delivery={"type": "webhook", "hook": "gone"})
+            await mw.publish({"letter": "x"})
+            dead: list[Any] = []
+            while not dead:
+                await asyncio.sleep(0.05)
+                dead = [letter async for letter in mw.dead.list(consumer="gone")]
+            assert "410 Gone" in dead[0].reason
+            [hook] = [hook for hook in await mw.hooks.list() if hook.name == "gone"]
+            assert not hook.enabled
+            assert await mw.dead.replay(consumer="nobody") == 0
+            await mw.hooks.put("gone", receiver.url)
+            assert await mw.dead.replay(consumer="gone") == 1
+            while len(receiver.requests) < 2:
+                await asyncio.sleep(0.05)
+            ids = [headers["webhook-id"] for headers, _ in receiver.requests]
+            assert ids[0] == ids[1] == dead[0].delivery.id
+            await mw.remove("letters")
+            await mw.hooks.remove("gone")
+
+    asyncio.run(asyncio.wait_for(body(), 30))
 
 
 def test_a_digest_has_the_best_hits_of_its_period(environment: Service) -> None:
