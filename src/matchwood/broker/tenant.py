@@ -20,7 +20,8 @@ import re
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -65,6 +66,8 @@ MAX_PENDING = 20_000
 SNAPSHOT_EVERY = 100_000
 """Changes of subscriptions between two snapshots."""
 TRIM_SECONDS = 5.0
+READERS = 8
+"""Connections for reading that are kept."""
 LIMITS = Limits(max_length=EXPRESSION_BYTES)
 
 
@@ -132,6 +135,16 @@ class _Collected:
         return records
 
 
+class _WithId(msgspec.Struct):
+    """What is read of a record to find the ids of events again."""
+
+    kind: str
+    id: str | int | None = None
+
+
+_IDS = msgspec.json.Decoder(list[_WithId]).decode
+
+
 class _Command(NamedTuple):
     run: Callable[..., Any]
     given: tuple[Any, ...]
@@ -171,7 +184,7 @@ class Tenant:
         self._reader_lock = threading.Lock()
         self._trimmed_at = 0.0
         self._load()
-        self._reader = Journal(folder, read_only=True)
+        self._readers: list[Journal] = []
         self._thread = threading.Thread(target=self._run, name=f"matchwood tenant {name}", daemon=True)
 
     # life
@@ -191,10 +204,10 @@ class Tenant:
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
             self._route(id_, msgspec.json.decode(given, type=DeliveryOptions))
         self._ids: OrderedDict[str, int] = OrderedDict()
-        for chunk in self._journal.chunks(0):
-            for seq, record in enumerate(chunk.records, chunk.first):
-                if isinstance(record, Happened) and record.id is not None:
-                    self._ids[record.id] = seq
+        for first, body in self._connection.execute("SELECT seq, body FROM journal ORDER BY seq"):
+            for seq, record in enumerate(_IDS(body), first):
+                if record.kind == "event" and record.id is not None:
+                    self._ids[str(record.id)] = seq
         self._digests = Digests()
         for subscription, seq, score, at in self._connection.execute("SELECT * FROM digests ORDER BY seq"):
             self._add_digest(subscription, seq, score, at)
@@ -214,7 +227,8 @@ class Tenant:
         self.engine._snapshotting.stop()
         self._close_engine()
         with self._reader_lock:
-            self._reader.close()
+            for reader in self._readers:
+                reader.close()
 
     def _close_engine(self) -> None:
         self._journal.close()
@@ -259,13 +273,30 @@ class Tenant:
         return found
 
     async def read(self, query: Callable[[Any], Any]) -> Any:
-        """The result of a query on what is on disk, in another thread."""
+        """The result of a query on what is on disk, in another thread, with a connection of its own."""
 
         def run() -> Any:
-            with self._reader_lock:
-                return query(self._reader)
+            with self._reading() as journal:
+                return query(journal)
 
         return await asyncio.to_thread(run)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Journal]:
+        """A connection that only reads; a few are kept for the next time."""
+        with self._reader_lock:
+            journal = self._readers.pop() if self._readers else None
+        if journal is None:
+            journal = Journal(self._folder, read_only=True)
+        try:
+            yield journal
+        finally:
+            with self._reader_lock:
+                kept = len(self._readers) < READERS and not self._stopping
+                if kept:
+                    self._readers.append(journal)
+            if not kept:
+                journal.close()
 
     # the thread
 
@@ -802,8 +833,8 @@ class Tenant:
 
     def consumer_views(self) -> list[ConsumerView]:
         """The consumers and what waits for them."""
-        with self._reader_lock:
-            connection = self._reader.connection
+        with self._reading() as journal:
+            connection = journal.connection
             now = self._now()
             views = []
             for consumer, waiting, flight, dead, oldest in outbox.consumers(connection, now):
