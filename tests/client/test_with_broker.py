@@ -6,6 +6,8 @@ import asyncio
 import json
 import runpy
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -114,6 +116,21 @@ def test_keys_have_scopes_and_are_rotated_and_revoked(environment: Service) -> N
             assert all(key.key is None for key in shown)
 
     asyncio.run(body())
+
+
+def test_probes_may_use_head_and_odd_numbers_are_refused(environment: Service) -> None:
+    def status(method: str, path: str) -> int:
+        request = urllib.request.Request(environment.url + path, method=method)
+        request.add_header("Authorization", f"Bearer {environment.key}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                assert answer.read() == b""
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert [status("HEAD", path) for path in ("/healthz", "/readyz", "/v1/status")] == [200] * 3
+    assert status("DELETE", "/v1/events/%C2%B2") == 400  # a digit for Python, and no number
 
 
 def test_dead_letters_are_found_and_replayed_by_the_name_of_the_webhook(environment: Service) -> None:
