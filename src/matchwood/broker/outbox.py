@@ -144,12 +144,16 @@ def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> Non
         connection.execute("DELETE FROM outbox WHERE number = ?", (number,))
 
 
+_NAMED = "{0} IN (consumer, substr(consumer, instr(consumer, ':') + 1))"
+"""Is this the consumer, with its transport (`webhook:h`) or, as users know it, without (`h`)?"""
+
+
 def dead_letters(connection: Any, consumer: str | None, after: int, limit: int) -> list[tuple[Entry, str, int]]:
     """Dead letters by number, each with its reason and time."""
     sql = (
         f"SELECT {_COLUMNS}, o.reason, o.time FROM dead o LEFT JOIN payloads p USING(seq) "
-        "WHERE o.number > ? AND (?2 IS NULL OR o.consumer = ?2) ORDER BY o.number LIMIT ?3"
-    ).replace("> ?", "> ?1")
+        f"WHERE o.number > ?1 AND (?2 IS NULL OR {_NAMED.format('?2')}) ORDER BY o.number LIMIT ?3"
+    )
     rows = connection.execute(sql, (after, consumer, limit))
     return [(Entry(*row[:10]), row[10], row[11]) for row in rows]
 
@@ -175,7 +179,7 @@ def discard(connection: Any, numbers: Sequence[int] | None, consumer: str | None
 def _choice(numbers: Sequence[int] | None, consumer: str | None) -> tuple[str, tuple[Any, ...]]:
     if numbers is not None:
         return "number IN (SELECT value FROM json_each(?))", (_ENCODE(list(numbers)).decode(),)
-    return "consumer = ?", (consumer,)
+    return _NAMED.format("?1"), (consumer,)
 
 
 def note_shed(connection: Any, consumer: str, count: int, below: float, seq: int) -> None:
