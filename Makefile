@@ -75,10 +75,10 @@ clean: ## remove .venv and all build products
 	rm -rf $(VENV) build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-kafka: $(VENV)/.dev ## run the streaming tests with a Kafka broker; needs Maven, which downloads the broker and the connector
+kafka: $(VENV)/.dev ## run the tests of streaming and of the broker with Kafka; needs Maven, which downloads the broker and the connector
 	@command -v mvn >/dev/null 2>&1 || { echo "make kafka needs Maven (mvn) on the PATH: it downloads Kafka and Spark's connector from Maven Central" >&2; exit 1; }
 	@$(JAVA)
-	$(BIN)/python -m pytest -n 0 -m kafka tests/spark
+	$(BIN)/python -m pytest -n 0 -m kafka tests/spark tests/broker
 
 # The stamp is written last, so that an interrupted installation is repeated.
 $(VENV)/.dev: pyproject.toml $(VENV)/.created

@@ -13,7 +13,10 @@ from pathlib import Path
 
 from bench.report import Report
 
-NAMES = ("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "postings", "cold", "frontdoor", "spark")
+NAMES = (
+    *("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "postings", "cold", "frontdoor", "broker"),
+    "spark",
+)
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -42,7 +42,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def examples(config: Any) -> list[Path]:
     """The examples; each becomes a page that shows its source."""
-    return sorted((Path(config.config_file_path).parent / "examples").glob("*.py"))
+    return sorted((Path(config.config_file_path).parent / "examples").rglob("*.py"))
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from aiohttp import web
+
+CERTIFICATE = Path(__file__).with_name("certificate.pem")
+"""A key and a certificate for 127.0.0.1, for tests."""
 
 
 @dataclass
@@ -38,16 +43,21 @@ class Receiver:
 @asynccontextmanager
 async def receiving(
     *answers: web.Response | Callable[[web.Request], Awaitable[web.StreamResponse]],
+    tls: bool = False,
 ) -> AsyncIterator[Receiver]:
-    """A receiver that runs until the block ends."""
+    """A receiver that runs until the block ends; with `tls` it has a certificate that nobody has signed."""
     receiver = Receiver(list(answers) or [web.Response(status=204)])
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", receiver.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    context = None
+    if tls:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(CERTIFICATE)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
     await site.start()
-    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    receiver.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}/hook"
     try:
         yield receiver
     finally:

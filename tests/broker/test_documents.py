@@ -43,6 +43,16 @@ def test_operations_have_different_names() -> None:
     assert len({route.operation for route in ROUTES}) == len(ROUTES)
 
 
+def test_links_name_operations_and_their_parameters() -> None:
+    operations = {route.operation: {param.name for param in route.params} for route in ROUTES}
+    answers = [operation["responses"] for methods in openapi()["paths"].values() for operation in methods.values()]
+    links = [
+        link for responses in answers for answer in responses.values() for link in answer.get("links", {}).values()
+    ]
+    assert len(links) > 5
+    assert all(set(link["parameters"]) <= operations[link["operationId"]] for link in links)
+
+
 def test_every_parameter_of_a_path_is_declared() -> None:
     for route in ROUTES:
         named = {param.name for param in route.params if param.place == "path"}

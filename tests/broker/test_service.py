@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
+import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -18,6 +23,7 @@ from aiohttp import web
 from matchwood.broker.app import HANDLERS
 from matchwood.broker.route_table import ROUTES
 from matchwood.broker.signatures import verify
+from matchwood.client import connect_sync
 from matchwood.errors import (
     AuthenticationError,
     ConflictError,
@@ -316,7 +322,7 @@ def test_a_slow_stream_that_asked_for_it_loses_the_lowest_scores_and_is_told() -
         for seq in range(100):
             client.put(seq, float(seq % 10), b"x" * 100)
         assert not client.overflown
-        return await client.take(1.0)
+        return await client.take()
 
     notice, *rest = asyncio.run(run())
     assert json.loads(notice.split(b"data: ")[1])["count"] == 90
@@ -481,6 +487,52 @@ def test_no_secret_is_logged(broker: Service, mw: Any) -> None:
 
 
 # life
+
+
+def test_a_certificate_makes_it_https(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    certificate, private = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(private), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    with service("--tls-cert", str(certificate), "--tls-key", str(private)) as broker:
+        url = f"https://127.0.0.1:{broker.port}"
+        with connect_sync(url, key=broker.key, cafile=str(certificate)) as client:
+            assert client.publish({"a": 1}).seq == 1
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(4000)
+def test_memory_and_file_descriptors_do_not_grow_under_load() -> None:
+    """SOAK=3600 makes it an hour."""
+    seconds = float(os.environ.get("SOAK", "60"))
+    with service() as broker, broker.client() as client:
+        assert send(broker, "PUT", "/v1/tenants/default", {"retention": 2.0, "retained": 20_000})[0] == 200
+        client.put_many([{"expression": f"price < {n}", "id": f"s{n}"} for n in range(500)])
+        client.put("price < 300", id="durable", delivery={"consumer": "c"})
+
+        def used() -> tuple[int, int]:
+            status = (Path("/proc") / str(broker.process.pid) / "status").read_text()
+            handles = len(list((Path("/proc") / str(broker.process.pid) / "fd").iterdir()))
+            return int(re.search(r"VmRSS:\s+(\d+)", status)[1]), handles  # type: ignore[index]
+
+        def load(end: float) -> None:
+            while time.monotonic() < end:
+                stream = Sse(broker, "/v1/stream?subscription=s400", broker.key or "")
+                stream.next()
+                client.publish_many([{"price": n} for n in range(0, 400, 4)], k=10)
+                stream.next()
+                stream.close()
+                pulled = send(broker, "POST", "/v1/consumers/c/pull", {"max": 1000})[1]["deliveries"]
+                send(broker, "POST", "/v1/consumers/c/ack", {"ids": [one["id"] for one in pulled]})
+
+        load(time.monotonic() + max(seconds / 4, 10))
+        before = used()
+        load(time.monotonic() + seconds)
+        after = used()
+        assert after[0] < before[0] * 1.15 + 20_000
+        assert after[1] <= before[1] + 5
 
 
 def test_metrics_health_and_documents_need_no_key(broker: Service, mw: Any) -> None:

@@ -121,6 +121,17 @@ def test_without_permission_a_local_receiver_is_not_reached() -> None:
     assert receiver.requests == []
 
 
+def test_a_receiver_whose_certificate_nobody_has_signed_gets_nothing() -> None:
+    async def unsigned() -> tuple[Outcome, Receiver]:
+        async with receiving(tls=True) as receiver, Sender(egress=LOCAL) as sender:
+            return await sender.send(message(receiver.url)), receiver
+
+    outcome, receiver = asyncio.run(unsigned())
+    assert outcome.verdict is Verdict.RETRY
+    assert "certificate" in outcome.reason.lower()
+    assert receiver.requests == []
+
+
 def test_a_receiver_that_does_not_answer_is_given_up_in_time() -> None:
     async def never(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(30)

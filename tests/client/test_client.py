@@ -505,6 +505,9 @@ def test_the_synchronous_client_does_the_same() -> None:
                 mw.hooks.list()
             with mw.listen("me", after=0) as hits:
                 assert next(iter(hits)).subscription == "me"
+        for closed in (mw, matchwood.connect_sync(url)):
+            with pytest.raises(errors.RequestError, match=r"with matchwood\.connect_sync"):
+                closed.publish({"price": 1})
 
     run(body)
 

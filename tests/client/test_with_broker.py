@@ -6,6 +6,8 @@ import asyncio
 import json
 import runpy
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,11 +15,13 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import matchwood
 from matchwood import errors
 from matchwood.cli.main import main
 from matchwood.client.backoff import Backoff
+from tests.broker.receiver import CERTIFICATE, receiving
 from tests.broker.service import Service, memory_folder, service
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples" / "broker").glob("*.py"))
@@ -114,6 +118,47 @@ def test_keys_have_scopes_and_are_rotated_and_revoked(environment: Service) -> N
     asyncio.run(body())
 
 
+def test_probes_may_use_head_and_odd_numbers_are_refused(environment: Service) -> None:
+    def status(method: str, path: str) -> int:
+        request = urllib.request.Request(environment.url + path, method=method)
+        request.add_header("Authorization", f"Bearer {environment.key}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                assert answer.read() == b""
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    assert [status("HEAD", path) for path in ("/healthz", "/readyz", "/v1/status")] == [200] * 3
+    assert status("DELETE", "/v1/events/%C2%B2") == 400  # a digit for Python, and no number
+
+
+def test_dead_letters_are_found_and_replayed_by_the_name_of_the_webhook(environment: Service) -> None:
+    async def body() -> None:
+        async with receiving(web.Response(status=410), web.Response(status=204)) as receiver, matchwood.connect() as mw:
+            await mw.hooks.put("gone", receiver.url)
+            await mw.put("letter = 'x'", id="letters", delivery={"type": "webhook", "hook": "gone"})
+            await mw.publish({"letter": "x"})
+            dead: list[Any] = []
+            while not dead:
+                await asyncio.sleep(0.05)
+                dead = [letter async for letter in mw.dead.list(consumer="gone")]
+            assert "410 Gone" in dead[0].reason
+            [hook] = [hook for hook in await mw.hooks.list() if hook.name == "gone"]
+            assert not hook.enabled
+            assert await mw.dead.replay(consumer="nobody") == 0
+            await mw.hooks.put("gone", receiver.url)
+            assert await mw.dead.replay(consumer="gone") == 1
+            while len(receiver.requests) < 2:
+                await asyncio.sleep(0.05)
+            ids = [headers["webhook-id"] for headers, _ in receiver.requests]
+            assert ids[0] == ids[1] == dead[0].delivery.id
+            await mw.remove("letters")
+            await mw.hooks.remove("gone")
+
+    asyncio.run(asyncio.wait_for(body(), 30))
+
+
 def test_a_digest_has_the_best_hits_of_its_period(environment: Service) -> None:
     async def body() -> None:
         async with matchwood.connect() as mw:
@@ -159,6 +204,19 @@ def test_the_verbs_talk_to_the_service(capsys: pytest.CaptureFixture[str]) -> No
 def test_verify_reads_the_data_of_a_broker_that_runs(environment: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(environment.folder)]) == 0
     assert capsys.readouterr().out.startswith("default: ok;")
+
+
+def test_tls_by_flags_and_a_private_authority() -> None:
+    async def body(url: str, key: str) -> None:
+        async with matchwood.connect(url, key=key, cafile=str(CERTIFICATE)) as mw:
+            await mw.put("n > 0", id="a")
+            assert (await mw.publish({"n": 1})).matched == 1
+        async with matchwood.connect(url, key=key, patience=0.0) as stranger:
+            with pytest.raises(errors.ConnectionLostError, match="certificate"):
+                await stranger.publish({"n": 1})
+
+    with service("--tls-cert", str(CERTIFICATE)) as broker:
+        asyncio.run(body(broker.url.replace("http:", "https:"), broker.key or ""))
 
 
 # kill

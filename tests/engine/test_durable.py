@@ -336,7 +336,20 @@ POINTS = [
     (operation, suffix, after)
     for operation, suffix in [("write", "-wal"), ("sync", "-wal"), ("write", ".db"), ("sync", ".db")]
     for after in (False, True)
-]
+] + [("rename", "", False), ("rename", "", True)]  # of a snapshot
+
+
+def kill_at_rename(*, after: bool) -> None:
+    """Kill this process when a folder is renamed, which makes it a snapshot: before that, or after."""
+    rename = Path.rename
+
+    def killing(path: Path, target: Path) -> Path:
+        if after:
+            rename(path, target)
+        kill()
+        return path
+
+    Path.rename = killing  # type: ignore[assignment, method-assign]
 
 
 def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> int:
@@ -346,7 +359,9 @@ def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth
     if child == 0:  # the child never returns
         os.close(reading)
         try:
-            if point is not None:
+            if point is not None and point[0] == "rename":
+                kill_at_rename(after=point[2])
+            elif point is not None:
                 trap = Trap(point[0], point[1], nth, kill, after=point[2])
                 trapped(trap).__enter__()
             clock = ManualClock(START)
@@ -356,7 +371,7 @@ def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth
             for number, step in enumerate(steps(seed, 60)):
                 take(engine, clock, step)
                 os.write(writing, b".")
-                if number == 30 and seed % 2:
+                if number == 30 and (seed % 2 or (point and point[0] == "rename")):
                     write_snapshot(folder)
         except BaseException:
             os._exit(7)

@@ -31,15 +31,15 @@ def asyncapi() -> dict[str, Any]:
         "channels": {
             "stream": _channel(
                 "/v1/stream",
-                "Matches of subscriptions, as server-sent events or over a WebSocket. At most once; the id of a message is the "
-                "position to resume from.",
+                "Matches of subscriptions. At most once. The id of a server-sent event is the position to resume from; "
+                'over a WebSocket a message is {"type": NAME, "position": SEQ or null, "data": PAYLOAD}.',
                 ["match", "gap", "shed", "position"],
                 bindings={"ws": {"method": "GET", "query": _query()}, "http": {}},
             ),
             "consumer": _channel(
                 "/v1/stream",
-                "Deliveries of a durable consumer over a WebSocket (`?consumer=NAME`). At least once: what is not acknowledged "
-                "is repeated.",
+                "Deliveries of a durable consumer over a WebSocket (`?consumer=NAME`), in the same frames. At least once: what "
+                'is not acknowledged, by {"ack": [ID, ...]}, is repeated.',
                 ["match", "ack", "nack"],
                 bindings={
                     "ws": {"method": "GET", "query": {"type": "object", "properties": {"consumer": schema(t.Name)}}}

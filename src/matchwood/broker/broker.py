@@ -23,6 +23,7 @@ from matchwood.errors import AuthenticationError, ForbiddenError, NotFoundError,
 
 DEFAULT = "default"
 _CACHED = 4096
+CARE_SECONDS = 5.0
 
 
 class _Settings(msgspec.Struct):
@@ -36,7 +37,14 @@ class Broker:
     """See the module's text. `open` it in the loop that serves, and `close` it there."""
 
     def __init__(
-        self, folder: Path, *, clock: Clock = system_clock, index: str = "auto", egress: Egress | None = None
+        self,
+        folder: Path,
+        *,
+        clock: Clock = system_clock,
+        index: str = "auto",
+        egress: Egress | None = None,
+        kafka: str | None = None,
+        from_kafka: Iterable[str] = (),
     ) -> None:
         self.folder, self._clock, self._index = folder, clock, index
         self.metrics = Metrics()
@@ -44,6 +52,9 @@ class Broker:
         self.tenants: dict[str, Tenant] = {}
         self.hubs: dict[str, Hub] = {}
         self.hooks: dict[str, Hooks] = {}
+        self._kafka, self._topics = kafka, tuple(from_kafka)
+        self._connectors: list[Any] = []
+        self._caring: asyncio.Task[None] | None = None
         self.stopping = asyncio.Event()
         self._authenticated: dict[bytes, Key] = {}
         self._settings = self._read()
@@ -89,8 +100,22 @@ class Broker:
             made = self.new_key(DEFAULT, [Scope.ADMIN], "made at the first start")[1]
         for name in {DEFAULT, *self._settings.tenants}:
             await self._open_tenant(name)
+        if self._kafka is not None:
+            from matchwood.broker.kafka import Source  # an extra
+
+            for topic in self._topics:
+                source = Source(self.tenants[DEFAULT], self._kafka, topic)
+                source.start()
+                self._connectors.append(source)
+        self._caring = asyncio.create_task(self._care())
         self.metrics.ready.set(1)
         return made
+
+    async def _care(self) -> None:
+        while True:
+            await asyncio.sleep(CARE_SECONDS)
+            for hub in list(self.hubs.values()):
+                hub.look_after()
 
     async def _open_tenant(self, name: str) -> None:
         limits = self._settings.tenants.get(name, TenantLimits())
@@ -103,11 +128,22 @@ class Broker:
         self.tenants[name], self.hubs[name] = tenant, hub
         self.hooks[name] = Hooks(tenant, hub, self.egress, self.metrics)
         await self.hooks[name].start()
+        if self._kafka is not None:
+            from matchwood.broker.kafka import Sink  # an extra
+
+            tenant.kafka = True
+            sink = Sink(tenant, hub, self._kafka, self.metrics)
+            sink.start()
+            self._connectors.append(sink)
 
     async def close(self) -> None:
         """End the streams, finish what was accepted, and close the files."""
         self.metrics.ready.set(0)
         self.stopping.set()
+        if self._caring is not None:
+            self._caring.cancel()
+        for connector in self._connectors:
+            await connector.stop()
         for name, tenant in self.tenants.items():
             self.hubs[name].close()
             await self.hooks[name].stop()

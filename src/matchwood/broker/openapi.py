@@ -26,6 +26,23 @@ _WEBHOOK_HEADERS = {
     "webhook-timestamp": "when this attempt was signed, in seconds since 1970",
     "webhook-signature": "`v1,SIGNATURE`, one for each secret (Standard Webhooks)",
 }
+_LINKS: dict[str, dict[str, dict[str, str]]] = {
+    "post_v1_subscriptions": {
+        name: {"id": "$response.body#/id"}
+        for name in (
+            "get_v1_subscriptions_id",
+            "put_v1_subscriptions_id",
+            "patch_v1_subscriptions_id",
+            "delete_v1_subscriptions_id",
+            "get_v1_subscriptions_id_live",
+        )
+    },
+    "put_v1_hooks_name": {
+        name: {"name": "$response.body#/name"} for name in ("post_v1_hooks_name_rotate", "delete_v1_hooks_name")
+    },
+    "post_v1_events": {"delete_v1_events_seq": {"seq": "$response.body#/seq"}},
+}
+"""What can be done with what an operation answers: the parameters of others, by the place in its answer."""
 
 
 @cache
@@ -74,7 +91,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "operationId": route.operation,
         "summary": route.about,
         "responses": {
-            **{str(status): _answer(type_) for status, type_ in route.answers.items()},
+            **{str(status): _answer(type_, _LINKS.get(route.operation, {})) for status, type_ in route.answers.items()},
             "4XX": problem,
             "5XX": problem,
         },
@@ -102,13 +119,16 @@ def _parameter(param: Param) -> dict[str, Any]:
     }
 
 
-def _answer(type_: Any) -> dict[str, Any]:
+def _answer(type_: Any, links: dict[str, dict[str, str]]) -> dict[str, Any]:
     if type_ is None:
         return {"description": "Done."}
     if isinstance(type_, Text):
         return {"description": "Text.", "content": {type_.content_type: _body(type_)}}
     name = " or ".join(getattr(one, "__name__", "JSON") for one in _several(type_))
-    return {"description": name, "content": {JSON: _body(type_)}}
+    made: dict[str, Any] = {"description": name, "content": {JSON: _body(type_)}}
+    if links:
+        made["links"] = {to: {"operationId": to, "parameters": parameters} for to, parameters in links.items()}
+    return made
 
 
 def _body(type_: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from matchwood.broker.tenant import Conditions, Tenant, check_expression, instan
 from matchwood.encode.json_values import of_json
 from matchwood.engine import Engine
 from matchwood.engine.tables import Stored
-from matchwood.errors import MatchwoodError, NotFoundError, RequestError, UnknownSubscriptionError
+from matchwood.errors import MatchwoodError, NotFoundError, RequestError, TooLargeError, UnknownSubscriptionError
 from matchwood.schema import Schema, instant_key
 
 PAGE = 100
@@ -115,7 +115,7 @@ async def _subscribe_many(request: Request, tenant: Tenant) -> Answer:
     body = await request.body()
     lines = [line for line in body.split(b"\n") if line.strip()]
     if len(lines) > BULK:
-        raise RequestError(f"the batch has {len(lines):,} subscriptions, the limit is {BULK:,}; send several requests")
+        raise TooLargeError(f"the batch has {len(lines):,} subscriptions, the limit is {BULK:,}; send several requests")
     several: list[Any] = []
     for line in lines:
         try:
@@ -232,7 +232,7 @@ async def retract_event(request: Request) -> Answer:
     """DELETE /v1/events/SEQ"""
     request.query()
     seq = request.path["seq"]
-    if not seq.isdigit() or len(seq) > 18:
+    if not seq.isascii() or not seq.isdigit() or len(seq) > 18:
         raise RequestError(f"expected the number of an event, got {seq[:50]!r}")
     try:
         await request.tenant.call(request.tenant.retract, int(seq))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from matchwood.broker.keys import redacted
-from matchwood.errors import MissingExtraError, StorageError
+from matchwood.errors import MissingExtraError, RequestError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,15 @@ class ServeOptions:
 
     data: Path
     host: str = "127.0.0.1"
-    port: int = 8080
+    port: int = 8440
     tls_cert: Path | None = None
     tls_key: Path | None = None
     index: str = "auto"
     allow_webhooks: tuple[str, ...] = ()
     webhooks_http: bool = False
     log_level: str = "info"
-    kafka: dict[str, str] = field(default_factory=dict)
+    kafka_servers: str | None = None
+    from_kafka: tuple[str, ...] = ()
 
 
 class JsonLines(logging.Formatter):
@@ -75,10 +76,18 @@ def serve(options: ServeOptions) -> int:
                 _greet(f"{scheme}://{options.host}:{options.port}", first_key[0], options)
 
     def made() -> Broker:
-        return Broker(options.data, index=options.index, egress=egress)
+        return Broker(
+            options.data,
+            index=options.index,
+            egress=egress,
+            kafka=options.kafka_servers,
+            from_kafka=options.from_kafka,
+        )
 
     if options.tls_key is not None and options.tls_cert is None:
         raise StorageError("--tls-key needs --tls-cert")
+    if options.from_kafka and options.kafka_servers is None:
+        raise RequestError("--from-kafka needs --kafka-servers")
     config = uvicorn.Config(
         App(made, lambda _, secret: first_key.append(secret)),
         host=options.host,
@@ -92,6 +101,7 @@ def serve(options: ServeOptions) -> int:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=3,

@@ -16,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,6 +66,8 @@ MAX_PENDING = 20_000
 SNAPSHOT_EVERY = 100_000
 """Changes of subscriptions between two snapshots."""
 TRIM_SECONDS = 5.0
+READERS = 8
+"""Connections for reading that are kept."""
 LIMITS = Limits(max_length=EXPRESSION_BYTES)
 
 
@@ -95,6 +99,7 @@ class Happening(NamedTuple):
     event_id: str | None
     hits: list[tuple[str, float]]
     digest: outbox.StoredDigest | None = None
+    trace: str | None = None
 
 
 class Conditions(NamedTuple):
@@ -131,6 +136,16 @@ class _Collected:
         return records
 
 
+class _WithId(msgspec.Struct):
+    """What is read of a record to find the ids of events again."""
+
+    kind: str
+    id: str | int | None = None
+
+
+_IDS = msgspec.json.Decoder(list[_WithId]).decode
+
+
 class _Command(NamedTuple):
     run: Callable[..., Any]
     given: tuple[Any, ...]
@@ -158,6 +173,8 @@ class Tenant:
         index: str = "auto",
     ) -> None:
         self.name, self.limits = name, limits
+        self.kafka = False
+        """Can deliveries go to Kafka?"""
         self._folder, self._metrics, self._base_clock, self._index = folder, metrics, clock, index
         self.on_commit: Callable[[list[Happening], set[str], int], None] = lambda happenings, woken, last: None
         """Called in the loop after each commit: what streams deliver, the consumers with new deliveries, the last record."""
@@ -168,7 +185,7 @@ class Tenant:
         self._reader_lock = threading.Lock()
         self._trimmed_at = 0.0
         self._load()
-        self._reader = Journal(folder, read_only=True)
+        self._readers: list[Journal] = []
         self._thread = threading.Thread(target=self._run, name=f"matchwood tenant {name}", daemon=True)
 
     # life
@@ -188,10 +205,10 @@ class Tenant:
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
             self._route(id_, msgspec.json.decode(given, type=DeliveryOptions))
         self._ids: OrderedDict[str, int] = OrderedDict()
-        for chunk in self._journal.chunks(0):
-            for seq, record in enumerate(chunk.records, chunk.first):
-                if isinstance(record, Happened) and record.id is not None:
-                    self._ids[record.id] = seq
+        for first, body in self._connection.execute("SELECT seq, body FROM journal ORDER BY seq"):
+            for seq, record in enumerate(_IDS(body), first):
+                if record.kind == "event" and record.id is not None:
+                    self._ids[str(record.id)] = seq
         self._digests = Digests()
         for subscription, seq, score, at in self._connection.execute("SELECT * FROM digests ORDER BY seq"):
             self._add_digest(subscription, seq, score, at)
@@ -211,7 +228,8 @@ class Tenant:
         self.engine._snapshotting.stop()
         self._close_engine()
         with self._reader_lock:
-            self._reader.close()
+            for reader in self._readers:
+                reader.close()
 
     def _close_engine(self) -> None:
         self._journal.close()
@@ -239,7 +257,8 @@ class Tenant:
             self._metrics.refused.labels("pending").inc()
             raise error
         self._queue.append(command)
-        self._wake.set()
+        if not self._wake.is_set():
+            self._wake.set()
 
     async def call(self, run: Callable[..., Any], *given: Any) -> Any:
         """The result of a method of this tenant, run in its thread and, if it changes anything, on disk."""
@@ -255,13 +274,30 @@ class Tenant:
         return found
 
     async def read(self, query: Callable[[Any], Any]) -> Any:
-        """The result of a query on what is on disk, in another thread."""
+        """The result of a query on what is on disk, in another thread, with a connection of its own."""
 
         def run() -> Any:
-            with self._reader_lock:
-                return query(self._reader)
+            with self._reading() as journal:
+                return query(journal)
 
         return await asyncio.to_thread(run)
+
+    @contextmanager
+    def _reading(self) -> Iterator[Journal]:
+        """A connection that only reads; a few are kept for the next time."""
+        with self._reader_lock:
+            journal = self._readers.pop() if self._readers else None
+        if journal is None:
+            journal = Journal(self._folder, read_only=True)
+        try:
+            yield journal
+        finally:
+            with self._reader_lock:
+                kept = len(self._readers) < READERS and not self._stopping
+                if kept:
+                    self._readers.append(journal)
+            if not kept:
+                journal.close()
 
     # the thread
 
@@ -460,7 +496,7 @@ class Tenant:
         """Route the matches of an event: to streams, the outbox and digests. True if some were shed."""
         routes = self._routes
         if not routes:
-            self._happenings.append(Happening(seq, event.data, event.id, hits))
+            self._happenings.append(Happening(seq, event.data, event.id, hits, trace=event.trace))
             return False
         streamed: list[tuple[str, float]] = []
         rows: list[tuple[str, str, int, float, str | None]] = []
@@ -483,9 +519,9 @@ class Tenant:
                     rows.append((consumer, subscription, seq, score, None))
         shed = self._put(rows, seq)
         if rows or digested:
-            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id)])
+            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id, event.trace)])
         if streamed:
-            self._happenings.append(Happening(seq, event.data, event.id, streamed))
+            self._happenings.append(Happening(seq, event.data, event.id, streamed, trace=event.trace))
         return shed
 
     def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
@@ -577,6 +613,14 @@ class Tenant:
     ) -> tuple[list[str | None], int, list[Rejected]]:
         """Add the subscriptions that can be used; return ids, the last revision, and what was rejected."""
         ids: list[str | None] = []
+        try:
+            at_once = self._subscribe_at_once(several)
+        except MatchwoodError as error:  # one of them is refused: find out which
+            if isinstance(error, JournalError) or self._collected.take():
+                raise
+            at_once = None
+        if at_once is not None:
+            return at_once, self._first + len(self._records) - 1, []
         rejected: list[Rejected] = []
         for position, one in enumerate(several):
             try:
@@ -589,6 +633,26 @@ class Tenant:
                 ids.append(None)
                 rejected.append(Rejected(position=position, problem=str(error)))
         return ids, self._first + len(self._records) - 1, rejected
+
+    def _subscribe_at_once(self, several: list[Any]) -> list[str | None] | None:
+        """Add all subscriptions by one insert and return their ids; None if they have to be looked at one by one."""
+        if len(several) < 2 or any(isinstance(one, MatchwoodError) or "id" not in one[0] for one in several):
+            return None
+        self._check_room(len(several))
+        for options in {id(options): options for _, options in several}.values():
+            self._check_delivery(options)
+        names = ("priority", "place", "radius", "until", "metadata")
+        columns = {name: [given[name] for given, _ in several] for name in names}
+        made = self.engine.subscribe_many(
+            [given["expression"] for given, _ in several], ids=[given["id"] for given, _ in several], **columns
+        )
+        records = self._collected.take()
+        for record, (given, options) in zip(records, several, strict=True):
+            self._set_about([record], options)
+            self._route(given["id"], options)
+        self._noted(records)
+        self._metrics.changes.inc(len(several))
+        return [str(id_) for id_ in made.tolist()]
 
     def replace(
         self, id_: str, given: dict[str, Any], options: DeliveryOptions, conditions: Conditions
@@ -665,11 +729,21 @@ class Tenant:
             raise RequestError(
                 f"delivery {options.type!r} needs {'a hook' if options.type == 'webhook' else 'a topic'}"
             )
+        if options.type == "kafka":
+            self._check_topic(options.topic or "")
         if (
             options.type == "webhook"
             and not self._connection.execute("SELECT 1 FROM hooks WHERE name = ?", (options.hook,)).get
         ):
             raise RequestError(f"there is no hook {options.hook!r}; make it first: PUT /v1/hooks/{options.hook}")
+
+    def _check_topic(self, topic: str) -> None:
+        if not self.kafka:
+            raise RequestError("this broker has no Kafka; start it with --kafka-servers")
+        if self.name != "default" and not topic.startswith(f"{self.name}."):
+            raise RequestError(f"topic {topic!r}: a topic of this tenant begins with {self.name!r} and a dot")
+        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
+            raise RequestError(f"topic {topic!r}: expected 1 to 249 letters, digits, dots, underscores or hyphens")
 
     def declare(self, attributes: dict[str, str], closed: bool) -> None:
         """Give attributes types."""
@@ -788,8 +862,8 @@ class Tenant:
 
     def consumer_views(self) -> list[ConsumerView]:
         """The consumers and what waits for them."""
-        with self._reader_lock:
-            connection = self._reader.connection
+        with self._reading() as journal:
+            connection = journal.connection
             now = self._now()
             views = []
             for consumer, waiting, flight, dead, oldest in outbox.consumers(connection, now):

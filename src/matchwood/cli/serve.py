@@ -16,7 +16,7 @@ def add_parser(verbs: Any) -> None:
         "--data", type=Path, default=Path("matchwood-data"), help="folder of all data (default: %(default)s)"
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8080, help="port to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8440, help="port to listen on (default: %(default)s)")
     parser.add_argument("--tls-cert", type=Path, help="certificate chain in PEM: serve HTTPS")
     parser.add_argument("--tls-key", type=Path, help="private key of the certificate, if it is in a file of its own")
     parser.add_argument("--index", default="auto", help="structure behind the engines (default: %(default)s)")
@@ -28,6 +28,16 @@ def add_parser(verbs: Any) -> None:
         help="a network that webhooks may reach though it is not public, such as 10.1.0.0/16",
     )
     parser.add_argument("--allow-http-webhooks", action="store_true", help="let webhooks be http:, without TLS")
+    parser.add_argument(
+        "--kafka-servers", metavar="HOST:PORT,...", help="Kafka, for deliveries to topics and --from-kafka"
+    )
+    parser.add_argument(
+        "--from-kafka",
+        action="append",
+        default=[],
+        metavar="TOPIC",
+        help="publish the events of a topic to the tenant 'default'; offsets are kept with their effects",
+    )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     parser.set_defaults(run=run)
 
@@ -47,5 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             allow_webhooks=tuple(arguments.allow_webhooks_to),
             webhooks_http=arguments.allow_http_webhooks,
             log_level=arguments.log_level,
+            kafka_servers=arguments.kafka_servers,
+            from_kafka=tuple(arguments.from_kafka),
         )
     )

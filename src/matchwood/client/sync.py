@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from matchwood.client.client import Client, connect
 from matchwood.client.hits import Hit, Hits
+from matchwood.errors import RequestError
 
 T = TypeVar("T")
 _STREAMS = frozenset({"subscribe", "consume", "listen"})
@@ -104,8 +105,11 @@ class SyncClient(_Proxy):
             self._loop.run(self._client.__aexit__(kind, error, trace))
         finally:
             self._loop.close()
+            del self._loop
 
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and "_loop" not in vars(self):
+            raise RequestError("the client is not open; use it as `with matchwood.connect_sync(...) as mw`")
         if name in _STREAMS:
             return lambda *args, **options: SyncHits(lambda: getattr(self._client, name)(*args, **options), self._loop)
         return super().__getattr__(name)
