@@ -32,7 +32,7 @@ from bench.report import Report
 from matchwood import Engine
 
 SIZES: dict[str, dict[str, Any]] = {
-    "quick": {"circles": 20_000, "seconds": 5.0, "clients": 200, "hooks": 2000, "kept": 20_000},
+    "quick": {"circles": 20_000, "seconds": 5.0, "clients": 500, "hooks": 2000, "kept": 20_000},
     "paper": {"circles": 100_000, "seconds": 10.0, "clients": 1000, "hooks": 10_000, "kept": 1_000_000},
 }
 SERVER_CORE, LOAD_CORE = 0, 1
@@ -132,7 +132,7 @@ def circles(count: int, seed: int = 29) -> list[dict[str, Any]]:
             "expression": f"price < {draw.randrange(50, 5000)}",
             "priority": draw.randrange(1000) / 1000,
             "place": [10.0 + draw.random(), 59.0 + draw.random()],
-            "radius": 500.0 + draw.randrange(2000),
+            "radius": 200.0 + draw.randrange(600),
         }
         for n in range(count)
     ]

@@ -322,7 +322,7 @@ def test_a_slow_stream_that_asked_for_it_loses_the_lowest_scores_and_is_told() -
         for seq in range(100):
             client.put(seq, float(seq % 10), b"x" * 100)
         assert not client.overflown
-        return await client.take(1.0)
+        return await client.take()
 
     notice, *rest = asyncio.run(run())
     assert json.loads(notice.split(b"data: ")[1])["count"] == 90

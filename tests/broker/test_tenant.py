@@ -515,3 +515,25 @@ def test_errors_of_one_command_leave_the_others_of_its_group(folder: Path, clock
     assert results[3][1].hits == [("a", 1.0)]
     assert isinstance(results[4], UnknownSubscriptionError)
     direct.close()
+
+
+def test_several_subscriptions_are_added_at_once_or_as_far_as_they_can_be(folder: Path, clock: ManualClock) -> None:
+    direct = Direct(folder, clock)
+    tenant = direct.tenant
+    defaults = {"priority": 0.0, "place": None, "radius": None, "until": None, "metadata": None}
+
+    def one(id_: str, expression: str = "age > 0", options: DeliveryOptions | None = None) -> Any:
+        return {**defaults, "expression": expression, "id": id_}, options or DeliveryOptions()
+
+    durable = DeliveryOptions(consumer="c")
+    assert direct.call(tenant.subscribe_many, [one("a"), one("b", options=durable)]) == (["a", "b"], 2, [])
+    ids, _, rejected = direct.call(tenant.subscribe_many, [one("c"), one("a"), one("d", "age >"), one("e")])
+    assert ids == ["c", None, None, "e"]
+    assert [reject.position for reject in rejected] == [1, 2]
+    direct.close()
+    direct = Direct(folder, clock)
+    [taken] = direct.publish([incoming({"age": 1})])
+    assert isinstance(taken, Taken)
+    assert [id_ for id_, _ in taken.hits] == ["a", "b", "c", "e"]
+    assert [entry.subscription for entry in direct.call(direct.tenant.pull, "stream:c", 9, 9.0)[0]] == ["b"]
+    direct.close()

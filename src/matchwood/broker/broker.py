@@ -23,6 +23,7 @@ from matchwood.errors import AuthenticationError, ForbiddenError, NotFoundError,
 
 DEFAULT = "default"
 _CACHED = 4096
+CARE_SECONDS = 5.0
 
 
 class _Settings(msgspec.Struct):
@@ -53,6 +54,7 @@ class Broker:
         self.hooks: dict[str, Hooks] = {}
         self._kafka, self._topics = kafka, tuple(from_kafka)
         self._connectors: list[Any] = []
+        self._caring: asyncio.Task[None] | None = None
         self.stopping = asyncio.Event()
         self._authenticated: dict[bytes, Key] = {}
         self._settings = self._read()
@@ -105,8 +107,15 @@ class Broker:
                 source = Source(self.tenants[DEFAULT], self._kafka, topic)
                 source.start()
                 self._connectors.append(source)
+        self._caring = asyncio.create_task(self._care())
         self.metrics.ready.set(1)
         return made
+
+    async def _care(self) -> None:
+        while True:
+            await asyncio.sleep(CARE_SECONDS)
+            for hub in list(self.hubs.values()):
+                hub.look_after()
 
     async def _open_tenant(self, name: str) -> None:
         limits = self._settings.tenants.get(name, TenantLimits())
@@ -131,6 +140,8 @@ class Broker:
         """End the streams, finish what was accepted, and close the files."""
         self.metrics.ready.set(0)
         self.stopping.set()
+        if self._caring is not None:
+            self._caring.cancel()
         for connector in self._connectors:
             await connector.stop()
         for name, tenant in self.tenants.items():

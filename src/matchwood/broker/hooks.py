@@ -189,6 +189,7 @@ class Hooks:
             body=body,
             secrets=hook.valid(self._tenant._now()),
             failures=entry.attempts - 1,
+            headers={} if entry.trace is None else {"traceparent": entry.trace},
         )
         outcome = await self._sender.send(message)
         await self._note(hook, entry, outcome)

@@ -18,6 +18,10 @@ from matchwood.broker.shedding import ShedQueue
 from matchwood.broker.tenant import Happening, Tenant
 from matchwood.broker.types import Delivery, Shed
 
+HEARTBEAT = 15.0
+"""Seconds after which a stream without matches is told its position."""
+SEND_SECONDS = 30.0
+"""How long a write to a client may take before it is disconnected."""
 UNSENT_BYTES = 1 << 20
 """Bytes that may wait for one client."""
 _ENCODE = msgspec.json.Encoder().encode
@@ -51,8 +55,11 @@ class Client:
         self.frame = frame
         self.limit = limit
         self.overflown = False
-        self.position = 0
-        self._woken = asyncio.Event()
+        self.task = asyncio.current_task()
+        self.sending_since: float | None = None
+        self.quiet_since = asyncio.get_running_loop().time()
+        self._woken = False
+        self._waiter: asyncio.Future[None] | None = None
         self._waiting: list[bytes] = []
         self._size = 0
         self._queue: ShedQueue[bytes] | None = ShedQueue(limit) if shed else None
@@ -67,21 +74,22 @@ class Client:
             if self._size > self.limit:
                 self.overflown = True
                 self._waiting.clear()
-        self._woken.set()
+        self.wake()
 
     def wake(self) -> None:
         """Let the task look again."""
-        self._woken.set()
+        self._woken = True
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
-    async def take(self, timeout: float) -> list[bytes]:
-        """What waits now, or within `timeout` seconds; an empty list if nothing does."""
-        if not self._woken.is_set():
-            try:
-                async with asyncio.timeout(timeout):
-                    await self._woken.wait()
-            except TimeoutError:
-                return []
-        self._woken.clear()
+    async def take(self) -> list[bytes]:
+        """What waits, once something does or `wake` is called. No timers: the hub wakes clients that were quiet for long."""
+        if not self._woken:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+        self._woken = False
         if self._queue is None:
             waiting, self._waiting, self._size = self._waiting, [], 0
             return waiting
@@ -173,9 +181,22 @@ class Hub:
         """Call this with the consumers that have new deliveries."""
         self._others.append(tell)
 
+    def _clients(self) -> set[Client]:
+        return {*self._all, *(client for listeners in self._listening.values() for client in listeners)}
+
+    def look_after(self) -> None:
+        """Wake the clients that were quiet for long, and cut off those that do not read. To be called every few seconds."""
+        now = asyncio.get_running_loop().time()
+        for client in self._clients():
+            if client.sending_since is not None:
+                if now - client.sending_since > SEND_SECONDS and client.task is not None:
+                    client.task.cancel()
+            elif now - client.quiet_since > HEARTBEAT:
+                client.wake()
+
     def close(self) -> None:
         """Wake all clients, so that they see that the broker stops."""
-        for client in {*self._all, *(c for listeners in self._listening.values() for c in listeners)}:
+        for client in self._clients():
             client.wake()
 
 
@@ -189,6 +210,7 @@ def encode_match(happening: Happening, subscription: str, score: float, metadata
         event=msgspec.Raw(happening.data),
         metadata=metadata,
         event_id=happening.event_id,
+        traceparent=happening.trace,
     )
     if happening.digest is not None:
         made.event, made.digest, made.left_out = None, happening.digest.hits, happening.digest.left_out

@@ -70,7 +70,7 @@ def _of_chunk(journal: Journal, records: list[Any], first: int, after: int) -> I
         if seq <= after:
             continue
         if isinstance(record, Happened) and record.hits:
-            yield Happening(seq, bytes(record.data), record.id, record.hits)
+            yield Happening(seq, bytes(record.data), record.id, record.hits, trace=record.trace)
         elif isinstance(record, Digested):
             hits = [_hit(journal, number, score) for number, score in record.hits]
             stored = outbox.StoredDigest(hits, record.left_out)

@@ -1,7 +1,7 @@
 """The tables of a broker beside the journal, and the statements on them. All are called inside a transaction of the journal.
 
     outbox    (number, consumer, subscription, seq, score, digest, attempts, due)   what waits to be delivered or acknowledged
-    payloads  (seq, data, event_id)                    the events that the outbox, dead letters and open digests refer to
+    payloads  (seq, data, event_id, trace)             the events that the outbox, dead letters and open digests refer to
     dead      (number, consumer, subscription, seq, score, digest, attempts, reason, time)
     digests   (subscription, seq, score, time)         the matches of open periods
     shed      (consumer, count, below, first, last)    what was left out since the consumer was last told
@@ -30,7 +30,7 @@ CREATE TABLE outbox(
     score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL DEFAULT 0, due INTEGER NOT NULL DEFAULT 0);
 CREATE UNIQUE INDEX outbox_delivery ON outbox(consumer, seq, subscription);
 CREATE INDEX outbox_due ON outbox(consumer, due);
-CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data TEXT NOT NULL, event_id TEXT);
+CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data TEXT NOT NULL, event_id TEXT, trace TEXT);
 CREATE TABLE dead(
     number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
     score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL, reason TEXT NOT NULL, time INTEGER NOT NULL);
@@ -44,7 +44,7 @@ CREATE TABLE offsets(topic TEXT NOT NULL, part INTEGER NOT NULL, next INTEGER NO
     WITHOUT ROWID;
 """
 
-_COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id"
+_COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id, p.trace"
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -60,6 +60,7 @@ class Entry(NamedTuple):
     attempts: int
     data: str | None
     event_id: str | None
+    trace: str | None
 
     def delivery(self, metadata: Any = None) -> Delivery:
         """The delivery as the subscriber sees it."""
@@ -72,6 +73,7 @@ class Entry(NamedTuple):
             metadata=metadata,
             event_id=self.event_id,
             attempt=max(self.attempts, 1),
+            traceparent=self.trace,
         )
         if self.digest is not None:
             stored = msgspec.json.decode(self.digest, type=StoredDigest)
@@ -96,9 +98,9 @@ def put(connection: Any, rows: Sequence[tuple[str, str, int, float, str | None]]
     connection.executemany("INSERT INTO outbox(consumer, subscription, seq, score, digest) VALUES(?, ?, ?, ?, ?)", rows)
 
 
-def put_payloads(connection: Any, rows: Iterable[tuple[int, str, str | None]]) -> None:
-    """Keep the events that deliveries refer to: seq, data, event id."""
-    connection.executemany("INSERT OR IGNORE INTO payloads VALUES(?, ?, ?)", rows)
+def put_payloads(connection: Any, rows: Iterable[tuple[int, str, str | None, str | None]]) -> None:
+    """Keep the events that deliveries refer to: seq, data, event id, trace."""
+    connection.executemany("INSERT OR IGNORE INTO payloads VALUES(?, ?, ?, ?)", rows)
 
 
 def lease(connection: Any, consumer: str, now: int, until: int, limit: int) -> list[Entry]:
@@ -153,7 +155,7 @@ def dead_letters(connection: Any, consumer: str | None, after: int, limit: int) 
         f"WHERE o.number > ?1 AND (?2 IS NULL OR {_NAMED.format('?2')}) ORDER BY o.number LIMIT ?3"
     )
     rows = connection.execute(sql, (after, consumer, limit))
-    return [(Entry(*row[:9]), row[9], row[10]) for row in rows]
+    return [(Entry(*row[:10]), row[10], row[11]) for row in rows]
 
 
 def revive(connection: Any, numbers: Sequence[int] | None, consumer: str | None) -> int:

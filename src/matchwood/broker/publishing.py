@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from matchwood.broker import cloudevents
+from matchwood.broker import cloudevents, telemetry
 from matchwood.broker.http import Answer, Request
 from matchwood.broker.tenant import Incoming, Taken, Tenant
 from matchwood.broker.types import Hit, Published, PublishedMany, Rejected
@@ -45,6 +45,15 @@ def _options(request: Request) -> tuple[int | None, str | None, int | None, str 
 
 async def publish(request: Request) -> Answer:
     """The route itself."""
+    trace = request.headers.get(b"traceparent")
+    if trace is None and not telemetry.enabled():
+        return await _publish(request, None)
+    with telemetry.span("POST /v1/events", None if trace is None else trace.decode("latin-1")) as parent:
+        return await _publish(request, parent)
+
+
+async def _publish(request: Request, trace: str | None) -> Answer:
+    """Publish what a request brings; `trace` goes with events that have none of their own."""
     k, wait, until, id_ = _OPTIONS.get(request.query_string) or _options(request)
     tenant: Tenant = request.tenant
     body = await request.body()
@@ -53,14 +62,14 @@ async def publish(request: Request) -> Answer:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         found = cloudevents.read(headers, body, max_events=BATCH)
         if isinstance(found, list):
-            return await _several(tenant, [_of_plain(one, until) for one in found], k, wait)
-        return await _single(tenant, _plain(found, until), k, wait)
+            return await _several(tenant, [_of_plain(one, until, trace) for one in found], k, wait)
+        return await _single(tenant, _plain(found, until, trace), k, wait)
     if kind == b"application/x-ndjson":
         lines = body.split(b"\n")
         if len(lines) > BATCH + 1:
             raise TooLargeError(f"the batch has {len(lines):,} lines, the limit is {BATCH:,}; send several requests")
         events = [
-            _line(line, None if id_ is None else f"{id_}#{position}", until)
+            _line(line, None if id_ is None else f"{id_}#{position}", until, trace)
             for position, line in enumerate(line for line in lines if line.strip())
         ]
         return await _several(tenant, events, k, wait)
@@ -69,10 +78,7 @@ async def publish(request: Request) -> Answer:
             f"content type {kind[:50].decode('latin-1')!r} is not supported; "
             "send application/json, application/x-ndjson or CloudEvents"
         )
-    trace = request.headers.get(b"traceparent")
-    return await _single(
-        tenant, incoming(body, id_, until, None if trace is None else trace.decode("latin-1")), k, wait
-    )
+    return await _single(tenant, incoming(body, id_, until, trace), k, wait)
 
 
 def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None = None) -> Incoming:
@@ -88,27 +94,29 @@ def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None 
     return Incoming(values, body, id_, until, trace)
 
 
-def _line(line: bytes, id_: str | None, until: int | None) -> Incoming | MatchwoodError:
+def _line(line: bytes, id_: str | None, until: int | None, trace: str | None) -> Incoming | MatchwoodError:
     try:
-        return incoming(line, id_, until)
+        return incoming(line, id_, until, trace)
     except MatchwoodError as error:
         return error
 
 
-def _plain(event: cloudevents.PlainEvent, until: int | None) -> Incoming:
+def _plain(event: cloudevents.PlainEvent, until: int | None, trace: str | None) -> Incoming:
     if event.id is not None and len(event.id) > 2 * ID_CHARACTERS:
         raise RequestError(
             f"the source and id of a CloudEvent may have {2 * ID_CHARACTERS} characters, got {len(event.id)}"
         )
     end = until if event.until is None else _instant(event.until)
-    return incoming(_ENCODE(event.data), event.id, end, event.traceparent)
+    return incoming(_ENCODE(event.data), event.id, end, telemetry.checked(event.traceparent) or trace)
 
 
-def _of_plain(event: cloudevents.PlainEvent | RequestError, until: int | None) -> Incoming | MatchwoodError:
+def _of_plain(
+    event: cloudevents.PlainEvent | RequestError, until: int | None, trace: str | None
+) -> Incoming | MatchwoodError:
     if isinstance(event, MatchwoodError):
         return event
     try:
-        return _plain(event, until)
+        return _plain(event, until, trace)
     except MatchwoodError as error:
         return error
 

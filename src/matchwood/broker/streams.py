@@ -16,7 +16,7 @@ import msgspec
 
 from matchwood.broker import log
 from matchwood.broker.http import Receive, Request, Send
-from matchwood.broker.hub import Client, Hub, encode_match, json_frame, sse_frame
+from matchwood.broker.hub import SEND_SECONDS, Client, Hub, encode_match, json_frame, sse_frame
 from matchwood.broker.routes import shed_view
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Gap, Name
@@ -25,10 +25,6 @@ from matchwood.errors import MatchwoodError, QuotaError, RequestError, UnknownSu
 if TYPE_CHECKING:
     from matchwood.broker.broker import Broker
 
-HEARTBEAT = 15.0
-"""Seconds after which a stream without matches is told its position."""
-SEND_SECONDS = 30.0
-"""How long a write to a client may take before it is disconnected."""
 LISTENED = 1000
 """Subscriptions of one stream."""
 STREAMS = 20_000
@@ -99,15 +95,22 @@ async def serve_sse(request: Request, broker: Broker, receive: Receive, send: Se
     try:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
 
+        counter = broker.metrics.deliveries.labels("sse", "delivered")
+        loop = asyncio.get_running_loop()
+
         async def write(messages: list[bytes]) -> None:
-            async with asyncio.timeout(SEND_SECONDS):
-                await send({"type": "http.response.body", "body": b"".join(messages), "more_body": True})
-            broker.metrics.deliveries.labels("sse", "delivered").inc(len(messages))
+            client.sending_since = loop.time()
+            await send({"type": "http.response.body", "body": b"".join(messages), "more_body": True})
+            client.quiet_since, client.sending_since = client.sending_since, None
+            counter.inc(len(messages))
 
         await _stream(request.tenant, hub, client, asked, write, gone, broker)
         await send({"type": "http.response.body", "body": b""})
-    except (Ended, TimeoutError, ConnectionError):
+    except (Ended, ConnectionError):
         pass
+    except asyncio.CancelledError:
+        if client.sending_since is None:
+            raise
     finally:
         _finish(broker, hub, client, gone, "sse")
 
@@ -137,7 +140,7 @@ async def _stream(
         start = await _catch_up(tenant, client, start, upto, write)
     await write([client.frame("position", upto, b'{"seq":%d}' % upto)])
     while not broker.stopping.is_set():
-        messages = await client.take(HEARTBEAT)
+        messages = await client.take()
         if gone.done():
             raise Ended
         if client.overflown:  # it can go on from the last position that it has got
@@ -197,17 +200,24 @@ async def serve_websocket(request: Request, broker: Broker, receive: Receive, se
     await send({"type": "websocket.accept"})
     broker.metrics.streams.labels("websocket").inc()
     client = Client(asked.subscriptions, json_frame, shed=asked.shed)
+    counter = broker.metrics.deliveries.labels("websocket", "delivered")
+    loop = asyncio.get_running_loop()
 
     async def write(messages: list[bytes]) -> None:
+        client.sending_since = loop.time()
+        for message in messages:
+            await send({"type": "websocket.send", "text": message.decode()})
+        client.quiet_since, client.sending_since = client.sending_since, None
+        counter.inc(len(messages))
+
+    async def bounded(messages: list[bytes]) -> None:
         async with asyncio.timeout(SEND_SECONDS):
-            for message in messages:
-                await send({"type": "websocket.send", "text": message.decode()})
-        broker.metrics.deliveries.labels("websocket", "delivered").inc(len(messages))
+            await write(messages)
 
     if asked.consumer is not None:
         hub.count += 1
         try:
-            await _consume(request.tenant, hub, f"stream:{asked.consumer}", receive, write, broker)
+            await _consume(request.tenant, hub, f"stream:{asked.consumer}", receive, bounded, broker)
         except (Ended, TimeoutError, ConnectionError):
             pass
         finally:
@@ -219,8 +229,11 @@ async def serve_websocket(request: Request, broker: Broker, receive: Receive, se
     try:
         await _stream(request.tenant, hub, client, asked, write, gone, broker)
         await send({"type": "websocket.close", "code": 1013 if client.overflown else 1001})
-    except (Ended, TimeoutError, ConnectionError):
+    except (Ended, ConnectionError):
         pass
+    except asyncio.CancelledError:
+        if client.sending_since is None:
+            raise
     finally:
         _finish(broker, hub, client, gone, "websocket")
 

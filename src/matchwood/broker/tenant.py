@@ -99,6 +99,7 @@ class Happening(NamedTuple):
     event_id: str | None
     hits: list[tuple[str, float]]
     digest: outbox.StoredDigest | None = None
+    trace: str | None = None
 
 
 class Conditions(NamedTuple):
@@ -495,7 +496,7 @@ class Tenant:
         """Route the matches of an event: to streams, the outbox and digests. True if some were shed."""
         routes = self._routes
         if not routes:
-            self._happenings.append(Happening(seq, event.data, event.id, hits))
+            self._happenings.append(Happening(seq, event.data, event.id, hits, trace=event.trace))
             return False
         streamed: list[tuple[str, float]] = []
         rows: list[tuple[str, str, int, float, str | None]] = []
@@ -518,9 +519,9 @@ class Tenant:
                     rows.append((consumer, subscription, seq, score, None))
         shed = self._put(rows, seq)
         if rows or digested:
-            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id)])
+            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id, event.trace)])
         if streamed:
-            self._happenings.append(Happening(seq, event.data, event.id, streamed))
+            self._happenings.append(Happening(seq, event.data, event.id, streamed, trace=event.trace))
         return shed
 
     def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
@@ -612,6 +613,14 @@ class Tenant:
     ) -> tuple[list[str | None], int, list[Rejected]]:
         """Add the subscriptions that can be used; return ids, the last revision, and what was rejected."""
         ids: list[str | None] = []
+        try:
+            at_once = self._subscribe_at_once(several)
+        except MatchwoodError as error:  # one of them is refused: find out which
+            if isinstance(error, JournalError) or self._collected.take():
+                raise
+            at_once = None
+        if at_once is not None:
+            return at_once, self._first + len(self._records) - 1, []
         rejected: list[Rejected] = []
         for position, one in enumerate(several):
             try:
@@ -624,6 +633,26 @@ class Tenant:
                 ids.append(None)
                 rejected.append(Rejected(position=position, problem=str(error)))
         return ids, self._first + len(self._records) - 1, rejected
+
+    def _subscribe_at_once(self, several: list[Any]) -> list[str | None] | None:
+        """Add all subscriptions by one insert and return their ids; None if they have to be looked at one by one."""
+        if len(several) < 2 or any(isinstance(one, MatchwoodError) or "id" not in one[0] for one in several):
+            return None
+        self._check_room(len(several))
+        for options in {id(options): options for _, options in several}.values():
+            self._check_delivery(options)
+        names = ("priority", "place", "radius", "until", "metadata")
+        columns = {name: [given[name] for given, _ in several] for name in names}
+        made = self.engine.subscribe_many(
+            [given["expression"] for given, _ in several], ids=[given["id"] for given, _ in several], **columns
+        )
+        records = self._collected.take()
+        for record, (given, options) in zip(records, several, strict=True):
+            self._set_about([record], options)
+            self._route(given["id"], options)
+        self._noted(records)
+        self._metrics.changes.inc(len(several))
+        return [str(id_) for id_ in made.tolist()]
 
     def replace(
         self, id_: str, given: dict[str, Any], options: DeliveryOptions, conditions: Conditions

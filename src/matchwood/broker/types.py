@@ -242,6 +242,8 @@ class Delivery(_Answer):
     metadata: Any = None
     event_id: str | None = None
     attempt: int = 1
+    traceparent: str | None = None
+    """Of the request that published the event (W3C Trace Context)."""
     digest: list[DigestHit] | UnsetType = UNSET
     """Of a digest: its matches, best first; then `event` is None and `score` the best one."""
     left_out: int | UnsetType = UNSET
