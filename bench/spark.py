@@ -139,13 +139,13 @@ def against_join(setup: Setup) -> None:
 def _agrees(setup: Setup, sample: Any, few: int, pairs: set[tuple[int, int]]) -> bool:
     """Compare the matches of the first events, record by record, with a scan, and their pairs with those of the join."""
     from matchwood.spark.batches import write_matches
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
     from matchwood.structures import make_index
 
     scan = make_index("scan")
     scan.insert(setup.rows)
     for k in (None, K):
-        own = {tuple(row) for row in match(sample, setup.index, k=k).collect()}
+        own = {tuple(row) for row in match_events(sample, setup.index, k=k).collect()}
         found = scan.match(setup.events.take(0, few)) if k is None else scan.top_k(setup.events.take(0, few), k)
         if k is None:
             from matchwood.store.kernels.ordering import order_hits
@@ -178,7 +178,7 @@ def _join(setup: Setup, spark: Any, few: int) -> tuple[float, set[tuple[int, int
 
 def against_process(setup: Setup, k: int | None) -> None:
     """Compare two tasks with two threads of this process, on the same events and index; the first round warms up."""
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     system, n = "all" if k is None else f"top-{k}", setup.events.size
     table = setup.event_table(setup.session(), n)
@@ -188,7 +188,7 @@ def against_process(setup: Setup, k: int | None) -> None:
     }
     times = side_by_side(calls, repeats=5)
     process, pipeline = times["inside"].median, times["outside"].median
-    verified = sum_there(match(table, setup.index, k=k)) == setup.truth(k)
+    verified = sum_there(match_events(table, setup.index, k=k)) == setup.truth(k)
     assert verified, "Spark and the index in this process disagree"
     setup.row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
     setup.row(f"Spark, local[2], {system}", "us_per_event", pipeline / n * 1e6, n=n, baseline="in process",
@@ -197,7 +197,7 @@ def against_process(setup: Setup, k: int | None) -> None:
 
 def memory(setup: Setup) -> None:
     """Report the private and the shared memory of workers that map the same index."""
-    from matchwood.spark.match import planned
+    from matchwood.spark.match_stage import planned
 
     table = setup.event_table(setup.session(), setup.sizes["events"])
     probe = Memory(planned(table, setup.index, None, "all", None))
@@ -211,7 +211,7 @@ def memory(setup: Setup) -> None:
 def routed(setup: Setup) -> None:
     """Compare spatial shards, with events routed and with every task mapping all shards, with one shard."""
     from matchwood.spark.index_stage import build_index
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     spark, n = setup.session(), setup.sizes["routed"]
     lake = setup.new_lake("places", {"place": "point", **{f"d{d}": "number" for d in range(2, DIMS)}})
@@ -226,9 +226,9 @@ def routed(setup: Setup) -> None:
     setup.row(f"{INDEX}, {shards} shards", "copies_per_subscription", copies, workload=ROUTED)
     one = build_index(subscriptions, lake, lake.codebook(), index=INDEX)
     calls = {
-        "one shard": lambda k: match(table, one, k=k),
-        f"{shards} shards, all in every task": lambda k: match(table, spread, k=k, route=False),
-        f"{shards} shards, events routed": lambda k: match(table, spread, k=k, route=True),
+        "one shard": lambda k: match_events(table, one, k=k),
+        f"{shards} shards, all in every task": lambda k: match_events(table, spread, k=k, route=False),
+        f"{shards} shards, events routed": lambda k: match_events(table, spread, k=k, route=True),
     }
     here = opened(one)
     for k, what in ((None, "all"), (K, f"top-{K}")):
@@ -244,11 +244,13 @@ def routed(setup: Setup) -> None:
 
 def scale(setup: Setup, master: str) -> None:
     """Match all events on another master."""
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     _, truth = setup.index, setup.truth(K)  # on two cores, before the session changes
     table = setup.event_table(setup.session(master), setup.events.size)
-    assert sum_there(match(table, setup.index, k=K)) == truth, f"{master}: differs from the index in this process"
+    assert sum_there(match_events(table, setup.index, k=K)) == truth, (
+        f"{master}: differs from the index in this process"
+    )
     seconds = statistics.median(seconds_of(partial(setup.match, table, K)) for _ in range(3))
     setup.row(f"Spark, {master}, top-{K}", "us_per_event", seconds / setup.events.size * 1e6, n=setup.events.size,
               verified=True)  # fmt: skip

@@ -1,8 +1,8 @@
 """The pipeline on Spark: raw tables -> ingest -> profile -> weigh -> cover -> index -> match -> evaluate, batch and streaming.
 
-A stage is a function from DataFrame to lazy DataFrame, on the session of the caller. `Lake` stores tables and indexes as
-versions. `docs/spark.md` shows how to use them. The names below are public. They are imported at first use, so that workers
-load only what they need.
+`match(events, subscriptions, k=10)` matches plain DataFrames. A stage is a function from DataFrame to lazy DataFrame, on the
+session of the caller. `Lake` stores tables and indexes as versions. `docs/spark.md` shows how to use them. The names below are
+public. They are imported at first use, so that workers load only what they need.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matchwood.spark.changes import compact
     from matchwood.spark.codebook import Codebook
+    from matchwood.spark.direct import SubscriptionIndex, close_all, index_subscriptions, match, match_subscriptions
     from matchwood.spark.evaluate import Evaluation
     from matchwood.spark.index_stage import IndexVersion, build_index, open_index
     from matchwood.spark.ingest import read_raw
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "changes": ["compact"],
     "codebook": ["Codebook"],
+    "direct": ["SubscriptionIndex", "close_all", "index_subscriptions", "match", "match_subscriptions"],
     "evaluate": ["Evaluation"],
     "index_stage": ["IndexVersion", "build_index", "open_index"],
     "ingest": ["read_raw"],
@@ -59,13 +61,18 @@ __all__ = [
     "Lake",
     "Manifest",
     "MatchStream",
+    "SubscriptionIndex",
     "build_index",
+    "close_all",
     "compact",
     "cover_table",
     "evaluate_table",
+    "index_subscriptions",
     "index_table",
     "ingest_table",
     "local_session",
+    "match",
+    "match_subscriptions",
     "match_subscriptions_table",
     "match_table",
     "open_index",

@@ -6,19 +6,16 @@ deltas/BATCH/_done    written last; a delta without it is ignored
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 
 from matchwood.spark import columns, ingest
-from matchwood.spark.files import write_atomically
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
-from matchwood.spark.paths import read_by_spark, written_by_spark
 from matchwood.spark.pipeline import known_codebook
+from matchwood.spark.places import Place
 from matchwood.spark.stream_plan import delta_folder, deltas_between, stream_folder
 
 if TYPE_CHECKING:
@@ -48,19 +45,18 @@ def store_changes(lines: DataFrame, lake: Lake, name: str, number: int) -> None:
             invalid.select(reason.alias("reason"), fn.col("line").alias("content"))
         )
         target = stream_folder(lake, name) / "rejects" / f"changes-{number:09}"
-        rejected.coalesce(1).write.mode("overwrite").parquet(written_by_spark(target))
+        rejected.coalesce(1).write.mode("overwrite").parquet(target.written_by_spark)
     finally:
         encoded.unpersist()
-    write_atomically(delta / "_done", "")
+    (delta / "_done").write(b"")
 
 
-def _write_delta(upserts: DataFrame, changes: DataFrame, delta: Path) -> None:
+def _write_delta(upserts: DataFrame, changes: DataFrame, delta: Place) -> None:
     removed = changes.filter("op = 'unsubscribe' AND id IS NOT NULL").select("id")
     table = upserts.select(fn.lit("subscribe").alias("op"), *columns.SUBSCRIPTIONS.names).unionByName(
         removed.select(fn.lit("unsubscribe").alias("op"), "id"), allowMissingColumns=True
     )
-    shutil.rmtree(delta, ignore_errors=True)
-    table.coalesce(1).write.parquet(written_by_spark(delta / "data"))
+    table.coalesce(1).write.mode("overwrite").parquet((delta / "data").written_by_spark)
 
 
 def read_changes(lines: DataFrame) -> DataFrame:
@@ -85,7 +81,7 @@ def compact(
     first = int(upstream.get(f"changes of {name}", -1))
     subscriptions = lake.read(spark, table, upstream.get(table))
     for delta in deltas_between(stream_folder(lake, name), first, upto):
-        change = spark.read.parquet(read_by_spark(delta / "data"))
+        change = spark.read.parquet((delta / "data").read_by_spark)
         unchanged = subscriptions.join(fn.broadcast(change.select("id")), "id", "left_anti")
         upserts = change.filter("op != 'unsubscribe'")
         subscriptions = unchanged.select(*columns.SUBSCRIPTIONS.names).unionByName(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
+from matchwood.encode.event_tables import EventEncoder
 from matchwood.errors import QueryError, SchemaError
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
@@ -182,11 +183,20 @@ def _arrow_fields(raw: DataFrame) -> list[Any]:
     return list(columns.arrow_schema(raw.schema))
 
 
+def check_event_columns(events: DataFrame, codebook: Codebook) -> None:
+    """Raise `SchemaError` for a column of a wide table of events that its attribute cannot be read from."""
+    EventEncoder(codebook.schema(), form="wide", learn=False).encode(_no_records(events))
+
+
+def _no_records(raw: DataFrame) -> Any:
+    schema = pa.schema(_arrow_fields(raw))
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
 def _check_columns(raw: DataFrame, encoding: Encoding) -> None:
     """Encode no records with these columns, here, so that a column that cannot be used is named before a job starts."""
-    schema = pa.schema(_arrow_fields(raw))
-    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    if "id" not in schema.names:
-        raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(schema.names) or 'no columns'}")
+    nothing = _no_records(raw)
+    if "id" not in raw.columns:
+        raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(raw.columns) or 'no columns'}")
     for _ in encode_batches(encoding, [nothing]):
         pass

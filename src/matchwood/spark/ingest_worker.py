@@ -39,7 +39,7 @@ CORRUPT = "_corrupt_record"
 """The column in which Spark's readers store a line that does not fit the columns."""
 MAX_CONTENT = 20_000
 """Characters of a bad record that are stored in the table of rejects."""
-_PARTITION = 1 << 33  # the first position of a partition is its number times this, as in Spark's own numbering
+PARTITION = 1 << 33  # the first position of a partition is its number times this, as in Spark's own numbering
 
 _SCHEMAS = {
     "subscriptions": columns.arrow_schema(columns.ENCODED_SUBSCRIPTIONS),
@@ -67,7 +67,7 @@ class Encoding:
 def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int = 0) -> Iterator[Any]:
     """One encoded record for each raw one: a good one, or a bad one with a reason. O(entries)."""
     schema_out = _SCHEMAS[encoding.kind]
-    first = partition * _PARTITION
+    first = partition * PARTITION
     schema = encoding.opened()
     symbols = _symbols(schema)
     for part, content_of in encoded_parts(encoding, schema, batches):
@@ -78,7 +78,7 @@ def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int
         if len(good.ids):
             yield _good(good, schema_out, first)
         if rejects:
-            yield _bad(rejects, schema_out, first)
+            yield written_rejects(rejects, encoding.kind, first)
 
 
 def _symbols(schema: Schema) -> Float64s:
@@ -153,7 +153,9 @@ def _good(part: Any, schema: Any, first: int) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _bad(rejects: tuple[Reject, ...], schema: Any, first: int) -> Any:
+def written_rejects(rejects: tuple[Reject, ...], kind: Kind, first: int = 0) -> Any:
+    """The Arrow batch of bad records; `first` is added to their positions."""
+    schema = _SCHEMAS[kind]
     given = {
         "id": [reject.id for reject in rejects],
         "position": [first + reject.position for reject in rejects],

@@ -20,6 +20,7 @@ from matchwood.spark.batches import (
     write_ranked,
 )
 from matchwood.spark.merge import choose_events, gather, no_matches
+from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import mapped_shard
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
@@ -48,7 +49,7 @@ class Matching:
     `shards` maps a shard to its folder; `at` is the instant, in microseconds, at which subscriptions must be alive.
     """
 
-    shards: Mapping[int, str]
+    shards: Mapping[int, Place]
     sharding: Sharding
     k: int | None
     mode: str
@@ -80,13 +81,13 @@ class Matching:
                 parts.append(self._found(folder, choose_events(events, visits[:, shard])))
         return gather(events.size, owners, parts, k=self.k, copies=self.sharding.kind == "space")
 
-    def _one(self, folder: str, events: Events) -> Matches:
+    def _one(self, folder: Place, events: Events) -> Matches:
         found = self._found(folder, events)
         if self.k is None:
             order_hits(found.offsets, found.ids, found.scores)
         return found
 
-    def _found(self, folder: str, events: Events) -> Matches:
+    def _found(self, folder: Place, events: Events) -> Matches:
         return found_in(mapped_shard(folder).at(self.at).index, events, self.k, self.mode)
 
 
@@ -111,7 +112,7 @@ class Routing:
 class RoutedMatching:
     """Routed events against the shard that each was sent to."""
 
-    shards: Mapping[int, str]
+    shards: Mapping[int, Place]
     k: int | None
     mode: str
     at: float | None = None

@@ -5,7 +5,6 @@ The stages of the other modules work on DataFrames; these functions add the vers
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,8 @@ from matchwood.spark.evaluate import Evaluation, evaluate
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.ingest_worker import Kind
 from matchwood.spark.lake import Lake, Manifest, write_counted
-from matchwood.spark.match import match
-from matchwood.spark.match_subscriptions import match_subscriptions
-from matchwood.spark.paths import read_by_spark
+from matchwood.spark.live_stage import match_live_events
+from matchwood.spark.match_stage import match_events
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
 
@@ -50,11 +48,11 @@ def ingest_table(
     with lake.new_version(kind) as (version, folder):
         staged = folder / "_staged"
         read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-        good, rejects = ingest.split(codebook.mark(spark.read.parquet(read_by_spark(staged))), kind, source)
+        good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
         kept = write_counted(codebook.mark(good), folder / "data")
         upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
-        shutil.rmtree(staged, ignore_errors=True)
+        staged.remove()
         counts = {"read": read, "records": kept, "rejected": refused.counts["records"]}
         if read != kept + counts["rejected"]:
             raise StorageError(
@@ -97,7 +95,7 @@ def match_table(
     """A new version of `matches`: a version of `events` against one of the index, by default the newest of both."""
     manifest, chosen = lake.manifest("events", version), open_index(lake, index)
     with lake.lease("index", chosen.version):
-        found = match(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
+        found = match_events(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
         return lake.write(
             "matches",
             found.select(*columns.MATCHES.names),
@@ -112,7 +110,7 @@ def match_subscriptions_table(
     """A new version of `matches_of_subscriptions`: the subscriptions of an index version against the newest live events."""
     chosen, events = open_index(lake, index), lake.latest("events")
     with lake.lease("index", chosen.version):
-        found = match_subscriptions(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
+        found = match_live_events(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
         upstream = {"events": events, "index": chosen.version}
         parameters = {"at": at, "k": k, "mode": mode}
         return lake.write("matches_of_subscriptions", found, parameters=parameters, upstream=upstream)

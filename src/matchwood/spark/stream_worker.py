@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +34,7 @@ from matchwood.spark.ingest_worker import content_text
 from matchwood.spark.lines import NO_EVENT_ID, ContentOf, at_offset, encode_event_lines, with_ids
 from matchwood.spark.match_worker import answered, found_in
 from matchwood.spark.merge import choose_events, gather
+from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import MappedShard
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
@@ -63,13 +63,13 @@ class StreamOptions:
 class StreamMatching:
     """The matching of a micro-batch. `deltas` are the folders of changes since the index version, in order."""
 
-    folder: str
+    folder: Place
     batch: int
     now: float
-    codebook: str
-    shards: Mapping[int, str]
+    codebook: Place
+    shards: Mapping[int, Place]
     sharding: Sharding
-    deltas: tuple[str, ...]
+    deltas: tuple[Place, ...]
     options: StreamOptions
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -101,12 +101,12 @@ class StreamMatching:
 class StreamState:
     """The shards and the overlay of a stream in a worker, after some deltas and at an instant."""
 
-    def __init__(self, shards: Mapping[int, str]) -> None:
+    def __init__(self, shards: Mapping[int, Place]) -> None:
         self.folders = dict(shards)
         self._shards = {shard: MappedShard(folder) for shard, folder in shards.items()}
         self._overlay = make_index(OVERLAY)
         self._until: dict[int, float] = {}
-        self._applied: list[str] = []
+        self._applied: list[Place] = []
         self._now = -np.inf
 
     def reaches(self, wanted: StreamMatching) -> bool:
@@ -120,7 +120,7 @@ class StreamState:
     def advance(self, wanted: StreamMatching) -> None:
         """Apply the remaining deltas and delete expired subscriptions."""
         for folder in wanted.deltas[len(self._applied) :]:
-            self._apply(Path(folder))
+            self._apply(folder)
             self._applied.append(folder)
         self._now = wanted.now
         for shard in self._shards.values():
@@ -150,9 +150,9 @@ class StreamState:
             return parts[0]
         return gather(events.size, owners, parts, k=k, copies=wanted.sharding.kind == "space")
 
-    def _apply(self, folder: Path) -> None:
+    def _apply(self, folder: Place) -> None:
         """Delete the subscriptions that a delta names and insert its new ones into the overlay."""
-        table = pq.read_table(folder / "data")
+        table = read_parquet(folder / "data")
         ids = table.column("id").to_numpy()
         for shard in self._shards.values():
             shard.remove(ids)
@@ -174,8 +174,8 @@ class StreamState:
 class PartitionFiles:
     """The rejects and live events of a partition of a micro-batch."""
 
-    def __init__(self, folder: str, batch: int, partition: int) -> None:
-        self._folders = {name: Path(folder) / name / f"{batch:09}" for name in ("rejects", "live")}
+    def __init__(self, folder: Place, batch: int, partition: int) -> None:
+        self._folders = {name: folder / name / f"{batch:09}" for name in ("rejects", "live")}
         self._file = f"{partition:05}.parquet"
         self._rejects: list[tuple[str, str]] = []
         self._live: list[tuple[str, float]] = []
@@ -199,15 +199,14 @@ class PartitionFiles:
         ):
             path = self._folders[name] / self._file
             if items:
-                path.parent.mkdir(parents=True, exist_ok=True)
                 table = pa.table(
                     {column: list(values) for column, values in zip(columns, zip(*items, strict=True), strict=True)}
                 )
-                temporary = path.with_name(f".{path.name}.tmp")
-                pq.write_table(table, temporary)
-                temporary.rename(path)
+                content = pa.BufferOutputStream()
+                pq.write_table(table, content)
+                path.write(content.getvalue().to_pybytes())
             else:
-                path.unlink(missing_ok=True)
+                path.remove()
 
 
 def _line_of(batch: Any, position: int) -> str:
@@ -227,18 +226,26 @@ def _instant(value: object) -> object:
 
 def state_of(wanted: StreamMatching) -> StreamState:
     """The state of the stream in this worker, as the micro-batch needs it."""
-    state = _states.get(wanted.folder)
+    key = str(wanted.folder)
+    state = _states.get(key)
     if state is None or not state.reaches(wanted):
-        state = _states[wanted.folder] = StreamState(wanted.shards)
+        state = _states[key] = StreamState(wanted.shards)
     state.advance(wanted)
     return state
 
 
-def cached_schema(path: str) -> Schema:
+def cached_schema(place: Place) -> Schema:
     """The schema of a stored codebook, cached by this worker."""
+    path = str(place)
     known = _schemas.get(path)
     if known is None or known[0].dimensions > known[1] + MAX_NEW_DIMENSIONS:
-        schema = Codebook.from_json(json.loads(Path(path).read_text(encoding="utf-8"))).schema()
+        schema = Codebook.from_json(json.loads(place.text())).schema()
         schema.learn = True
         known = _schemas[path] = (schema, schema.dimensions)
     return known[0]
+
+
+def read_parquet(folder: Place) -> Any:
+    """The table that Spark wrote to a folder."""
+    files = [folder / name for name in folder.names() if name.endswith(".parquet")]
+    return pa.concat_tables(pq.read_table(pa.BufferReader(file.read())) for file in files)

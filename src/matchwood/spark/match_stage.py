@@ -29,7 +29,7 @@ MAX_LOCAL_BYTES = 8 << 30
 """Size of an index that is assumed to fit the page cache of a machine."""
 
 
-def match(
+def match_events(
     events: DataFrame,
     index: IndexVersion,
     *,
