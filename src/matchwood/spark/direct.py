@@ -36,6 +36,7 @@ from matchwood.spark.codebook import Codebook
 from matchwood.spark.direct_worker import ID, OWN, DirectMatching, Numbering, names_of
 from matchwood.spark.index_stage import IndexVersion, build_index
 from matchwood.spark.ingest_worker import Encoding
+from matchwood.spark.jobs import described, warn_about_session
 from matchwood.spark.lake import Lake
 from matchwood.spark.match_worker import Matching
 from matchwood.spark.places import Place, place
@@ -161,7 +162,9 @@ def index_subscriptions(
     raw, form = _conditions(subscriptions, id, subscription_columns)
     learnt = raw.drop(ID, *(f"{OWN}{name}" for name in subscription_columns))
     learnt = learnt.withColumn("id", fn.monotonically_increasing_id())
-    codebook = ingest.learn(learnt, Codebook.declare(schema), "subscriptions", form=form)
+    warn_about_session(spark)
+    with described(spark, "learn names and strings of subscriptions"):
+        codebook = ingest.learn(learnt, Codebook.declare(schema), "subscriptions", form=form)
     own = codebook.schema()
     own.learn = False
     fields = [subscriptions.schema[name] for name in (id, *subscription_columns)]
@@ -171,7 +174,8 @@ def index_subscriptions(
         spread = raw.repartitionByRange(_tasks(spark), ID).sortWithinPartitions(ID)
         encoded = codebook.mark(spread.mapInArrow(numbering, columns.ENCODED_SUBSCRIPTIONS)).persist()
         try:
-            rejected = _check_rejects(encoded, root / "names", errors)
+            with described(spark, "encode subscriptions"):
+                rejected = _check_rejects(encoded, root / "names", errors)
             good = encoded.filter(fn.col("reason").isNull()).select(*columns.SUBSCRIPTIONS.names)
             index = build_index(codebook.mark(good), Lake(root), codebook, **build)
         finally:
@@ -256,15 +260,16 @@ def matched(
         index.demand(Capability.TOP_K)
     if mode_of(mode) is Mode.ANY:
         index.demand(Capability.ANY)
-    table = _event_table(events, index.codebook, id, event_columns)
-    result = _result(events, fields, id, event_columns)
+    events = _with_place(events, index.codebook)
+    used = used_columns(events.schema, index.codebook, id, event_columns)
+    result = result_columns(events.schema, fields, id, event_columns)
     instant = None if at is None else instant_key(at)
     matching = Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant)
     direct = DirectMatching(
         matching, index.codebook.content, id, tuple(event_columns), names, columns.arrow_schema(result),
         per_subscription, errors == "skip",
     )  # fmt: skip
-    return table.mapInArrow(direct, result)
+    return events.select(*used).mapInArrow(direct, result)
 
 
 def close_all() -> None:
@@ -359,37 +364,42 @@ def _check_rejects(encoded: DataFrame, names: Place, errors: str) -> int:
     )
 
 
-def _event_table(events: DataFrame, codebook: Codebook, id: str, wanted: Sequence[str]) -> DataFrame:
-    """The columns of events that matter. A column that cannot be used raises, before any job."""
+def used_columns(events: StructType, codebook: Codebook, id: str, wanted: Sequence[str]) -> list[str]:
+    """The columns of events that matter: the id, the wanted ones, and attributes. One that cannot be used raises."""
     for name in (id, *wanted):
-        if name not in events.columns:
-            raise SchemaError(f"events: column {name!r} is missing; found {', '.join(events.columns) or 'no columns'}")
+        if name not in events.names:
+            raise SchemaError(f"events: column {name!r} is missing; found {', '.join(events.names) or 'no columns'}")
     known = {attribute.name for attribute in codebook.schema()}
-    if PLACE in known and PLACE not in events.columns and {"lon", "lat"} <= {*events.columns}:
-        place_of = fn.struct(fn.col("lon").cast("double").alias("lon"), fn.col("lat").cast("double").alias("lat"))
-        events = events.withColumn(PLACE, place_of)
     roots = {name.partition(".")[0] for name in known}  # of nested columns
-    used = [name for name in events.columns if name in known or name in roots or name in _EVENT_COLUMNS]
-    attributes = [name for name in used if name not in _EVENT_COLUMNS]
+    attributes = [name for name in events.names if name in known or name in roots]
     if known and not attributes:
         raise SchemaError(
             f"events: no column is an attribute of the subscriptions, which are {', '.join(sorted(known))}; "
-            f"found {', '.join(events.columns)}"
+            f"found {', '.join(events.names)}"
         )
-    table = events.select(*dict.fromkeys([id, *wanted, *used]))
-    ingest.check_event_columns(table.select(*used), codebook)
-    return table
+    used = [*attributes, *(name for name in _EVENT_COLUMNS if name in events.names)]
+    ingest.check_event_columns(StructType([events[name] for name in used]), codebook)
+    return list(dict.fromkeys([id, *wanted, *used]))
 
 
-def _result(events: DataFrame, fields: Sequence[StructField], id: str, wanted: Sequence[str]) -> StructType:
+def _with_place(events: DataFrame, codebook: Codebook) -> DataFrame:
+    """The events with a column `place` if they have `lon` and `lat` and subscriptions name a place."""
+    if PLACE not in codebook.schema() or PLACE in events.columns or not {"lon", "lat"} <= {*events.columns}:
+        return events
+    coordinates = (fn.col(name).cast("double").alias(name) for name in ("lon", "lat"))
+    return events.withColumn(PLACE, fn.struct(*coordinates))
+
+
+def result_columns(events: StructType, fields: Sequence[StructField], id: str, wanted: Sequence[str]) -> StructType:
+    """The columns of matches: ids, score, rank, and the wanted columns of both sides."""
     heads = [
-        StructField("event_id", events.schema[id].dataType, True),
+        StructField("event_id", events[id].dataType, True),
         StructField("subscription_id", fields[0].dataType, True),
         StructField("score", DoubleType(), False),
         StructField("rank", IntegerType(), False),
     ]
     rest = [
-        StructField(field.name, field.dataType, True) for field in (*(events.schema[n] for n in wanted), *fields[1:])
+        StructField(field.name, field.dataType, True) for field in (*(events[name] for name in wanted), *fields[1:])
     ]
     names = [field.name for field in (*heads, *rest)]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -35,6 +35,7 @@ from matchwood.spark.batches import (
     with_columns,
 )
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.jobs import described
 from matchwood.spark.lake import Lake, Manifest
 from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import Release, check_shard, compile_once, save_shard
@@ -114,7 +115,8 @@ def build_index(
     with lake.new_version(NAME) as (version, folder):
         release = Release.here()
         building = Building(folder, index, dict(options or {}), release)
-        report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
+        with described(subscriptions.sparkSession, f"build index {index} in {sharding.shards} shards"):
+            report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
         names = {int(row["shard"]): str(row["folder"]) for row in report}
         for name in names.values():
             check_shard(folder / name, release)
@@ -174,12 +176,9 @@ def plan_sharding(
         return Sharding("hash", shards)
     assert attribute is not None
     dims = (attribute.dims[0], attribute.dims[1])
-    found = (
-        subscriptions.mapInArrow(Centres(dims), columns.CENTRES)
-        .orderBy(fn.xxhash64("lon", "lat"))
-        .limit(SAMPLE)
-        .toArrow()
-    )
+    places = subscriptions.mapInArrow(Centres(dims), columns.CENTRES).orderBy(fn.xxhash64("lon", "lat")).limit(SAMPLE)
+    with described(subscriptions.sparkSession, "sample places to choose the cells"):
+        found = places.toArrow()
     lon, lat = (found.column(name).to_numpy() for name in ("lon", "lat"))
     return spatial(dims, lon, lat, max(shards - 1, 1))
 

@@ -28,6 +28,7 @@ from matchwood.spark.paths import raw_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FORMATS = ("csv", "jsonl", "parquet")
 
@@ -183,19 +184,19 @@ def _arrow_fields(raw: DataFrame) -> list[Any]:
     return list(columns.arrow_schema(raw.schema))
 
 
-def check_event_columns(events: DataFrame, codebook: Codebook) -> None:
+def check_event_columns(events: StructType, codebook: Codebook) -> None:
     """Raise `SchemaError` for a column of a wide table of events that its attribute cannot be read from."""
     EventEncoder(codebook.schema(), form="wide", learn=False).encode(_no_records(events))
 
 
-def _no_records(raw: DataFrame) -> Any:
-    schema = pa.schema(_arrow_fields(raw))
+def _no_records(table: StructType) -> Any:
+    schema = columns.arrow_schema(table)
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def _check_columns(raw: DataFrame, encoding: Encoding) -> None:
     """Encode no records with these columns, here, so that a column that cannot be used is named before a job starts."""
-    nothing = _no_records(raw)
+    nothing = _no_records(raw.schema)
     if "id" not in raw.columns:
         raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(raw.columns) or 'no columns'}")
     for _ in encode_batches(encoding, [nothing]):

@@ -100,6 +100,10 @@ class Lake:
         except TypeError as error:
             raise StorageError(f"{path}: the manifest is damaged: {error}") from None
 
+    def written(self, name: str, version: int) -> str:
+        """When a version was published, as ISO 8601."""
+        return str(json.loads(self._manifest(name, version).text())["written"])
+
     def read(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table of a version, by default the newest."""
         chosen = self.manifest(name, version).version

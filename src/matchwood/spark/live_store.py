@@ -1,4 +1,4 @@
-"""Live events of a stream, stored on disk as lines with their `until`, for subscriptions that come later.
+"""Live events of a stream, stored as encoded records (`columns.LIVE`), for subscriptions that come later.
 
     live/BATCH/PARTITION.parquet   the live events of a micro-batch, written by its workers
     live/upto-BATCH/               the live events of all micro-batches up to this one, without expired ones
@@ -36,11 +36,17 @@ class LiveStore:
         return ([self._upto(folded)] if folded >= 0 else []) + plain
 
     def alive(self, spark: SparkSession, number: int, now: float) -> DataFrame | None:
-        """The lines of earlier events that are alive at an instant; None if nothing is stored. Lazy."""
+        """The records of earlier events that are alive at an instant; None if nothing is stored. Lazy."""
         folders = self.before(number)
         if not folders:
             return None
-        return spark.read.parquet(*(folder.read_by_spark for folder in folders)).filter(fn.col("until") > now)
+        instant = fn.timestamp_micros(fn.lit(int(max(now, 0.0))))
+        return spark.read.parquet(*(folder.read_by_spark for folder in folders)).filter(fn.col("until") > instant)
+
+    def files(self, number: int) -> tuple[Place, ...]:
+        """The files of the live events of earlier micro-batches, oldest first."""
+        folders = self.before(number)
+        return tuple(f / name for f in folders for name in f.names() if name.endswith(".parquet"))
 
     def fold(self, spark: SparkSession, number: int, now: float) -> None:
         """Merge the folders before a finished micro-batch, without the events that had expired at its instant `now`. Runs a job.

@@ -15,6 +15,7 @@ from matchwood.spark.cover import cover
 from matchwood.spark.evaluate import Evaluation, evaluate
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.ingest_worker import Kind
+from matchwood.spark.jobs import described, warn_about_session
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.live_stage import match_live_events
 from matchwood.spark.match_stage import match_events
@@ -43,9 +44,11 @@ def ingest_table(
     """
     known = lake.codebook()
     codebook = Codebook.declare(schema) if known is None else known.declaring(schema)
-    codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
     spark = raw.sparkSession
-    with lake.new_version(kind) as (version, folder):
+    warn_about_session(spark)
+    with described(spark, f"learn names and strings of {kind}"):
+        codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
+    with described(spark, f"ingest {kind}"), lake.new_version(kind) as (version, folder):
         staged = folder / "_staged"
         read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
         good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
@@ -94,7 +97,9 @@ def match_table(
 ) -> Manifest:
     """A new version of `matches`: a version of `events` against one of the index, by default the newest of both."""
     manifest, chosen = lake.manifest("events", version), open_index(lake, index)
-    with lake.lease("index", chosen.version):
+    warn_about_session(spark)
+    what = f"match events version {manifest.version} with index version {chosen.version}"
+    with lake.lease("index", chosen.version), described(spark, what):
         found = match_events(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
         return lake.write(
             "matches",
@@ -109,7 +114,8 @@ def match_subscriptions_table(
 ) -> Manifest:
     """A new version of `matches_of_subscriptions`: the subscriptions of an index version against the newest live events."""
     chosen, events = open_index(lake, index), lake.latest("events")
-    with lake.lease("index", chosen.version):
+    what = f"match subscriptions of index version {chosen.version} with events version {events}"
+    with lake.lease("index", chosen.version), described(spark, what):
         found = match_live_events(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
         upstream = {"events": events, "index": chosen.version}
         parameters = {"at": at, "k": k, "mode": mode}
@@ -120,6 +126,13 @@ def evaluate_table(lake: Lake, spark: SparkSession, **sample: Any) -> Evaluation
     """Compare the newest matches with the oracle; `sample` holds options of `evaluate`."""
     made = lake.manifest("matches")
     index = lake.manifest("index", made.upstream["index"])
+    with described(spark, f"compare matches version {made.version} with the oracle"):
+        return _evaluated(lake, spark, made, index, sample)
+
+
+def _evaluated(
+    lake: Lake, spark: SparkSession, made: Manifest, index: Manifest, sample: Mapping[str, Any]
+) -> Evaluation:
     table = next(name for name in ("weighed", "subscriptions") if name in index.upstream)
     return evaluate(
         lake.read(spark, "matches", made.version),
@@ -136,7 +149,8 @@ def cover_table(lake: Lake, spark: SparkSession, *, table: str = "subscriptions"
     """A new version of `covers`: the covered ones of the newest subscriptions, and their covers."""
     version = lake.latest(table)
     covers = cover(lake.read(spark, table, version), known_codebook(lake), groups=groups)
-    return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
+    with described(spark, f"cover {table} version {version}"):
+        return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
 
 
 def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
@@ -147,7 +161,8 @@ def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
         raise StorageError(f"{lake.root}: the lake has no subscriptions; ingest some first")
     events = lake.read(spark, "events", versions["events"]) if "events" in versions else None
     table = profile(lake.read(spark, "subscriptions", versions["subscriptions"]), events, codebook)
-    return lake.write("attributes", table, upstream=versions)
+    with described(spark, "profile"):
+        return lake.write("attributes", table, upstream=versions)
 
 
 def weigh_table(
@@ -162,7 +177,8 @@ def weigh_table(
         weights = inverse_frequencies(lake.read(spark, "attributes", upstream["attributes"]))
         drawn = {"around": AROUND, "deviation": DEVIATION, "seed": seed}
     table = weigh(lake.read(spark, "subscriptions", version), known_codebook(lake), weights, **drawn)
-    return lake.write("weighed", table, parameters={"weights": dict(weights), **drawn}, upstream=upstream)
+    with described(spark, f"weigh subscriptions version {version}"):
+        return lake.write("weighed", table, parameters={"weights": dict(weights), **drawn}, upstream=upstream)
 
 
 def known_codebook(lake: Lake) -> Codebook:

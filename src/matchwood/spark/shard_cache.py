@@ -20,6 +20,7 @@ from matchwood import __version__
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import StorageError
 from matchwood.planner.compiling import compile_ahead
+from matchwood.spark.expiring import Expiring
 from matchwood.spark.places import LocalPlace, Place
 from matchwood.spark.shard_files import KIND, folder_bytes, opened_folder
 from matchwood.store import storage
@@ -61,10 +62,7 @@ def compile_once(name: str) -> None:
 
 
 class MappedShard:
-    """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy.
-
-    Layout: `_ids` and `_until` are the subscriptions that expire, by ascending `until`; the first `_expired` are deleted.
-    """
+    """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy."""
 
     def __init__(self, folder: Place) -> None:
         self.folder = folder
@@ -73,22 +71,14 @@ class MappedShard:
             _, arrays = read_folder(path, KIND, verify=False)
             self.index: Index = load_index(path / "index", verify=False)
         compile_once(self.index.name)
-        self._ids: Int64s = arrays["expiring_ids"]
-        self._until: Float64s = arrays["expiring_until"]
-        self._expired = 0
-        self._instant = -np.inf
+        self._expiring = Expiring(arrays["expiring_ids"], arrays["expiring_until"])
 
     def at(self, instant: float | None) -> MappedShard:
         """The shard at an instant (microseconds); None keeps expired subscriptions. An earlier instant maps the shard again."""
-        if instant is None:
-            return self if self._expired == 0 else self._remapped().at(None)
-        if instant < self._instant and self._expired:
+        if self._expiring.expired and (instant is None or instant < self._expiring.instant):
             return self._remapped().at(instant)
-        stop = int(np.searchsorted(self._until, instant, side="right"))
-        if stop > self._expired:
-            self.remove(self._ids[self._expired : stop])
-            self._expired = stop
-        self._instant = instant
+        if instant is not None:
+            self.remove(self._expiring.due(instant))
         return self
 
     def remove(self, ids: Int64s) -> None:

@@ -23,7 +23,6 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,9 @@ from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import open_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.live_store import LiveStore
+from matchwood.spark.live_worker import GROUPS, LateMatching
+from matchwood.spark.order_of_changes import fold
 from matchwood.spark.places import place
-from matchwood.spark.sharding import Sharding
 from matchwood.spark.stream_plan import StreamPlan, delta_folder, folded_changes, numbered, stream_folder
 from matchwood.spark.stream_worker import StreamMatching, StreamOptions
 from matchwood.structures import Capability
@@ -132,6 +132,8 @@ class MatchStream:
         that every index version includes."""
         self._live.fold(spark, number, self._now_of(number))
         included = min((folded_changes(self.lake.root, v, self.name) for v in self.lake.versions(INDEX)), default=-1)
+        if included >= 0:
+            fold(spark, self.folder, included)
         for batch in numbered(self.folder / "deltas"):
             if batch <= included:
                 delta_folder(self.folder, batch).remove()
@@ -202,16 +204,13 @@ class MatchStream:
         delta = delta_folder(self.folder, matching.batch)
         if not self._keep_live or not (delta / "_done").exists():
             return None
-        alive = self._live.alive(spark, matching.batch, matching.now)
-        only_new = replace(
-            matching,
-            folder=self.folder / "late",
-            shards={},
-            sharding=Sharding("hash", 0),
-            deltas=(delta,),
-            options=replace(matching.options, keep_live=False, lines=True),
+        files = self._live.files(matching.batch)
+        if not files:
+            return None
+        late = LateMatching(
+            self.folder, files, delta, matching.codebook, matching.now, matching.options.k, matching.options.mode
         )
-        return None if alive is None else alive.select("value").mapInArrow(only_new, columns.MATCHES)
+        return spark.range(0, GROUPS, 1, GROUPS).mapInArrow(late, columns.MATCHES)
 
 
 def as_lines(events: DataFrame) -> DataFrame:
