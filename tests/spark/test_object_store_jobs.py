@@ -96,23 +96,15 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("hdfs")
     jars = fetched("the mini cluster of HDFS", versioned(HDFS), folder)
-    jars += [
-        str(jar)
-        for name in ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*")
-        for jar in JARS.glob(name)
-    ]
+    own = ("hadoop-client-api-*", "hadoop-client-runtime-*", "slf4j-api-*", "jcl-over-slf4j-*")
+    jars += [str(jar) for name in own for jar in JARS.glob(name)]
     port, http = free_port(), free_port()
-    command = [
-        "java",
-        f"-Dtest.build.data={folder}",
-        "-cp",
-        ":".join(jars),
-        "org.apache.hadoop.mapreduce.MiniHadoopClusterManager",
-    ]
+    main = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
+    command = ["java", f"-Dtest.build.data={folder}", "-cp", ":".join(jars), main]
     with (folder / "log").open("w") as log:
         cluster = subprocess.Popen(
             [*command, "-nomr", "-format", "-nnport", str(port), "-nnhttpport", str(http)], stdout=log, stderr=log,
-            cwd=folder, stdin=subprocess.PIPE,
+            cwd=folder, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         try:
             wait_for(f"http://127.0.0.1:{http}/webhdfs/v1/?op=LISTSTATUS&user.name=root", cluster, folder / "log")
