@@ -85,6 +85,8 @@ REJECTS = _table(
     ("reason", StringType(), False),
     ("content", StringType(), False),
 )
+REFUSED = StructType([StructField("id", LongType(), True), *_REFUSAL])
+"""Bad records, as workers write them."""
 MATCHES = _table(
     ("event_id", LongType(), False),
     ("subscription_id", LongType(), False),

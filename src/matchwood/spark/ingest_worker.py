@@ -31,6 +31,8 @@ from matchwood.spark.lines import (
     encode_subscription_lines,
     with_ids,
 )
+from matchwood.spark.places import Place
+from matchwood.spark.stream_files import write_parquet
 
 Kind = Literal["subscriptions", "events"]
 LINES = "json"
@@ -45,6 +47,11 @@ _SCHEMAS = {
     "subscriptions": columns.arrow_schema(columns.ENCODED_SUBSCRIPTIONS),
     "events": columns.arrow_schema(columns.ENCODED_EVENTS),
 }
+
+_TABLES = {"subscriptions": columns.SUBSCRIPTIONS, "events": columns.EVENTS}
+_GOOD = {kind: columns.arrow_schema(table) for kind, table in _TABLES.items()}
+BAD = columns.arrow_schema(columns.REFUSED)
+"""The columns of bad records in the files of `Separating`."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,26 @@ class Encoding:
     def opened(self) -> Schema:
         """The schema."""
         return Schema.from_json(json.loads(self.schema))
+
+
+@dataclass(frozen=True)
+class Separating:
+    """Encodes as `Encoding` does, returns the good records and writes the bad ones of a partition to a file of `rejects`."""
+
+    encoding: Encoding
+    rejects: Place
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        names = _TABLES[self.encoding.kind].names
+        bad: list[Any] = []
+        for batch in self.encoding(batches):
+            is_good = batch.column(batch.schema.get_field_index("reason")).null_count == batch.num_rows
+            if is_good:
+                yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=_GOOD[self.encoding.kind])
+            else:
+                bad.append(batch.select([field.name for field in BAD]))
+        file = self.rejects / f"{task.partition():05}.parquet"
+        write_parquet(file, pa.Table.from_batches(bad) if bad else None)
 
 
 def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int = 0) -> Iterator[Any]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Observation
+from pyspark.sql import functions as fn
+
 from matchwood.errors import StorageError
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
@@ -19,8 +22,12 @@ from matchwood.spark.jobs import described, warn_about_session
 from matchwood.spark.lake import Lake, Manifest, write_counted
 from matchwood.spark.live_stage import match_live_events
 from matchwood.spark.match_stage import match_events
+from matchwood.spark.places import Place
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
+
+STAGED = "_staged"
+"""The folder of a version for what is removed before the version is published."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,22 +56,39 @@ def ingest_table(
     with described(spark, f"learn names and strings of {kind}"):
         codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
     with described(spark, f"ingest {kind}"), lake.new_version(kind) as (version, folder):
-        staged = folder / "_staged"
-        read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-        good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
-        kept = write_counted(codebook.mark(good), folder / "data")
+        counts, rejects = _written(raw, codebook, kind, folder, form, source)
         upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
-        staged.remove()
-        counts = {"read": read, "records": kept, "rejected": refused.counts["records"]}
-        if read != kept + counts["rejected"]:
+        (folder / STAGED).remove()
+        counts["rejected"] = refused.counts["records"]
+        if counts["read"] != counts["records"] + counts["rejected"]:
             raise StorageError(
-                f"{source}: {read} records were read, but {kept} kept and {counts['rejected']:.0f} rejected"
+                f"{source}: {counts['read']:.0f} records were read, but {counts['records']:.0f} kept and "
+                f"{counts['rejected']:.0f} rejected"
             )
         parameters = {"source": source, "form": form, "codebook": codebook.version}
         return lake.publish(
             Manifest(kind, version, parameters, counts, {"rejects": refused.version}, {"codebook": codebook.stamp})
         )
+
+
+def _written(
+    raw: DataFrame, codebook: Codebook, kind: Kind, folder: Place, form: str | None, source: str
+) -> tuple[dict[str, float], DataFrame]:
+    """Write the good records; (their counts, the bad records). Raw records are encoded once, unless ids are repeated."""
+    spark, staged = raw.sparkSession, folder / STAGED
+    seen = Observation()
+    observed = raw.observe(seen, fn.count(fn.lit(1)).alias("records"))
+    kept = write_counted(ingest.separate(observed, codebook, kind, staged, form=form), folder / "data")
+    if not ingest.has_repeated_ids(spark.read.parquet((folder / "data").read_by_spark)):
+        counts = {"read": float(seen.get["records"]), "records": float(kept)}
+        return counts, ingest.separated_rejects(spark, staged, source)
+    for place in (staged, folder / "data"):
+        place.remove()
+    read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
+    good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
+    kept = write_counted(codebook.mark(good), folder / "data")
+    return {"read": float(read), "records": float(kept)}, rejects
 
 
 def index_table(
