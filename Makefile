@@ -15,7 +15,7 @@ JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_pr
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bounds check bench report stress kafka docs wheel clean
+.PHONY: help demo test bounds check bench report stress kafka objectstores docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
@@ -79,6 +79,11 @@ kafka: $(VENV)/.dev ## run the tests of streaming and of the broker with Kafka; 
 	@command -v mvn >/dev/null 2>&1 || { echo "make kafka needs Maven (mvn) on the PATH: it downloads Kafka and Spark's connector from Maven Central" >&2; exit 1; }
 	@$(JAVA)
 	$(BIN)/python -m pytest -n 0 -m kafka tests/spark tests/broker
+
+objectstores: $(VENV)/.dev ## run the pipeline on S3 and HDFS with Spark's own connectors; needs Maven, which downloads 800 MB
+	@command -v mvn >/dev/null 2>&1 || { echo "make objectstores needs Maven (mvn) on the PATH: it downloads hadoop-aws and an HDFS mini cluster from Maven Central" >&2; exit 1; }
+	@$(JAVA)
+	$(BIN)/python -m pytest -n 0 -m objectstore tests/spark
 
 # The stamp is written last, so that an interrupted installation is repeated.
 $(VENV)/.dev: pyproject.toml $(VENV)/.created

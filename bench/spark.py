@@ -4,6 +4,8 @@
     join        events x subscriptions x 6 intervals: `mapInArrow` over a mapped index against BroadcastNestedLoopJoin
     process     the throughput compared with that of the index in one process, with as many cores
     routed      spatial shards: events routed to shards, every task mapping all shards, and one shard
+    ingest      the CPU of a worker to encode a subscription that is text of a known shape
+    large       ten times as many subscriptions, in shards by hash, with the memory of driver and workers
     stream      a micro-batch of 1,000 events against one that only writes its input; events of a table and of JSON lines
     scale       the same job on local[1] and on a cluster of two executor processes
 
@@ -13,6 +15,7 @@ with the index in this process; of the join the pairs. The experiment starts its
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -33,6 +36,8 @@ from bench.report import Report, side_by_side
 from bench.spark_setup import INDEX, WORKLOAD, K, Setup, drain, opened, seconds_of
 from bench.spark_stream import stream
 from bench.spark_world import DIMS, SEED, Shape, in_threads, sum_here, sum_there, write_subscription_table
+from matchwood.encode.arrays import concatenate_rows
+from matchwood.schema import Schema
 
 ROUTED = "6 intervals, small places"
 PLACES = Shape(place=0.02, other=0.45)
@@ -47,6 +52,8 @@ SIZES = {
         "cluster": 0,
         "shards": 5,
         "routed": 20_000,
+        "large": 100_000,
+        "texts": 10_000,
     },
     "paper": {
         "subscriptions": 1_000_000,
@@ -58,6 +65,8 @@ SIZES = {
         "cluster": 1,
         "shards": 17,
         "routed": 300_000,
+        "large": 10_000_000,
+        "texts": 100_000,
     },
 }
 
@@ -82,6 +91,8 @@ def run(preset: str, report: Report) -> None:
         report.part("against one process, all", partial(against_process, setup, None))
         report.part(f"against one process, top-{K}", partial(against_process, setup, K))
         report.part("memory", partial(memory, setup))
+        report.part("ingest", partial(ingest_texts, setup))
+        report.part("large", partial(large, setup))
         report.part("routed", partial(routed, setup))
         for lines in (False, True):
             report.part(f"stream of {'lines' if lines else 'a table'}", partial(stream, setup, lines))
@@ -139,13 +150,13 @@ def against_join(setup: Setup) -> None:
 def _agrees(setup: Setup, sample: Any, few: int, pairs: set[tuple[int, int]]) -> bool:
     """Compare the matches of the first events, record by record, with a scan, and their pairs with those of the join."""
     from matchwood.spark.batches import write_matches
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
     from matchwood.structures import make_index
 
     scan = make_index("scan")
     scan.insert(setup.rows)
     for k in (None, K):
-        own = {tuple(row) for row in match(sample, setup.index, k=k).collect()}
+        own = {tuple(row) for row in match_events(sample, setup.index, k=k).collect()}
         found = scan.match(setup.events.take(0, few)) if k is None else scan.top_k(setup.events.take(0, few), k)
         if k is None:
             from matchwood.store.kernels.ordering import order_hits
@@ -178,7 +189,7 @@ def _join(setup: Setup, spark: Any, few: int) -> tuple[float, set[tuple[int, int
 
 def against_process(setup: Setup, k: int | None) -> None:
     """Compare two tasks with two threads of this process, on the same events and index; the first round warms up."""
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     system, n = "all" if k is None else f"top-{k}", setup.events.size
     table = setup.event_table(setup.session(), n)
@@ -188,7 +199,7 @@ def against_process(setup: Setup, k: int | None) -> None:
     }
     times = side_by_side(calls, repeats=5)
     process, pipeline = times["inside"].median, times["outside"].median
-    verified = sum_there(match(table, setup.index, k=k)) == setup.truth(k)
+    verified = sum_there(match_events(table, setup.index, k=k)) == setup.truth(k)
     assert verified, "Spark and the index in this process disagree"
     setup.row(f"in process, two threads, {system}", "us_per_event", process / n * 1e6, n=n)
     setup.row(f"Spark, local[2], {system}", "us_per_event", pipeline / n * 1e6, n=n, baseline="in process",
@@ -197,7 +208,7 @@ def against_process(setup: Setup, k: int | None) -> None:
 
 def memory(setup: Setup) -> None:
     """Report the private and the shared memory of workers that map the same index."""
-    from matchwood.spark.match import planned
+    from matchwood.spark.match_stage import planned
 
     table = setup.event_table(setup.session(), setup.sizes["events"])
     probe = Memory(planned(table, setup.index, None, "all", None))
@@ -208,10 +219,81 @@ def memory(setup: Setup) -> None:
         setup.row(f"worker of {len(workers)}, shared", "bytes", row["shared"])
 
 
+def ingest_texts(setup: Setup) -> None:
+    """Encode texts of one shape as a worker does, and compare the rows with those of the general way."""
+    from matchwood.encode.expressions import subscription_rows
+    from matchwood.encode.objects import RowsBuilder
+    from matchwood.spark.batches import read_subscriptions
+    from matchwood.spark.ingest_worker import Encoding, encode_batches
+
+    count = setup.sizes["texts"]
+    ends = np.sort(np.random.default_rng(SEED).random((count, DIMS, 2)).round(4), axis=2)
+    texts = [" AND ".join(f"d{d} BETWEEN {lo} AND {hi}" for d, (lo, hi) in enumerate(row)) for row in ends.tolist()]
+    schema = Schema({f"d{d}": "number" for d in range(DIMS)}, learn=False)
+    encoding = Encoding("subscriptions", json.dumps(schema.to_json()), "text")
+    table = pa.table({"id": np.arange(count), "expression": texts})
+    batches = table.to_batches(max_chunksize=10_000)
+    made = [read_subscriptions(batch.select(range(9))).rows for batch in encode_batches(encoding, batches)]
+    builder = RowsBuilder(schema)
+    for id_, text in enumerate(texts):
+        builder.add(id_, 0.0, subscription_rows(text, None, schema))
+    whole = concatenate_rows(made)
+    verified = all(np.array_equal(ours, theirs) for ours, theirs in zip(whole, builder.build(), strict=True))
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        for _ in encode_batches(encoding, batches):
+            pass
+        times.append(time.process_time() - start)
+    setup.row("text of a known shape, 6 ranges", "us_cpu", min(times) / count * 1e6, n=count, verified=verified)
+
+
+def large(setup: Setup) -> None:
+    """Build, publish and match an index of many subscriptions, and report memory; a sample is compared with a scan."""
+    from matchwood.spark.index_stage import build_index
+    from matchwood.spark.match_stage import match_events, planned
+    from matchwood.structures import make_index
+
+    n = setup.sizes["large"]
+    rows = Shape(place=0.18, other=0.08).subscriptions(n)  # narrower: about as many matches an event as at 1M
+    write_subscription_table(rows, setup.folder / "large")
+    spark = setup.session()
+    lake = setup.new_lake("large lake", {f"d{d}": "number" for d in range(DIMS)})
+    table = spark.read.parquet(str(setup.folder / "large"))
+    start = time.perf_counter()
+    index = build_index(table, lake, lake.codebook(), index=INDEX, shards=max(n // 2_500_000, 1), by="hash")
+    setup.row("Spark, build and publish", "build_s", time.perf_counter() - start, n=n)
+    setup.row("index", "bytes", index.bytes, n=n)
+    events = setup.event_table(spark, setup.sizes["events"])
+    few = events.filter("id < 50").localCheckpoint()
+    found = {tuple(row) for row in match_events(few, index, k=K).collect()}
+    scan = make_index("scan")
+    scan.insert(rows)
+    truth = scan.top_k(setup.events.take(0, 50), K)
+    rank = np.arange(len(truth.ids)) - np.repeat(truth.offsets[:-1], np.diff(truth.offsets)) + 1
+    event = np.repeat(np.arange(50), np.diff(truth.offsets))
+    verified = found == set(zip(*(a.tolist() for a in (event, truth.ids, truth.scores, rank)), strict=True))
+    del scan, rows
+    times = [seconds_of(lambda: drain(match_events(events, index, k=K))) for _ in range(3)]
+    setup.row(
+        f"Spark, top-{K}",
+        "us_per_event",
+        statistics.median(times) / setup.sizes["events"] * 1e6,
+        n=n,
+        verified=verified,
+    )
+    probe = Memory(planned(events, index, K, "all", None))
+    for row in events.repartition(2).mapInArrow(probe, "pid long, private long, shared long").collect():
+        setup.row("worker, private", "bytes", row["private"], n=n)
+        setup.row("worker, shared", "bytes", row["shared"], n=n)
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    setup.row("driver's Python, peak", "bytes", int(peak.split()[1]) * 1024, n=n)
+
+
 def routed(setup: Setup) -> None:
     """Compare spatial shards, with events routed and with every task mapping all shards, with one shard."""
     from matchwood.spark.index_stage import build_index
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     spark, n = setup.session(), setup.sizes["routed"]
     lake = setup.new_lake("places", {"place": "point", **{f"d{d}": "number" for d in range(2, DIMS)}})
@@ -226,9 +308,9 @@ def routed(setup: Setup) -> None:
     setup.row(f"{INDEX}, {shards} shards", "copies_per_subscription", copies, workload=ROUTED)
     one = build_index(subscriptions, lake, lake.codebook(), index=INDEX)
     calls = {
-        "one shard": lambda k: match(table, one, k=k),
-        f"{shards} shards, all in every task": lambda k: match(table, spread, k=k, route=False),
-        f"{shards} shards, events routed": lambda k: match(table, spread, k=k, route=True),
+        "one shard": lambda k: match_events(table, one, k=k),
+        f"{shards} shards, all in every task": lambda k: match_events(table, spread, k=k, route=False),
+        f"{shards} shards, events routed": lambda k: match_events(table, spread, k=k, route=True),
     }
     here = opened(one)
     for k, what in ((None, "all"), (K, f"top-{K}")):
@@ -244,11 +326,13 @@ def routed(setup: Setup) -> None:
 
 def scale(setup: Setup, master: str) -> None:
     """Match all events on another master."""
-    from matchwood.spark.match import match
+    from matchwood.spark.match_stage import match_events
 
     _, truth = setup.index, setup.truth(K)  # on two cores, before the session changes
     table = setup.event_table(setup.session(master), setup.events.size)
-    assert sum_there(match(table, setup.index, k=K)) == truth, f"{master}: differs from the index in this process"
+    assert sum_there(match_events(table, setup.index, k=K)) == truth, (
+        f"{master}: differs from the index in this process"
+    )
     seconds = statistics.median(seconds_of(partial(setup.match, table, K)) for _ in range(3))
     setup.row(f"Spark, {master}, top-{K}", "us_per_event", seconds / setup.events.size * 1e6, n=setup.events.size,
               verified=True)  # fmt: skip

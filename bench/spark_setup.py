@@ -120,9 +120,9 @@ class Setup:
 
     def match(self, table: Any, k: int | None) -> None:
         """Match a table of events and throw the matches away."""
-        from matchwood.spark.match import match
+        from matchwood.spark.match_stage import match_events
 
-        drain(match(table, self.index, k=k))
+        drain(match_events(table, self.index, k=k))
 
     def row(
         self, system: str, metric: str, value: float, *, n: int | None = None, workload: str = WORKLOAD, **more: Any

@@ -11,7 +11,7 @@ from matchwood.covering.exact import covers
 from matchwood.spark.cover import Covering, SignatureGroups, SpaceGroups, cover, reduced
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
-from matchwood.spark.match import match
+from matchwood.spark.match_stage import match_events
 from matchwood.spark.sharding import centres, spatial, subscription_boxes
 from tests.spark.tables import expected as matched
 from tests.spark.tables import frames, ranked, subscription_table
@@ -67,6 +67,6 @@ def test_covers_on_spark_lead_to_roots_and_matches_of_the_covered_are_still_repo
     index = build_index(subscriptions, lake, codebook, covers=covered)
     assert index.sharding.kind == "cover"
     for k, mode in ((None, "all"), (3, "all"), (4, "any")):
-        assert ranked(match(events, index, k=k, mode=mode)) == matched(world, k=k, mode=mode)
+        assert ranked(match_events(events, index, k=k, mode=mode)) == matched(world, k=k, mode=mode)
     kept = {row["id"] for row in reduced(subscriptions, covered).select("id").collect()}
     assert kept == set(world.subscriptions) - set(expected)

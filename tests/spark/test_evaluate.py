@@ -13,8 +13,8 @@ from matchwood.spark.evaluate import evaluate
 from matchwood.spark.evaluate_worker import event_of
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
-from matchwood.spark.match import match
-from matchwood.spark.match_subscriptions import match_subscriptions
+from matchwood.spark.live_stage import match_live_events
+from matchwood.spark.match_stage import match_events
 from tests.spark.tables import expected, frames
 from tests.worlds import World, a_world, seeded_dice
 
@@ -36,7 +36,7 @@ def test_faults_are_found_and_only_they(spark: Any, lake: Lake, world: World) ->
     subscriptions, events, codebook = frames(spark, world)
     index = build_index(subscriptions, lake, codebook)
     for k in (None, 3):
-        good = match(events, index, k=k).localCheckpoint()
+        good = match_events(events, index, k=k).localCheckpoint()
         every = {"k": k, "sample_events": 40, "sample_subscriptions": None}
         passed = evaluate(good, subscriptions, events, index, **every)
         assert passed.passed, passed.faults
@@ -80,7 +80,7 @@ def test_new_subscriptions_find_the_events_that_are_alive(spark: Any, lake: Lake
             for id_, score in hits:
                 truth.setdefault(id_, []).append((-score, event))
     found: dict[int, list[tuple[int, int, float]]] = {}
-    for row in match_subscriptions(index, events, at="1970-01-01T00:00:01Z", k=2).collect():
+    for row in match_live_events(index, events, at="1970-01-01T00:00:01Z", k=2).collect():
         found.setdefault(row["subscription_id"], []).append((row["rank"], row["event_id"], row["score"]))
     assert {id_: [(-score, event) for _, event, score in sorted(hits)] for id_, hits in found.items()} == {
         id_: sorted(hits)[:2] for id_, hits in truth.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.spark.maven import fetched
 
 COORDINATES = {
     "broker": [("org.apache.kafka:kafka_2.13:4.1.1", True)],
@@ -25,7 +26,6 @@ COORDINATES = {
     ],
 }
 """What is fetched from Maven Central, and whether with all it depends on."""
-ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 PORT = 29092
 
 pytestmark = pytest.mark.kafka
@@ -34,35 +34,7 @@ pytestmark = pytest.mark.kafka
 @pytest.fixture(scope="module")
 def jars(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """The jars of the broker and of the connector, by Maven coordinates."""
-    if shutil.which("mvn") is None:
-        pytest.skip("Maven (mvn) is not on the path; it fetches Kafka and Spark's connector")
-    found = {}
-    for name, coordinates in COORDINATES.items():
-        folder = tmp_path_factory.mktemp(name)
-        (folder / "pom.xml").write_text(pom(coordinates))
-        command = [
-            "mvn",
-            "-q",
-            "-B",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=jars",
-        ]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"Maven could not fetch {name}: {done.stdout[-300:]}")
-        found[name] = sorted(str(path) for path in (folder / "jars").glob("*.jar"))
-    return found
-
-
-def pom(coordinates: list[tuple[str, bool]]) -> str:
-    wanted = []
-    for coordinate, whole in coordinates:
-        group, artifact, version = coordinate.split(":")
-        names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        wanted.append(f"<dependency>{names}{'' if whole else ALONE}</dependency>")
-    head = "<modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>jars</artifactId><version>1</version>"
-    return f"<project>{head}<dependencies>{''.join(wanted)}</dependencies></project>"
+    return {name: fetched(name, wanted, tmp_path_factory.mktemp(name)) for name, wanted in COORDINATES.items()}
 
 
 @pytest.fixture(scope="module")

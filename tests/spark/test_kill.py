@@ -73,11 +73,11 @@ def prepared(spark: Any, folder: Path, **options: Any) -> tuple[Lake, dict[int, 
 
 
 def begun(stream: MatchStream) -> int:
-    return len(list((stream.folder / "pins").glob("*.json")))
+    return len((stream.folder / "pins").names())
 
 
 def done(stream: MatchStream) -> int:
-    return len(list((stream.folder / "done").glob("*.json")))
+    return len(stream.done())
 
 
 def rows_of(stream: MatchStream, spark: Any) -> list[tuple[int, int, float]]:
@@ -174,11 +174,9 @@ def test_a_stream_whose_driver_and_workers_are_killed_equals_a_batch(spark: Any,
     fed = 0
     while killed["driver"] < 3 or killed["worker"] < 2:
         running = driver(tmp_path, "steady")
-        wanted = len(list((stream.folder / "done").glob("*"))) + 1
+        wanted = len(stream.done()) + 1
         deadline = time.time() + 180
-        while (
-            len(list((stream.folder / "done").glob("*"))) < wanted and running.poll() is None and time.time() < deadline
-        ):
+        while len(stream.done()) < wanted and running.poll() is None and time.time() < deadline:
             if fed < FILES:
                 put(tmp_path / "in", f"{fed:03}.json", events(fed, EVENTS_EACH))
                 fed += 1

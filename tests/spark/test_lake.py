@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from matchwood.errors import StorageError
 from matchwood.spark import index_stage
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import Building, build_index, open_index
-from matchwood.spark.lake import MANIFEST, Lake, Manifest
-from matchwood.spark.match import match
+from matchwood.spark.lake import UNFINISHED_S, Lake, Manifest
+from matchwood.spark.match_stage import match_events
 from matchwood.spark.shard_cache import Release
 from matchwood.store import storage
 from tests.spark.tables import expected, frames, ranked
@@ -23,24 +23,37 @@ from tests.worlds import a_world, seeded_dice
 
 def version_of(lake: Lake, name: str) -> int:
     with lake.new_version(name) as (version, folder):
-        (folder / "data").mkdir()
+        (folder / "data").write(b"")
         lake.publish(Manifest(name, version))
     return version
 
 
 def test_a_version_without_a_manifest_is_not_there(lake: Lake) -> None:
     first = version_of(lake, "t")
-    with pytest.raises(RuntimeError), lake.new_version("t") as (_, folder):
-        raise RuntimeError
-    assert not folder.exists()
-    second, abandoned = lake._claim("t")  # a writer that was killed: nobody tidied up
-    assert (first, second) == (1, 2)
+    with pytest.raises(UnicodeDecodeError), lake.new_version("t") as (_, folder):
+        (folder / "data").write(b"\xff") or (folder / "data").text()
+    assert folder.names() == []
+    abandoned = lake._claim("t")  # a writer that was killed: nobody tidied up
+    assert (first, abandoned) == (1, 3)
     assert lake.latest("t") == 1
     with pytest.raises(StorageError, match="does not exist or was not published"):
-        lake.manifest("t", 2)
-    assert version_of(lake, "t") == 3
-    os.utime(abandoned, (0, 0))
-    assert lake.vacuum("t", keep=5) == [2]
+        lake.manifest("t", abandoned)
+    assert version_of(lake, "t") == 4
+    assert lake.vacuum("t", keep=5) == []
+    lake._claim_of("t", abandoned).write(json.dumps({"at": time.time() - UNFINISHED_S - 1}).encode())
+    assert lake.vacuum("t", keep=5) == [abandoned]
+    assert lake.versions("t") == [1, 4]
+
+
+def test_a_writer_that_was_taken_for_dead_publishes_nothing(lake: Lake) -> None:
+    with lake.new_version("t") as (version, folder):
+        (folder / "data").write(b"")
+        version_of(lake, "t")
+        assert lake.vacuum("t", unfinished_s=-1.0) == [version]
+        assert folder.names() == []
+        with pytest.raises(StorageError, match="the claim was removed"):
+            lake.publish(Manifest("t", version))
+    assert lake.versions("t") == [2]
 
 
 def test_a_leased_version_stays(lake: Lake) -> None:
@@ -55,13 +68,13 @@ def test_a_leased_version_stays(lake: Lake) -> None:
 
 def test_manifests_of_another_format_or_damaged_are_refused(lake: Lake) -> None:
     version_of(lake, "t")
-    path = lake.folder("t", 1) / MANIFEST
-    good = json.loads(path.read_text())
-    for change, message in (({"format": 99}, "expected format 1, got 99"), ({"extra": 1}, "damaged")):
-        path.write_text(json.dumps({**good, **change}))
+    path = lake._manifest("t", 1)
+    good = json.loads(path.text())
+    for change, message in (({"format": 99}, "expected format 2, got 99"), ({"extra": 1}, "damaged")):
+        path.write(json.dumps({**good, **change}).encode())
         with pytest.raises(StorageError, match=message):
             lake.manifest("t")
-    path.write_text("{")
+    path.write(b"{")
     with pytest.raises(StorageError, match="cannot be read"):
         lake.manifest("t")
 
@@ -94,7 +107,7 @@ def test_shards_of_workers_of_another_release_are_not_published(
         with pytest.raises(StorageError, match="the driver cannot read a shard that a worker has saved"):
             build_index(subscriptions, lake, codebook, index="scan")
     assert lake.versions("index") == []
-    assert build_index(subscriptions, lake, codebook, index="scan").version == 1
+    assert build_index(subscriptions, lake, codebook, index="scan").version == 3  # no number is claimed twice
 
 
 def test_a_build_that_dies_leaves_the_old_version_serving(spark: Any, lake: Lake) -> None:
@@ -110,4 +123,4 @@ def test_a_build_that_dies_leaves_the_old_version_serving(spark: Any, lake: Lake
             codebook,
         )
     assert lake.versions("index") == [1]
-    assert ranked(match(events, open_index(lake), k=2)) == expected(world, k=2)
+    assert ranked(match_events(events, open_index(lake), k=2)) == expected(world, k=2)

@@ -11,7 +11,7 @@ from matchwood.errors import QueryError, SchemaError
 from matchwood.spark import index_stage
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
-from matchwood.spark.match import match
+from matchwood.spark.match_stage import match_events
 from matchwood.structures import VCR
 from matchwood.workloads import City
 from tests.spark.tables import expected, frames, ranked
@@ -36,7 +36,7 @@ def test_matches_are_those_of_the_oracle_however_they_are_sharded(
     index = build_index(subscriptions, lake, codebook, **sharding)
     for k, mode in ((None, "all"), (3, "all"), (None, "any"), (5, "any")):
         for route in (False, True) if sharding["shards"] > 1 else (False,):
-            found = ranked(match(events, index, k=k, mode=mode, route=route))
+            found = ranked(match_events(events, index, k=k, mode=mode, route=route))
             assert found == expected(world, k=k, mode=mode), (k, mode, route)
 
 
@@ -46,7 +46,7 @@ def test_the_engine_says_the_same(spark: Any, lake: Lake, world: World) -> None:
     engine.subscribe_rows(world.rows())
     here = engine.top_k_many(world.event_arrays(), 4)
     index = build_index(subscriptions, lake, codebook, shards=2)
-    there = ranked(match(events, index, k=4, tasks=2))
+    there = ranked(match_events(events, index, k=4, tasks=2))
     for event in range(len(world.events)):
         ids, scores = here.of(event)
         assert there.get(event, []) == list(zip(ids.tolist(), scores.tolist(), strict=True))
@@ -62,9 +62,9 @@ def test_subscriptions_are_gone_from_their_until_on(spark: Any, lake: Lake, worl
         alive.subscriptions = {
             id_: kept for id_, kept in world.subscriptions.items() if until.get(id_, 1e18) > second * 1e6
         }
-        found = ranked(match(events, index, k=3, at=f"1970-01-01T00:00:0{second}Z"))
+        found = ranked(match_events(events, index, k=3, at=f"1970-01-01T00:00:0{second}Z"))
         assert found == expected(alive, k=3)
-    assert ranked(match(events, index, k=3)) == expected(world, k=3)
+    assert ranked(match_events(events, index, k=3)) == expected(world, k=3)
 
 
 def test_a_structure_is_chosen_for_each_shard_and_named_in_the_version(
@@ -74,7 +74,7 @@ def test_a_structure_is_chosen_for_each_shard_and_named_in_the_version(
     index = build_index(subscriptions, lake, codebook, index="auto", shards=2, by="hash")
     assert index.index == "auto"
     assert index.structures == ("scan",)  # few rows: nothing is tried
-    assert ranked(match(events, index, k=3)) == expected(world, k=3)
+    assert ranked(match_events(events, index, k=3)) == expected(world, k=3)
     with pytest.raises(QueryError, match="has one option, 'mode'"):
         build_index(subscriptions, lake, codebook, options={"depth": 3})
     rows = City.preset("quick", size=6_000).subscriptions()
@@ -85,29 +85,31 @@ def test_a_structure_is_chosen_for_each_shard_and_named_in_the_version(
 def test_an_empty_table_of_subscriptions_matches_nothing(spark: Any, lake: Lake, world: World) -> None:
     subscriptions, events, codebook = frames(spark, world)
     index = build_index(subscriptions.limit(0), lake, codebook, shards=3, by="hash")
-    assert match(events, index, route=True).count() == 0
-    assert match(events, index, route=False).count() == 0
-    assert match(events.limit(0), index).count() == 0
+    assert match_events(events, index, route=True).count() == 0
+    assert match_events(events, index, route=False).count() == 0
+    assert match_events(events.limit(0), index).count() == 0
 
 
 def test_a_missing_or_wrong_column_is_named(spark: Any, lake: Lake, world: World) -> None:
     subscriptions, events, codebook = frames(spark, world)
     index = build_index(subscriptions, lake, codebook)
     with pytest.raises(SchemaError, match="events: column 'lo' is missing"):
-        match(events.drop("lo"), index)
+        match_events(events.drop("lo"), index)
     with pytest.raises(SchemaError, match=r"events: column 'id': expected bigint, got string"):
-        match(events.withColumn("id", events["id"].cast("string")), index)
+        match_events(events.withColumn("id", events["id"].cast("string")), index)
     with pytest.raises(QueryError, match="expected k to be a whole number >= 1, got 0"):
-        match(events, index, k=0)
+        match_events(events, index, k=0)
     with pytest.raises(QueryError, match="mode"):
-        match(events, index, mode="some")
+        match_events(events, index, mode="some")
 
 
 def test_a_null_where_none_may_be_is_named_by_the_worker(spark: Any, lake: Lake, world: World) -> None:
     subscriptions, events, codebook = frames(spark, world)
     index = build_index(subscriptions, lake, codebook)
     with pytest.raises(Exception, match="column 'id' contains a null"):
-        match(events.selectExpr("IF(id = 3, NULL, id) AS id", "until", "dims", "lo", "hi", "weight"), index).count()
+        match_events(
+            events.selectExpr("IF(id = 3, NULL, id) AS id", "until", "dims", "lo", "hi", "weight"), index
+        ).count()
 
 
 def test_events_of_another_codebook_are_refused(spark: Any, lake: Lake, world: World) -> None:
@@ -115,4 +117,4 @@ def test_events_of_another_codebook_are_refused(spark: Any, lake: Lake, world: W
     index = build_index(subscriptions, lake, codebook)
     _, others, _ = frames(spark, world)
     with pytest.raises(SchemaError, match="ingest subscriptions and events with the same codebook"):
-        match(others, index)
+        match_events(others, index)

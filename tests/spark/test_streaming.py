@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from matchwood.spark import ingest
+from matchwood.spark.cdc import captured_changes
 from matchwood.spark.changes import compact
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table
@@ -114,7 +116,7 @@ def test_changes_take_effect_in_their_micro_batch_and_late_subscribers_find_live
     assert len(reasons) == 2
     assert any("expected an op out of" in reason for reason in reasons)
 
-    compacted = compact(spark, lake, "changing", upto=max(int(p.stem) for p in (stream.folder / "done").glob("*.json")))
+    compacted = compact(spark, lake, "changing", upto=stream.done()[-1])
     assert compacted.counts["subscriptions"] == len(now)
     put(tmp_path / "in", "2.json", steps[2])
     drained(stream, arriving, checkpoint, changes=changing)
@@ -156,3 +158,52 @@ def test_a_stream_of_a_table_is_matched_and_its_live_events_are_found_later(
 def test_any_table_becomes_lines(spark: Any) -> None:
     table = spark.createDataFrame([(1, 2.5, "a", None)], "id bigint, price double, item string, colour string")
     assert as_lines(table).first()["value"] == '{"id":1,"values":{"price":2.5,"item":"a"}}'
+
+
+def test_a_change_that_comes_late_or_twice_replaces_no_newer_one(
+    spark: Any, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = prepared(spark, lake, tmp_path)
+    stream, checkpoint = MatchStream(lake, "ordered"), tmp_path / "checkpoint"
+    arriving, changing = source(spark, tmp_path / "in"), source(spark, tmp_path / "changes")
+    wanted, all_, none = [], "price >= 0", "price < 0"
+    steps = [
+        ([(1, 5, "update", all_), (2, 5, "unsubscribe", None)], {1: all_, 2: None}),
+        ([(1, 4, "update", none), (2, 4, "update", all_), (3, None, "update", all_)], {1: all_, 2: None, 3: all_}),
+        ([(1, 6, "unsubscribe", None), (2, 5, "update", all_), (3, None, "update", none)], {1: None, 2: None, 3: none}),
+        ([(1, 5, "update", all_), (2, 7, "subscribe", all_)], {1: None, 2: all_, 3: none}),
+    ]
+    for number, (changes, now) in enumerate(steps):
+        records = [{"op": op, "id": id_, "seq": seq, "expression": text} for id_, seq, op, text in changes]
+        put(tmp_path / "changes", f"{number}.json", records)
+        put(tmp_path / "in", f"{number}.json", events(number, 10))
+        drained(stream, arriving, checkpoint, changes=changing)
+        known = {id_: text for id_, text in {**base, **now}.items() if text is not None}
+        wanted += expected(known, events(number, 10), None)
+        assert sorted(found(stream, spark)) == sorted(wanted), number
+        if number == 2:  # the deltas go, their order stays
+            compact(spark, lake, "ordered", upto=stream.done()[-1])
+            lake.vacuum("index", keep=1)
+            stream.clean(spark, stream.done()[-1] + 1)
+            assert (stream.folder / "deltas").names() == []
+
+
+def test_changes_captured_from_a_database_are_changes_of_subscriptions(spark: Any) -> None:
+    row = {"key": 7, "query": "price < 30", "priority": "0.5", "other": None}
+    records = [
+        {"op": "c", "before": None, "after": row, "source": {"lsn": 11, "ts_ms": 5}, "ts_ms": 6},
+        {"payload": {"op": "u", "before": row, "after": {**row, "query": "price < 40"}, "source": {"ts_ms": 12}}},
+        {"op": "d", "before": {"key": 7}, "after": None, "ts_ms": 13},
+        {"op": "t", "source": {"lsn": 14}},
+    ]
+    lines = [(json.dumps(record),) for record in records]
+    table = spark.createDataFrame([*lines, (None,), ("no json",)], "value string").coalesce(1)
+    captured = [row["value"] for row in captured_changes(table, names={"id": "key", "expression": "query"}).collect()]
+    assert list(map(json.loads, captured[:3])) == [
+        {"op": "subscribe", "seq": 11, "id": 7, "expression": "price < 30", "priority": 0.5},
+        {"op": "update", "seq": 12, "id": 7, "expression": "price < 40", "priority": 0.5},
+        {"op": "unsubscribe", "seq": 13, "id": 7},
+    ]
+    assert captured[3:] == [lines[3][0], "no json"]  # `MatchStream` rejects them
+    numbered = captured_changes(table.limit(2), seq="$.source.ts_ms").collect()
+    assert [json.loads(row["value"])["seq"] for row in numbered] == [5, 12]

@@ -20,6 +20,7 @@ from matchwood.spark.batches import SHARDED_SUBSCRIPTIONS, with_columns
 from matchwood.spark.index_stage import Assigning, Building
 from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
 from matchwood.spark.merge import Merging
+from matchwood.spark.places import Place, place
 from matchwood.spark.shard_cache import Release, check_shard, mapped_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from matchwood.store import storage
@@ -27,7 +28,7 @@ from tests.spark.tables import Ranked, event_table, expected, subscription_table
 from tests.worlds import World, a_world, seeded_dice, worlds
 
 
-def built(world: World, sharding: Sharding, folder: str, index: str = "scan") -> dict[int, str]:
+def built(world: World, sharding: Sharding, folder: str | Place, index: str = "scan") -> dict[int, Place]:
     """The folders of the shards of a world."""
     batches = subscription_table(world).to_batches()
     if sharding.kind == "space":
@@ -37,8 +38,8 @@ def built(world: World, sharding: Sharding, folder: str, index: str = "scan") ->
             with_columns([np.arange(batch.num_rows) % sharding.shards], batch, SHARDED_SUBSCRIPTIONS)
             for batch in batches
         ]
-    made = [row for batch in Building(folder, index, {}, Release.here())(batches) for row in batch.to_pylist()]
-    return {row["shard"]: str(Path(folder) / row["folder"]) for row in made}
+    made = [row for batch in Building(place(folder), index, {}, Release.here())(batches) for row in batch.to_pylist()]
+    return {row["shard"]: place(folder) / row["folder"] for row in made}
 
 
 def listed(batches: Any) -> Ranked:
@@ -104,22 +105,22 @@ def test_a_worker_of_another_release_builds_nothing(tmp_path: Path, monkeypatch:
         with monkeypatch.context() as patched:
             patched.setattr(module, name, other)
             with pytest.raises(StorageError, match=rf"this worker runs .*{other}.*, the driver .*; install the same"):
-                list(Building(str(tmp_path), "scan", {}, driver)(batches))
+                list(Building(place(tmp_path), "scan", {}, driver)(batches))
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_driver_takes_no_shard_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = a_world(seeded_dice(7), 20, 5)
     (folder,) = built(world, Sharding(), str(tmp_path)).values()
-    check_shard(Path(folder), Release.here())
+    check_shard(folder, Release.here())
     with monkeypatch.context() as patched:
         patched.setattr(storage, "VERSION", storage.VERSION + 1)
         with pytest.raises(
             StorageError, match=r"driver cannot read a shard that a worker has saved: .*expected format version"
         ):
-            check_shard(Path(folder), Release.here())
+            check_shard(folder, Release.here())
     with pytest.raises(StorageError, match=r"saved this shard with matchwood .*, its driver runs matchwood 9\.9"):
-        check_shard(Path(folder), Release("9.9", storage.VERSION))
+        check_shard(folder, Release("9.9", storage.VERSION))
 
 
 def test_cells_hold_about_equally_many_places() -> None:

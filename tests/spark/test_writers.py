@@ -17,8 +17,8 @@ from matchwood.errors import StorageError
 from matchwood.schema import Schema
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.index_stage import open_index
-from matchwood.spark.lake import MANIFEST, Lake, Manifest
-from matchwood.spark.match import match
+from matchwood.spark.lake import Lake, Manifest
+from matchwood.spark.match_stage import match_events
 from matchwood.spark.pipeline import index_table, ingest_table
 from tests.spark.tables import ranked
 
@@ -71,7 +71,7 @@ def test_of_two_codebooks_of_one_version_one_is_stored(tmp_path: Path) -> None:
         assert len(refused) == 1, results
         assert "another codebook of version 1" in str(refused[0])
         assert lake.codebook() == books[0 if results[1] in refused else 1]
-        assert [path.name for path in (lake.root / "codebook").iterdir()] == ["v000001.json"]
+        assert (lake.root / "codebook").names() == ["v000001.json"]
 
 
 def test_two_writers_who_learn_at_once_both_find_their_strings_in_what_is_stored(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ import sys
 from pathlib import Path
 from matchwood.spark.lake import Lake
 lake, name = Lake(sys.argv[1]), sys.argv[2]
-(lake.root / f"ready-{name}").touch()
-while len(list(lake.root.glob("ready-*"))) < 2:
+(lake.root / f"ready-{name}").write(b"")
+while sum(name.startswith("ready-") for name in lake.root.names()) < 2:
     pass
 for number in range(int(sys.argv[3])):
     book = lake.codebook()
@@ -134,7 +134,7 @@ def test_two_processes_never_give_one_code_to_two_strings(lake: Lake) -> None:
 def assert_append_only(lake: Lake) -> None:
     """Each version begins with the one before."""
     versions = range(1, (lake.codebook_version() or 0) + 1)
-    books = [Codebook.from_json(json.loads(lake.codebook_path(version).read_text())) for version in versions]
+    books = [Codebook.from_json(json.loads(lake.codebook_path(version).text())) for version in versions]
     for before, after in pairwise(books):
         assert strings(after)[: len(strings(before))] == strings(before)
 
@@ -153,15 +153,14 @@ def test_two_writers_of_a_table_never_share_a_version(tmp_path: Path) -> None:
 
 
 def test_a_version_is_published_once(lake: Lake) -> None:
-    with lake.new_version("t") as (version, folder):
+    with lake.new_version("t") as (version, _):
         results = at_once(lake.publish, [Manifest("t", version, {"owner": owner}) for owner in "AB"])
         published = [result for result in results if isinstance(result, Manifest)]
         (refused,) = [result for result in results if isinstance(result, StorageError)]
         assert "published already" in str(refused)
         assert lake.manifest("t") == published[0]
-        assert [path.name for path in folder.iterdir()] == [MANIFEST]
     lake.vacuum("t", keep=0)
-    with pytest.raises(StorageError, match="the folder was removed"):
+    with pytest.raises(StorageError, match="the claim was removed"):
         lake.publish(Manifest("t", version))
 
 
@@ -171,15 +170,15 @@ def test_a_number_is_never_claimed_twice_even_after_vacuum(lake: Lake) -> None:
         lake.publish(Manifest("t", version))
     assert lake.vacuum("t", keep=0) == [1]
     assert lake.vacuum("t", keep=0, unfinished_s=-1.0) == []
-    slow, _ = lake._claim("t")
+    slow = lake._claim("t")
     lake.vacuum("t", keep=0, unfinished_s=-1.0)
-    assert lake._claim("t")[0] == slow + 1
+    assert lake._claim("t") == slow + 1
 
 
 class Waiting(Lake):
     """A lake whose two writers both read the codebook before one stores another, and then store theirs at the same moment."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Any) -> None:
         super().__init__(root)
         self._barriers = {"read": Barrier(2), "claim": Barrier(2)}
 
@@ -221,5 +220,5 @@ def test_two_ingests_at_once_leave_tables_that_match_their_own_strings_only(
     ingest_table(lake, spark.createDataFrame(events, "id bigint, s string"), "events")
     for manifest, own in zip(made, "AB", strict=True):
         index_table(lake, spark, version=manifest.version, index="scan")
-        found = ranked(match(lake.read(spark, "events"), open_index(lake)))
+        found = ranked(match_events(lake.read(spark, "events"), open_index(lake)))
         assert found == {number: [(ids[own][int(text[1:])], 1.0)] for number, text in events if text.startswith(own)}

@@ -25,10 +25,9 @@ import numpy as np
 from matchwood.encode.arrays import Events
 from matchwood.encode.event_columns import plain_events
 from matchwood.encode.events import EventReader
-from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.json_text import loads
 from matchwood.encode.json_values import of_json
-from matchwood.encode.objects import RowsBuilder
+from matchwood.encode.objects import ReadRows, RowsBuilder, read_rows
 from matchwood.encode.rejects import (
     METADATA,
     NO_ID,
@@ -52,7 +51,6 @@ from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE, Event
 from matchwood.lang.expression import DWithin
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
-from matchwood.lang.rows import Row
 from matchwood.schema import Schema, describe, instant_key, point_of
 
 BATCH_LINES = 16_384
@@ -96,17 +94,17 @@ def stream_json_subscriptions(
     keys = _ENGINE_KEYS if engine_columns else _SUBSCRIPTION_KEYS
     reader = _Reader(source, keys, "a subscription", on_error, progress, string_ids=engine_columns)
 
-    def one(record: Mapping[str, Any]) -> tuple[float, tuple[Row, ...], Any]:
+    def one(record: Mapping[str, Any]) -> tuple[float, ReadRows, Any]:
         circle = _circle(record)
         if "expression" not in record:
             raise ExpressionError('the key "expression" is missing')
-        rows = subscription_rows(record["expression"], circle, schema, limits)
+        rows = read_rows(record["expression"], circle, schema, limits)
         return _priority(record), rows, record.get(METADATA)
 
     for good, rejects in reader.batches(batch_lines, one, DuplicateSubscriptionError, SubscriptionError):
         builder = RowsBuilder(schema)
         for id_, (priority, rows, _), until in zip(good.ids, good.found, good.until, strict=True):
-            builder.add(id_, priority, rows, until=until)
+            builder.add_read(id_, priority, rows, until=until)
         metadata = [found[2] for found in good.found] if good.has_metadata else None
         yield EncodedSubscriptions(builder.build(), *good.heads(), rejects, good.names, metadata)
 

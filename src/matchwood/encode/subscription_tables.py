@@ -22,7 +22,6 @@ from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list, is_text, python_texts
 from matchwood.encode.batches import BatchEncoder, batches_of, encoded_parts
 from matchwood.encode.circles import Circles, circle_entries
-from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.flat import (
     Entries,
     IntervalSets,
@@ -36,7 +35,7 @@ from matchwood.encode.flat import (
 )
 from matchwood.encode.list_form import Statements, statements
 from matchwood.encode.metadata import read_metadata
-from matchwood.encode.objects import RowsBuilder
+from matchwood.encode.objects import ReadRows, RowsBuilder, read_rows
 from matchwood.encode.rejects import METADATA, EncodedSubscriptions, Faults, Progress
 from matchwood.errors import (
     DuplicateSubscriptionError,
@@ -105,12 +104,12 @@ class SubscriptionEncoder(BatchEncoder):
         priority = heads.read_numbers(batch, "priority", faults, missing=0.0, error=ExpressionError)
         until = heads.read_until(batch, faults)
         if form == "text":
-            rows_by_record = self._texts(batch, faults)
+            found = self._texts(batch, faults)
             good = self._accept(ids, faults)
             numbers, names = self._renumbered(ids, good)
             builder = RowsBuilder(self._schema)
             for i in np.flatnonzero(good).tolist():
-                builder.add(int(numbers[i]), float(priority[i]), rows_by_record[i], until=float(until[i]))
+                builder.add_read(int(numbers[i]), float(priority[i]), found[i], until=float(until[i]))
             rows = builder.build()
         else:
             entries = self._entries(batch, form, faults)
@@ -156,21 +155,21 @@ class SubscriptionEncoder(BatchEncoder):
             f"{' and those of attributes' if form == 'wide' else ''}; {', or '.join(remedies)}"
         )
 
-    def _texts(self, batch: Any, faults: Faults) -> dict[int, tuple[ObjectRow, ...]]:
+    def _texts(self, batch: Any, faults: Faults) -> dict[int, ReadRows]:
         array = heads.column(batch, "expression")
         if array is None or not (is_text(array.type) or pa.types.is_null(array.type)):
             found = "no such column" if array is None else f"the Arrow type {array.type}"
             raise SchemaError(f"column 'expression': expected strings, got {found}")
         circles = _circle_objects(heads.read_circles(batch, faults))
-        rows: dict[int, tuple[ObjectRow, ...]] = {}
+        read: dict[int, ReadRows] = {}
         for i, text in enumerate(python_texts(array)):
             if i in faults.errors:
                 continue
             try:
-                rows[i] = subscription_rows(text, circles.get(i), self._schema, self._limits)
+                read[i] = read_rows(text, circles.get(i), self._schema, self._limits)
             except MatchwoodError as error:
                 faults.add(i, error)
-        return rows
+        return read
 
     def _entries(self, batch: Any, form: str, faults: Faults) -> Entries:
         if form == "wide":

@@ -85,6 +85,8 @@ REJECTS = _table(
     ("reason", StringType(), False),
     ("content", StringType(), False),
 )
+REFUSED = StructType([StructField("id", LongType(), True), *_REFUSAL])
+"""Bad records, as workers write them."""
 MATCHES = _table(
     ("event_id", LongType(), False),
     ("subscription_id", LongType(), False),
@@ -128,7 +130,10 @@ CHANGES = _table(
     ("radius", DoubleType(), True),
 )
 """A change of a subscription as JSON: op is subscribe, update or unsubscribe; of several for one id the highest seq wins."""
-DELTA = StructType([StructField("op", StringType(), False), *SUBSCRIPTIONS])
+DELTA = StructType([StructField("op", StringType(), False), *SUBSCRIPTIONS, StructField("seq", LongType(), True)])
+"""The changes of a micro-batch."""
+LIVE = StructType([*EVENTS, StructField("line", StringType(), True), StructField("codebook", IntegerType(), False)])
+"""Live events of a stream: encoded by a version of the codebook, with their line if it does not know all of the event."""
 ATTRIBUTES = _table(
     ("dimension", IntegerType(), False),
     ("attribute", StringType(), False),

@@ -20,7 +20,7 @@ from matchwood.spark import columns
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.evaluate_worker import Counting, Judging
 from matchwood.spark.index_stage import IndexVersion
-from matchwood.spark.match import planned
+from matchwood.spark.match_stage import planned
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -14,7 +14,6 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,8 +35,10 @@ from matchwood.spark.batches import (
     with_columns,
 )
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.jobs import described
 from matchwood.spark.lake import Lake, Manifest
-from matchwood.spark.shard_cache import Release, check_shard, compile_once, folder_bytes, save_shard
+from matchwood.spark.places import Place
+from matchwood.spark.shard_cache import Release, check_shard, compile_once, save_shard
 from matchwood.spark.sharding import Sharding, centres, spatial, subscription_boxes
 from matchwood.structures import INDEXES, Capability, Index, make_index
 
@@ -56,7 +57,7 @@ class IndexVersion:
     `index` is the requested name (possibly "auto"), `structures` are the names of the structures that were built.
     """
 
-    folder: str
+    folder: Place
     version: int
     index: str
     sharding: Sharding
@@ -76,9 +77,9 @@ class IndexVersion:
         """Size on disk, and in memory once all of it has been used."""
         return int(self.counts["bytes"])
 
-    def paths(self) -> dict[int, str]:
+    def paths(self) -> dict[int, Place]:
         """The folder of each shard."""
-        return {shard: str(Path(self.folder) / name) for shard, name in self.shards.items()}
+        return {shard: self.folder / name for shard, name in self.shards.items()}
 
 
 def build_index(
@@ -113,8 +114,9 @@ def build_index(
         sharding, by = Sharding("cover", 2), "cover"
     with lake.new_version(NAME) as (version, folder):
         release = Release.here()
-        building = Building(str(folder), index, dict(options or {}), release)
-        report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
+        building = Building(folder, index, dict(options or {}), release)
+        with described(subscriptions.sparkSession, f"build index {index} in {sharding.shards} shards"):
+            report = _assigned(subscriptions, sharding, covers).mapInArrow(building, columns.SHARDS).collect()
         names = {int(row["shard"]): str(row["folder"]) for row in report}
         for name in names.values():
             check_shard(folder / name, release)
@@ -141,7 +143,7 @@ def open_index(lake: Lake, version: int | None = None) -> IndexVersion:
             if name not in INDEXES:
                 raise QueryError(f"index version {manifest.version}: unknown index {name!r}; build the index again")
         return IndexVersion(
-            str(lake.folder(NAME, manifest.version)),
+            lake.folder(NAME, manifest.version),
             manifest.version,
             str(details["index"]),
             Sharding.from_json(details["sharding"]),
@@ -174,12 +176,9 @@ def plan_sharding(
         return Sharding("hash", shards)
     assert attribute is not None
     dims = (attribute.dims[0], attribute.dims[1])
-    found = (
-        subscriptions.mapInArrow(Centres(dims), columns.CENTRES)
-        .orderBy(fn.xxhash64("lon", "lat"))
-        .limit(SAMPLE)
-        .toArrow()
-    )
+    places = subscriptions.mapInArrow(Centres(dims), columns.CENTRES).orderBy(fn.xxhash64("lon", "lat")).limit(SAMPLE)
+    with described(subscriptions.sparkSession, "sample places to choose the cells"):
+        found = places.toArrow()
     lon, lat = (found.column(name).to_numpy() for name in ("lon", "lat"))
     return spatial(dims, lon, lat, max(shards - 1, 1))
 
@@ -226,7 +225,7 @@ class Building:
     `release` is that of the driver; a worker with another release raises `StorageError`.
     """
 
-    folder: str
+    folder: Place
     index: str
     options: dict[str, Any]
     release: Release
@@ -249,10 +248,9 @@ class Building:
             compile_once(part)
         built = made_index(rows, self.index, self.options)
         name = f"shard-{shard:05}-{uuid.uuid4().hex[:8]}"
-        path = Path(self.folder) / name
-        save_shard(path, built, ids, until, {"shard": shard})
+        size = save_shard(self.folder / name, built, ids, until, {"shard": shard})
         seconds = time.perf_counter() - start
-        record = (shard, name, built.name, len(ids), rows.size, folder_bytes(path), seconds)
+        record = (shard, name, built.name, len(ids), rows.size, size, seconds)
         arrays = [pa.array([value], field.type) for value, field in zip(record, _REPORT, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_REPORT)
 

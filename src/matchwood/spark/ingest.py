@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
+from matchwood.encode.event_tables import EventEncoder
 from matchwood.errors import QueryError, SchemaError
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, encode_batches
+from matchwood.spark.ingest_worker import CORRUPT, LINES, Encoding, Kind, Separating, encode_batches
 from matchwood.spark.learn_worker import Learning
 from matchwood.spark.paths import raw_input
+from matchwood.spark.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 FORMATS = ("csv", "jsonl", "parquet")
 
@@ -87,15 +90,42 @@ def encode(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None =
 
     A column that cannot be used at all is an error now, before any job runs.
     """
+    raw, encoding = _encoding(raw, codebook, kind, form)
+    expected = columns.ENCODED_EVENTS if kind == "events" else columns.ENCODED_SUBSCRIPTIONS
+    return codebook.mark(raw.mapInArrow(encoding, expected))
+
+
+def separate(raw: DataFrame, codebook: Codebook, kind: Kind, rejects: Place, *, form: str | None = None) -> DataFrame:
+    """Good encoded records of a raw table. Lazy; computing it writes the bad ones to files in the folder `rejects`.
+
+    Ids are unique within a partition only.
+    """
+    raw, encoding = _encoding(raw, codebook, kind, form)
+    table = columns.EVENTS if kind == "events" else columns.SUBSCRIPTIONS
+    return codebook.mark(raw.mapInArrow(Separating(encoding, rejects), table))
+
+
+def separated_rejects(spark: SparkSession, rejects: Place, source: str) -> DataFrame:
+    """The bad records that `separate` has written. Lazy."""
+    files = [(rejects / name).read_by_spark for name in rejects.names() if name.endswith(".parquet")]
+    found = spark.read.parquet(*files) if files else spark.createDataFrame([], columns.REFUSED)
+    return found.select(fn.lit(source).alias("source"), "where", "id", "reason", "content")
+
+
+def has_repeated_ids(table: DataFrame) -> bool:
+    """Do two records have the same id? Runs a job over the column of ids."""
+    return not table.groupBy("id").count().filter("count > 1").isEmpty()
+
+
+def _encoding(raw: DataFrame, codebook: Codebook, kind: Kind, form: str | None) -> tuple[DataFrame, Encoding]:
+    """The columns that are encoded, and how. A column that cannot be used raises."""
     schema = codebook.schema()
     schema.learn = schema.learn and kind == "events"  # events may hold attributes that no subscription names
     encoding = Encoding(kind, json.dumps(schema.to_json()), form)
     if form == LINES:
-        raw = raw.select("value")
-    else:
-        _check_columns(raw, encoding)
-    expected = columns.ENCODED_EVENTS if kind == "events" else columns.ENCODED_SUBSCRIPTIONS
-    return codebook.mark(raw.mapInArrow(encoding, expected))
+        return raw.select("value"), encoding
+    _check_columns(raw, encoding)
+    return raw, encoding
 
 
 def split(encoded: DataFrame, kind: Kind, source: str) -> Split:
@@ -182,11 +212,20 @@ def _arrow_fields(raw: DataFrame) -> list[Any]:
     return list(columns.arrow_schema(raw.schema))
 
 
+def check_event_columns(events: StructType, codebook: Codebook) -> None:
+    """Raise `SchemaError` for a column of a wide table of events that its attribute cannot be read from."""
+    EventEncoder(codebook.schema(), form="wide", learn=False).encode(_no_records(events))
+
+
+def _no_records(table: StructType) -> Any:
+    schema = columns.arrow_schema(table)
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
 def _check_columns(raw: DataFrame, encoding: Encoding) -> None:
     """Encode no records with these columns, here, so that a column that cannot be used is named before a job starts."""
-    schema = pa.schema(_arrow_fields(raw))
-    nothing = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-    if "id" not in schema.names:
-        raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(schema.names) or 'no columns'}")
+    nothing = _no_records(raw.schema)
+    if "id" not in raw.columns:
+        raise SchemaError(f"{encoding.kind}: column 'id' is missing; found {', '.join(raw.columns) or 'no columns'}")
     for _ in encode_batches(encoding, [nothing]):
         pass

@@ -31,6 +31,8 @@ from matchwood.spark.lines import (
     encode_subscription_lines,
     with_ids,
 )
+from matchwood.spark.places import Place
+from matchwood.spark.stream_files import write_parquet
 
 Kind = Literal["subscriptions", "events"]
 LINES = "json"
@@ -39,12 +41,17 @@ CORRUPT = "_corrupt_record"
 """The column in which Spark's readers store a line that does not fit the columns."""
 MAX_CONTENT = 20_000
 """Characters of a bad record that are stored in the table of rejects."""
-_PARTITION = 1 << 33  # the first position of a partition is its number times this, as in Spark's own numbering
+PARTITION = 1 << 33  # the first position of a partition is its number times this, as in Spark's own numbering
 
 _SCHEMAS = {
     "subscriptions": columns.arrow_schema(columns.ENCODED_SUBSCRIPTIONS),
     "events": columns.arrow_schema(columns.ENCODED_EVENTS),
 }
+
+_TABLES = {"subscriptions": columns.SUBSCRIPTIONS, "events": columns.EVENTS}
+_GOOD = {kind: columns.arrow_schema(table) for kind, table in _TABLES.items()}
+BAD = columns.arrow_schema(columns.REFUSED)
+"""The columns of bad records in the files of `Separating`."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,30 @@ class Encoding:
         return Schema.from_json(json.loads(self.schema))
 
 
+@dataclass(frozen=True)
+class Separating:
+    """Encodes as `Encoding` does, returns the good records and writes the bad ones of a partition to a file of `rejects`."""
+
+    encoding: Encoding
+    rejects: Place
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        names = _TABLES[self.encoding.kind].names
+        bad: list[Any] = []
+        for batch in self.encoding(batches):
+            is_good = batch.column(batch.schema.get_field_index("reason")).null_count == batch.num_rows
+            if is_good:
+                yield pa.RecordBatch.from_arrays(batch.columns[: len(names)], schema=_GOOD[self.encoding.kind])
+            else:
+                bad.append(batch.select([field.name for field in BAD]))
+        file = self.rejects / f"{task.partition():05}.parquet"
+        write_parquet(file, pa.Table.from_batches(bad) if bad else None)
+
+
 def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int = 0) -> Iterator[Any]:
     """One encoded record for each raw one: a good one, or a bad one with a reason. O(entries)."""
     schema_out = _SCHEMAS[encoding.kind]
-    first = partition * _PARTITION
+    first = partition * PARTITION
     schema = encoding.opened()
     symbols = _symbols(schema)
     for part, content_of in encoded_parts(encoding, schema, batches):
@@ -78,7 +105,7 @@ def encode_batches(encoding: Encoding, batches: Iterable[Any], *, partition: int
         if len(good.ids):
             yield _good(good, schema_out, first)
         if rejects:
-            yield _bad(rejects, schema_out, first)
+            yield written_rejects(rejects, encoding.kind, first)
 
 
 def _symbols(schema: Schema) -> Float64s:
@@ -153,7 +180,9 @@ def _good(part: Any, schema: Any, first: int) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _bad(rejects: tuple[Reject, ...], schema: Any, first: int) -> Any:
+def written_rejects(rejects: tuple[Reject, ...], kind: Kind, first: int = 0) -> Any:
+    """The Arrow batch of bad records; `first` is added to their positions."""
+    schema = _SCHEMAS[kind]
     given = {
         "id": [reject.id for reject in rejects],
         "position": [first + reject.position for reject in rejects],

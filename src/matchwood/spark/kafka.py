@@ -9,11 +9,13 @@ Needs Spark's connector on the class path: `spark.jars.packages=org.apache.spark
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as fn
+
+from matchwood.spark.places import Place, place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,10 +32,10 @@ def lines(spark: SparkSession, servers: str, topic: str, options: Mapping[str, s
 class TopicSink:
     """Writes the matches of micro-batches to a topic as JSON. `folder` records which were begun: only those may be repeated."""
 
-    def __init__(self, servers: str, topic: str, folder: str | Path) -> None:
+    def __init__(self, servers: str, topic: str, folder: str | os.PathLike[str] | Place) -> None:
         self._servers = servers
         self._topic = topic
-        self._begun = Path(folder) / "begun"
+        self._begun = place(folder, "folder") / "begun"
 
     def __call__(self, matches: DataFrame, number: int) -> None:
         """Write the messages of a micro-batch that the topic does not have."""
@@ -42,8 +44,7 @@ class TopicSink:
         if mark.exists():
             written = self.read(matches.sparkSession).filter(fn.col("key").startswith(f"{number}:")).select("key")
             messages = messages.join(written, "key", "left_anti")
-        self._begun.mkdir(parents=True, exist_ok=True)
-        mark.touch()
+        mark.write(b"")
         writer = messages.write.format("kafka").option("kafka.bootstrap.servers", self._servers)
         writer.option("topic", self._topic).option("kafka.enable.idempotence", "true").save()
 

@@ -1,27 +1,26 @@
-"""Lake: versioned tables and indexes in a folder that every machine of the cluster can read.
+"""Lake: versioned tables and indexes under one path or URI that every machine of the cluster can read.
 
-    ROOT/subscriptions/v000003/part-*.parquet      a table: Parquet, written by Spark
-    ROOT/index/v000002/shard-*/                    an index: folders of mapped arrays (`store.storage`)
-    ROOT/NAME/v000003/_manifest.json               written last; a folder without it is not a version
-    ROOT/NAME/v000003/_leases/...                  one file for each reader that keeps the version from being removed
-    ROOT/codebook/v000002.json                     a version of the codebook
+    ROOT/subscriptions/v000003/data/part-*.parquet   a table: Parquet, written by Spark
+    ROOT/index/v000002/shard-*/                      an index: folders of mapped arrays (`store.storage`)
+    ROOT/NAME/_claims/000003.json                    a writer has this number
+    ROOT/NAME/_versions/000003.json                  the manifest, written last; without it there is no version
+    ROOT/NAME/_leases/000003-....json                one file for each reader that keeps the version from being removed
+    ROOT/codebook/v000002.json                       a version of the codebook
 
-A published version never changes, so readers need no lock. A writer that dies leaves a folder without a manifest, which readers
-ignore and `vacuum` removes. A version number is claimed by creating its folder; a manifest or codebook is created by linking a
-finished file to its name. Each of these succeeds for one writer only, so that no writer overwrites the result of another.
+A published version never changes, so readers need no lock. A writer that dies leaves a claim without a manifest, which readers
+ignore and `vacuum` removes. Claims, manifests and codebooks are created by a conditional put (`places.Place.create`), which
+succeeds for one writer only, so that no writer overwrites the result of another; one that comes second takes the next number.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Observation
@@ -29,19 +28,16 @@ from pyspark.sql import functions as fn
 
 from matchwood.errors import QueryError, StorageError
 from matchwood.spark.codebook import Codebook
-from matchwood.spark.files import create_exclusively, write_atomically
-from matchwood.spark.paths import read_by_spark, written_by_spark
-from matchwood.store.locations import local_path
+from matchwood.spark.places import Place, place
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MANIFEST = "_manifest.json"
-LEASES = "_leases"
-FORMAT = 1
+CLAIMS, VERSIONS, LEASES = "_claims", "_versions", "_leases"
+FORMAT = 2
 """The format of manifests and of the tables in `columns`; raised when older readers would misread newer versions."""
 UNFINISHED_S = 24 * 3600.0
-"""Age in seconds at which a folder without a manifest is assumed to belong to a dead writer."""
+"""Age in seconds at which a claim without a manifest is assumed to belong to a dead writer."""
 
 
 @dataclass(frozen=True)
@@ -57,17 +53,19 @@ class Manifest:
 
 
 class Lake:
-    """Versioned tables under one folder. Any number of readers; writers of one name get different versions.
+    """Versioned tables under one root. Any number of readers; writers of one name get different versions.
 
-    `root` is a path or a `file:` URI of a folder that every machine can read.
+    `root` is a path or URI that every machine can read: a folder, or a prefix of an object store (`s3a://`, `gs://`, `abfss://`,
+    `hdfs://`). `storage` holds the options of the `fsspec` file system that opens our own files there; tables are read and
+    written by Spark, with the settings of the session.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self.root = local_path(root, "lake")
+    def __init__(self, root: str | os.PathLike[str] | Place, *, storage: Mapping[str, Any] | None = None) -> None:
+        self.root: Place = root if isinstance(root, Place) else place(root, "lake", storage)
 
     def versions(self, name: str) -> list[int]:
         """The published versions of a table, ascending."""
-        return [version for version, folder in self._folders(name) if (folder / MANIFEST).is_file()]
+        return _numbers(self._table(name) / VERSIONS)
 
     def latest(self, name: str) -> int:
         """The newest published version."""
@@ -78,16 +76,16 @@ class Lake:
             )
         return found[-1]
 
-    def folder(self, name: str, version: int) -> Path:
+    def folder(self, name: str, version: int) -> Place:
         """The folder of a version."""
         return self._table(name) / f"v{version:06}"
 
     def manifest(self, name: str, version: int | None = None) -> Manifest:
         """The manifest of a version, by default the newest."""
         chosen = self.latest(name) if version is None else version
-        path = self.folder(name, chosen) / MANIFEST
+        path = self._manifest(name, chosen)
         try:
-            saved = json.loads(path.read_text(encoding="utf-8"))
+            saved = json.loads(path.text())
         except FileNotFoundError:
             raise StorageError(
                 f"{path}: found no manifest; version {chosen} of {name!r} does not exist or was not published"
@@ -102,10 +100,14 @@ class Lake:
         except TypeError as error:
             raise StorageError(f"{path}: the manifest is damaged: {error}") from None
 
+    def written(self, name: str, version: int) -> str:
+        """When a version was published, as ISO 8601."""
+        return str(json.loads(self._manifest(name, version).text())["written"])
+
     def read(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table of a version, by default the newest."""
         chosen = self.manifest(name, version).version
-        return spark.read.parquet(read_by_spark(self.folder(name, chosen) / "data"))
+        return spark.read.parquet((self.folder(name, chosen) / "data").read_by_spark)
 
     def write(
         self,
@@ -123,23 +125,27 @@ class Lake:
             return self.publish(Manifest(name, version, parameters or {}, sizes, upstream or {}))
 
     @contextmanager
-    def new_version(self, name: str) -> Iterator[tuple[int, Path]]:
+    def new_version(self, name: str) -> Iterator[tuple[int, Place]]:
         """Claim a version number: (number, folder). `publish` makes it visible; if the body raises, the folder is removed."""
-        version, folder = self._claim(name)
+        version = self._claim(name)
+        folder = self.folder(name, version)
         try:
             yield version, folder
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder.remove()
             raise
 
     def publish(self, manifest: Manifest) -> Manifest:
         """Write the manifest, which makes the version visible. Raises `StorageError` if it has one already."""
-        path = self.folder(manifest.name, manifest.version) / MANIFEST
+        path = self._manifest(manifest.name, manifest.version)
         content = {"format": FORMAT, "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **vars(manifest)}
-        if not path.parent.is_dir():
-            raise StorageError(f"{path.parent}: the folder was removed, probably by `vacuum`; write the version again")
-        if not create_exclusively(path, json.dumps(content, indent=1, ensure_ascii=False)):
+        if not path.create(json.dumps(content, indent=1, ensure_ascii=False).encode()):
             raise StorageError(f"{path}: this version has been published already; claim a new one with `new_version`")
+        # `vacuum` removes a claim before it looks for a manifest, and the manifest is written before the claim is looked for:
+        # one of the two sees the other.
+        if not self._claim_of(manifest.name, manifest.version).exists():
+            path.remove()
+            raise StorageError(f"{path}: the claim was removed, probably by `vacuum`; write the version again")
         return manifest
 
     # the codebook
@@ -151,9 +157,9 @@ class Lake:
 
     def codebook_version(self) -> int | None:
         """The number of the newest codebook, None if there is none yet."""
-        return max((int(path.stem[1:]) for path in (self.root / "codebook").glob("v*.json")), default=None)
+        return max(_numbers(self.root / "codebook"), default=None)
 
-    def keep_codebook(self, codebook: Codebook) -> Path:
+    def keep_codebook(self, codebook: Codebook) -> Place:
         """Store a codebook; each version once. Raises `StorageError` if another one of that version is stored."""
         path = self.codebook_path(codebook.version)
         if not self._claim_codebook(codebook):
@@ -176,15 +182,13 @@ class Lake:
 
     def _claim_codebook(self, codebook: Codebook) -> bool:
         """Store a codebook; False if another one has its version."""
-        path = self.codebook_path(codebook.version)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stored = create_exclusively(path, json.dumps(codebook.to_json(), ensure_ascii=False))
+        stored = self.codebook_path(codebook.version).create(json.dumps(codebook.to_json()).encode())
         return stored or self._read_codebook(codebook.version) == codebook
 
     def _read_codebook(self, version: int) -> Codebook:
-        return Codebook.from_json(json.loads(self.codebook_path(version).read_text(encoding="utf-8")))
+        return Codebook.from_json(json.loads(self.codebook_path(version).text()))
 
-    def codebook_path(self, version: int) -> Path:
+    def codebook_path(self, version: int) -> Place:
         """The file of a version of the codebook."""
         return self.root / "codebook" / f"v{version:06}.json"
 
@@ -193,60 +197,83 @@ class Lake:
     @contextmanager
     def lease(self, name: str, version: int, *, seconds: float = 3600.0) -> Iterator[Callable[[], None]]:
         """Keep a version from being removed. The value renews the lease, which otherwise expires after `seconds`."""
-        folder = self.folder(name, version) / LEASES
-        path = folder / uuid.uuid4().hex
+        path = self._table(name) / LEASES / f"{version:06}-{uuid.uuid4().hex}.json"
 
         def renew() -> None:
-            folder.mkdir(exist_ok=True)
-            write_atomically(path, json.dumps({"until": time.time() + seconds}))
+            path.write(json.dumps({"until": time.time() + seconds}).encode())
 
         renew()
         try:
             yield renew
         finally:
-            path.unlink(missing_ok=True)
+            path.remove()
 
     def vacuum(self, name: str, *, keep: int = 2, unfinished_s: float = UNFINISHED_S) -> list[int]:
-        """Remove all versions except the newest `keep` and leased ones, and the folders of dead writers; return their numbers.
+        """Remove all versions except the newest `keep` and leased ones, and what dead writers left; return their numbers.
 
-        A folder with the highest number always remains, so that no number is claimed twice.
+        The highest claim always remains, so that no number is claimed twice.
         """
         published = self.versions(name)
         newest = set(published[-keep:]) if keep else set()
+        leased = self._leased(name)
+        claims = _numbers(self._table(name) / CLAIMS)
         removed = []
-        folders = self._folders(name)
-        for version, folder in folders:
-            is_highest = version == folders[-1][0]
+        for version in claims:
+            is_highest = version == claims[-1]
             if version in published:
-                is_obsolete = version not in newest and not _leased(folder)
+                is_obsolete = version not in newest and version not in leased
             else:
-                is_obsolete = not is_highest and time.time() - folder.stat().st_mtime > unfinished_s
+                is_obsolete = not is_highest and time.time() - self._claimed_at(name, version) > unfinished_s
             if is_obsolete and is_highest:
                 self._claim(name)
-            if is_obsolete:
-                (folder / MANIFEST).unlink(missing_ok=True)  # first, so that no reader opens a half-removed version
-                shutil.rmtree(folder, ignore_errors=True)
+            if is_obsolete and self._removed(name, version, version in published):
                 removed.append(version)
         return removed
 
-    def _table(self, name: str) -> Path:
+    def _removed(self, name: str, version: int, was_published: bool) -> bool:
+        """Remove a version; False if its writer, taken for dead, has published it meanwhile."""
+        self._claim_of(name, version).remove()
+        manifest = self._manifest(name, version)
+        if not was_published and manifest.exists():
+            return False
+        manifest.remove()  # before the content, so that no reader opens a half-removed version
+        self.folder(name, version).remove()
+        return True
+
+    def _table(self, name: str) -> Place:
         return self.root / checked_name(name, "table")
 
-    def _folders(self, name: str) -> list[tuple[int, Path]]:
-        found = self._table(name).glob("v[0-9]*")
-        return sorted((int(folder.name[1:]), folder) for folder in found if folder.name[1:].isdigit())
+    def _manifest(self, name: str, version: int) -> Place:
+        return self._table(name) / VERSIONS / f"{version:06}.json"
 
-    def _claim(self, name: str) -> tuple[int, Path]:
-        self._table(name).mkdir(parents=True, exist_ok=True)
-        version = max((number for number, _ in self._folders(name)), default=0) + 1
-        while True:
-            folder = self.folder(name, version)
+    def _claim_of(self, name: str, version: int) -> Place:
+        return self._table(name) / CLAIMS / f"{version:06}.json"
+
+    def _claim(self, name: str) -> int:
+        version = max(_numbers(self._table(name) / CLAIMS), default=0) + 1
+        while not self._claim_of(name, version).create(
+            json.dumps({"at": time.time(), "writer": uuid.uuid4().hex}).encode()
+        ):
+            version += 1
+        return version
+
+    def _claimed_at(self, name: str, version: int) -> float:
+        try:
+            return float(json.loads(self._claim_of(name, version).text())["at"])
+        except (FileNotFoundError, ValueError, KeyError):
+            return time.time()
+
+    def _leased(self, name: str) -> set[int]:
+        """The versions that a lease keeps."""
+        found = set()
+        for lease in (self._table(name) / LEASES).names():
             try:
-                folder.mkdir()
-            except FileExistsError:
-                version += 1
-            else:
-                return version, folder
+                until = float(json.loads((self._table(name) / LEASES / lease).text())["until"])
+            except (FileNotFoundError, ValueError, KeyError):
+                continue
+            if until > time.time():
+                found.add(int(lease.partition("-")[0]))
+        return found
 
 
 def checked_name(name: str, what: str) -> str:
@@ -256,20 +283,15 @@ def checked_name(name: str, what: str) -> str:
     return name
 
 
-def write_counted(table: DataFrame, path: Path) -> int:
+def write_counted(table: DataFrame, path: Place) -> int:
     """Write a table as Parquet and return its number of records, in one job."""
     counted = Observation()
     writer = table.observe(counted, fn.count(fn.lit(1)).alias("records")).write.option("compression", "zstd")
-    writer.parquet(written_by_spark(path))
+    writer.parquet(path.written_by_spark)
     return int(counted.get["records"])
 
 
-def _leased(folder: Path) -> bool:
-    for path in (folder / LEASES).glob("[0-9a-f]*"):
-        try:
-            until = float(json.loads(path.read_text(encoding="utf-8"))["until"])
-        except (OSError, ValueError, KeyError):
-            continue
-        if until > time.time():
-            return True
-    return False
+def _numbers(folder: Place) -> list[int]:
+    """The numbers in the names of the files of a folder, ascending: 000003.json or v000003.json."""
+    names = (name.removesuffix(".json").removeprefix("v") for name in folder.names() if name.endswith(".json"))
+    return sorted(int(name) for name in names if name.isdigit())

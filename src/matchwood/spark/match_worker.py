@@ -19,7 +19,8 @@ from matchwood.spark.batches import (
     write_matches,
     write_ranked,
 )
-from matchwood.spark.merge import choose_events, gather, no_matches
+from matchwood.spark.merge import choose_events, gather
+from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import mapped_shard
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
@@ -48,7 +49,7 @@ class Matching:
     `shards` maps a shard to its folder; `at` is the instant, in microseconds, at which subscriptions must be alive.
     """
 
-    shards: Mapping[int, str]
+    shards: Mapping[int, Place]
     sharding: Sharding
     k: int | None
     mode: str
@@ -64,30 +65,11 @@ class Matching:
 
     def of(self, events: Events) -> Matches:
         """The matches of a slice of events, in rank order."""
-        if self.sharding.kind == "one":
-            found = [self._one(folder, events) for folder in self.shards.values()]
-            return found[0] if found else no_matches(events.size)
-        visits = self.sharding.visits(events, self.mode)
-        owners: list[Int64s] = []
-        parts: list[Matches] = []
-        for shard, folder in sorted(self.shards.items()):
-            if shard == 1 and self.sharding.kind == "cover" and self.mode == Mode.ALL and self.at is None and parts:
-                visits[:, 1] = (
-                    np.diff(parts[0].offsets) > 0
-                )  # not at an instant: the cover may have expired before the covered
-            if visits[:, shard].any():
-                owners.append(np.flatnonzero(visits[:, shard]))
-                parts.append(self._found(folder, choose_events(events, visits[:, shard])))
-        return gather(events.size, owners, parts, k=self.k, copies=self.sharding.kind == "space")
+        return matches_of(events, self)
 
-    def _one(self, folder: str, events: Events) -> Matches:
-        found = self._found(folder, events)
-        if self.k is None:
-            order_hits(found.offsets, found.ids, found.scores)
-        return found
-
-    def _found(self, folder: str, events: Events) -> Matches:
-        return found_in(mapped_shard(folder).at(self.at).index, events, self.k, self.mode)
+    def index_of(self, shard: int) -> Index:
+        """The index of a shard, mapped by this process at the first call."""
+        return mapped_shard(self.shards[shard]).at(self.at).index
 
 
 @dataclass(frozen=True)
@@ -111,7 +93,7 @@ class Routing:
 class RoutedMatching:
     """Routed events against the shard that each was sent to."""
 
-    shards: Mapping[int, str]
+    shards: Mapping[int, Place]
     k: int | None
     mode: str
     at: float | None = None
@@ -121,9 +103,52 @@ class RoutedMatching:
         for batch in batches:
             for shard, part in split_by_first(batch):
                 routed = read_events(part)
-                one = Matching({shard: self.shards[shard]}, Sharding(), self.k, self.mode, self.at)
+                one = Matching({0: self.shards[shard]}, Sharding(), self.k, self.mode, self.at)
                 for ids, matches in answered(one, [(routed.ids, routed.events)]):
                     yield write_ranked(ids, matches)
+
+
+class Sharded(Protocol):
+    """What `matches_of` needs to know: the shards, how they are divided, and the query."""
+
+    @property
+    def shards(self) -> Mapping[int, Place]: ...
+    @property
+    def sharding(self) -> Sharding: ...
+    @property
+    def k(self) -> int | None: ...
+    @property
+    def mode(self) -> str: ...
+    @property
+    def at(self) -> float | None: ...
+
+    def index_of(self, shard: int) -> Index:
+        """The index of a shard."""
+        ...
+
+
+def matches_of(events: Events, query: Sharded, overlay: Index | None = None) -> Matches:
+    """The matches of events in the shards that each visits, and in an overlay that all visit; in rank order."""
+    sharding, k = query.sharding, query.k
+    visits = sharding.visits(events, query.mode)
+    owners: list[Int64s] = []
+    parts: list[Matches] = []
+    for shard in sorted(query.shards):
+        if shard == 1 and sharding.kind == "cover" and query.mode == Mode.ALL and query.at is None and parts:
+            # Not at an instant: the cover may have expired before the covered.
+            visits[:, 1] = np.diff(parts[0].offsets) > 0
+        if visits[:, shard].any():
+            owners.append(np.flatnonzero(visits[:, shard]))
+            chosen = choose_events(events, visits[:, shard])
+            parts.append(found_in(query.index_of(shard), chosen, k, query.mode))
+    if overlay is not None and len(overlay):
+        owners.append(np.arange(events.size))
+        parts.append(found_in(overlay, events, k, query.mode))
+    if len(parts) == 1 and len(owners[0]) == events.size and sharding.kind != "space":
+        if k is None:
+            order_hits(parts[0].offsets, parts[0].ids, parts[0].scores)
+        return parts[0]
+    return gather(events.size, owners, parts, k=k, copies=sharding.kind == "space")
 
 
 def found_in(index: Index, events: Events, k: int | None, mode: str) -> Matches:

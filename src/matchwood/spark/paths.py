@@ -1,8 +1,6 @@
-"""Paths of a lake, as Spark needs them.
+"""Paths of input, as Spark needs them.
 
-Python opens the files of a lake itself, on the driver and in workers, so a lake is a local path or a `file:` URI. Spark
-interprets the same text differently: without a scheme it refers to the default file system of the cluster, and `[`, `{`, `*`,
-`?` and `\\` make it a pattern. So paths are passed to Spark with a scheme, and to its readers with these characters escaped.
+Without a scheme a path refers to the default file system of the cluster, and `[`, `{`, `*`, `?` and `\\` make it a pattern.
 """
 
 from __future__ import annotations
@@ -17,18 +15,13 @@ from matchwood.store.locations import URI, local_path
 _PATTERN = re.compile(r"[\\\[\]{}*?]")
 
 
-def written_by_spark(path: Path) -> str:
-    """An absolute path for Spark's writers, which do not interpret patterns."""
-    return f"file://{path}"
+def escaped(uri: str) -> str:
+    """A URI for Spark's readers, with the characters of patterns escaped.
 
-
-def read_by_spark(path: Path) -> str:
-    """An absolute path for Spark's readers, with the characters of patterns escaped.
-
-    >>> read_by_spark(Path("/data/[a]"))
+    >>> escaped("file:///data/[a]")
     'file:///data/\\\\[a\\\\]'
     """
-    return _PATTERN.sub(r"\\\g<0>", written_by_spark(path))
+    return _PATTERN.sub(r"\\\g<0>", uri)
 
 
 def raw_input(place: str | os.PathLike[str]) -> str:
@@ -37,9 +30,9 @@ def raw_input(place: str | os.PathLike[str]) -> str:
     scheme = URI.match(text)
     if scheme is not None and scheme[1].lower() == "file":
         path = local_path(text, "input")
-        return read_by_spark(path) if path.exists() else text
+        return escaped(f"file://{path}") if path.exists() else text
     if scheme is not None and isinstance(place, Path):
         raise UnsupportedError(f"input: {text!r} is a URI that pathlib has changed; pass it as a string")
     if scheme is None and _PATTERN.search(text) and os.path.exists(text):
-        return _PATTERN.sub(r"\\\g<0>", text)
+        return escaped(text)
     return text

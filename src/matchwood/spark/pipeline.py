@@ -5,9 +5,11 @@ The stages of the other modules work on DataFrames; these functions add the vers
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as fn
 
 from matchwood.errors import StorageError
 from matchwood.spark import columns, ingest
@@ -16,12 +18,16 @@ from matchwood.spark.cover import cover
 from matchwood.spark.evaluate import Evaluation, evaluate
 from matchwood.spark.index_stage import IndexVersion, build_index, open_index
 from matchwood.spark.ingest_worker import Kind
+from matchwood.spark.jobs import described, warn_about_session
 from matchwood.spark.lake import Lake, Manifest, write_counted
-from matchwood.spark.match import match
-from matchwood.spark.match_subscriptions import match_subscriptions
-from matchwood.spark.paths import read_by_spark
+from matchwood.spark.live_stage import match_live_events
+from matchwood.spark.match_stage import match_events
+from matchwood.spark.places import Place
 from matchwood.spark.profile import profile
 from matchwood.spark.weigh import AROUND, DEVIATION, inverse_frequencies, weigh
+
+STAGED = "_staged"
+"""The folder of a version for what is removed before the version is published."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,25 +51,44 @@ def ingest_table(
     """
     known = lake.codebook()
     codebook = Codebook.declare(schema) if known is None else known.declaring(schema)
-    codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
     spark = raw.sparkSession
-    with lake.new_version(kind) as (version, folder):
-        staged = folder / "_staged"
-        read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-        good, rejects = ingest.split(codebook.mark(spark.read.parquet(read_by_spark(staged))), kind, source)
-        kept = write_counted(codebook.mark(good), folder / "data")
+    warn_about_session(spark)
+    with described(spark, f"learn names and strings of {kind}"):
+        codebook = lake.merge_codebook(ingest.learn(raw, codebook, kind, form=form))
+    with described(spark, f"ingest {kind}"), lake.new_version(kind) as (version, folder):
+        counts, rejects = _written(raw, codebook, kind, folder, form, source)
         upstream: dict[str, int] = {kind: version}
         refused = lake.write("rejects", rejects, parameters={"source": source}, upstream=upstream)
-        shutil.rmtree(staged, ignore_errors=True)
-        counts = {"read": read, "records": kept, "rejected": refused.counts["records"]}
-        if read != kept + counts["rejected"]:
+        (folder / STAGED).remove()
+        counts["rejected"] = refused.counts["records"]
+        if counts["read"] != counts["records"] + counts["rejected"]:
             raise StorageError(
-                f"{source}: {read} records were read, but {kept} kept and {counts['rejected']:.0f} rejected"
+                f"{source}: {counts['read']:.0f} records were read, but {counts['records']:.0f} kept and "
+                f"{counts['rejected']:.0f} rejected"
             )
         parameters = {"source": source, "form": form, "codebook": codebook.version}
         return lake.publish(
             Manifest(kind, version, parameters, counts, {"rejects": refused.version}, {"codebook": codebook.stamp})
         )
+
+
+def _written(
+    raw: DataFrame, codebook: Codebook, kind: Kind, folder: Place, form: str | None, source: str
+) -> tuple[dict[str, float], DataFrame]:
+    """Write the good records; (their counts, the bad records). Raw records are encoded once, unless ids are repeated."""
+    spark, staged = raw.sparkSession, folder / STAGED
+    seen = Observation()
+    observed = raw.observe(seen, fn.count(fn.lit(1)).alias("records"))
+    kept = write_counted(ingest.separate(observed, codebook, kind, staged, form=form), folder / "data")
+    if not ingest.has_repeated_ids(spark.read.parquet((folder / "data").read_by_spark)):
+        counts = {"read": float(seen.get["records"]), "records": float(kept)}
+        return counts, ingest.separated_rejects(spark, staged, source)
+    for place in (staged, folder / "data"):
+        place.remove()
+    read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
+    good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
+    kept = write_counted(codebook.mark(good), folder / "data")
+    return {"read": float(read), "records": float(kept)}, rejects
 
 
 def index_table(
@@ -96,8 +121,10 @@ def match_table(
 ) -> Manifest:
     """A new version of `matches`: a version of `events` against one of the index, by default the newest of both."""
     manifest, chosen = lake.manifest("events", version), open_index(lake, index)
-    with lake.lease("index", chosen.version):
-        found = match(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
+    warn_about_session(spark)
+    what = f"match events version {manifest.version} with index version {chosen.version}"
+    with lake.lease("index", chosen.version), described(spark, what):
+        found = match_events(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
         return lake.write(
             "matches",
             found.select(*columns.MATCHES.names),
@@ -111,8 +138,9 @@ def match_subscriptions_table(
 ) -> Manifest:
     """A new version of `matches_of_subscriptions`: the subscriptions of an index version against the newest live events."""
     chosen, events = open_index(lake, index), lake.latest("events")
-    with lake.lease("index", chosen.version):
-        found = match_subscriptions(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
+    what = f"match subscriptions of index version {chosen.version} with events version {events}"
+    with lake.lease("index", chosen.version), described(spark, what):
+        found = match_live_events(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
         upstream = {"events": events, "index": chosen.version}
         parameters = {"at": at, "k": k, "mode": mode}
         return lake.write("matches_of_subscriptions", found, parameters=parameters, upstream=upstream)
@@ -122,6 +150,13 @@ def evaluate_table(lake: Lake, spark: SparkSession, **sample: Any) -> Evaluation
     """Compare the newest matches with the oracle; `sample` holds options of `evaluate`."""
     made = lake.manifest("matches")
     index = lake.manifest("index", made.upstream["index"])
+    with described(spark, f"compare matches version {made.version} with the oracle"):
+        return _evaluated(lake, spark, made, index, sample)
+
+
+def _evaluated(
+    lake: Lake, spark: SparkSession, made: Manifest, index: Manifest, sample: Mapping[str, Any]
+) -> Evaluation:
     table = next(name for name in ("weighed", "subscriptions") if name in index.upstream)
     return evaluate(
         lake.read(spark, "matches", made.version),
@@ -138,7 +173,8 @@ def cover_table(lake: Lake, spark: SparkSession, *, table: str = "subscriptions"
     """A new version of `covers`: the covered ones of the newest subscriptions, and their covers."""
     version = lake.latest(table)
     covers = cover(lake.read(spark, table, version), known_codebook(lake), groups=groups)
-    return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
+    with described(spark, f"cover {table} version {version}"):
+        return lake.write("covers", covers, parameters={"groups": groups}, upstream={table: version})
 
 
 def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
@@ -149,7 +185,8 @@ def profile_tables(lake: Lake, spark: SparkSession) -> Manifest:
         raise StorageError(f"{lake.root}: the lake has no subscriptions; ingest some first")
     events = lake.read(spark, "events", versions["events"]) if "events" in versions else None
     table = profile(lake.read(spark, "subscriptions", versions["subscriptions"]), events, codebook)
-    return lake.write("attributes", table, upstream=versions)
+    with described(spark, "profile"):
+        return lake.write("attributes", table, upstream=versions)
 
 
 def weigh_table(
@@ -164,7 +201,8 @@ def weigh_table(
         weights = inverse_frequencies(lake.read(spark, "attributes", upstream["attributes"]))
         drawn = {"around": AROUND, "deviation": DEVIATION, "seed": seed}
     table = weigh(lake.read(spark, "subscriptions", version), known_codebook(lake), weights, **drawn)
-    return lake.write("weighed", table, parameters={"weights": dict(weights), **drawn}, upstream=upstream)
+    with described(spark, f"weigh subscriptions version {version}"):
+        return lake.write("weighed", table, parameters={"weights": dict(weights), **drawn}, upstream=upstream)
 
 
 def known_codebook(lake: Lake) -> Codebook:

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, Float64s, Int64s
+from matchwood.errors import UnsupportedError
 from matchwood.schema import Schema
 from matchwood.spark import columns
 from matchwood.spark.batches import read_events, read_subscriptions
@@ -46,6 +47,61 @@ def profile(subscriptions: DataFrame, events: DataFrame | None, codebook: Codebo
         columns.check(events, columns.EVENTS, "events")
         parts = parts.unionAll(events.select(*columns.EVENTS.names).mapInArrow(Sketching(EVENTS), columns.SKETCHES))
     return parts.repartition(1).mapInArrow(Summing(codebook.content), columns.ATTRIBUTES)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A profile on the driver: one record for each dimension, as `profile` gives it.
+
+    In a notebook it shows itself as a table; `plot` draws it.
+    """
+
+    records: tuple[Mapping[str, Any], ...]
+
+    @classmethod
+    def of(cls, table: DataFrame) -> Profile:
+        """The profile of a table that `profile` has made, such as `lake.read(spark, "attributes")`. Runs a job."""
+        return cls(tuple(row.asDict() for row in table.orderBy("dimension").collect()))
+
+    def __str__(self) -> str:
+        heads = ("attribute", "type", "subscriptions", "events", "distinct_values", "selectivity")
+        rows = [heads, *(tuple(_shown(record[name]) for name in heads) for record in self.records)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+    __repr__ = __str__
+
+    def plot(self) -> Any:
+        """A matplotlib figure: how often attributes are used, how selective their predicates are, and where values lie."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise UnsupportedError("plots need matplotlib: pip install 'matchwood[plots]'") from None
+        names = [f"{record['attribute']} ({record['dimension']})" for record in self.records]
+        figure = Figure(figsize=(11, 1.2 + 0.35 * len(names)), layout="constrained")
+        used, selective, values = figure.subplots(1, 3, sharey=True)
+        at = np.arange(len(names))
+        used.barh(at - 0.2, [record["subscriptions"] for record in self.records], 0.4, label="subscriptions")
+        used.barh(at + 0.2, [record["events"] for record in self.records], 0.4, label="events")
+        used.set_yticks(at, names)
+        used.invert_yaxis()
+        used.set_title("records with the attribute")
+        used.legend()
+        selective.barh(at, [record["selectivity"] or 0.0 for record in self.records], 0.6)
+        selective.set_xlim(0.0, 1.0)
+        selective.set_title("share of values that hold for a predicate")
+        for place, record in zip(at, self.records, strict=True):
+            deciles = np.array(record["value_quantiles"], float)
+            if record["type"] != "string" and len(deciles) and deciles[-1] > deciles[0]:
+                values.plot((deciles - deciles[0]) / (deciles[-1] - deciles[0]), np.full(len(deciles), place), "|-")
+        values.set_title("deciles of values, from least to largest")
+        return figure
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.3g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,15 @@ from matchwood import __version__
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.errors import StorageError
 from matchwood.planner.compiling import compile_ahead
+from matchwood.spark.expiring import Expiring
+from matchwood.spark.places import LocalPlace, Place
+from matchwood.spark.shard_files import KIND, folder_bytes, opened_folder
 from matchwood.store import storage
 from matchwood.store.storage import read_folder, write_folder
 from matchwood.structures import Index, load_index
 
 MAX_MAPPED = 512
 """Shards that a worker keeps mapped. Each takes address space and scratch memory, but no copy of the index."""
-
-KIND = "shard"
 
 _mapped: OrderedDict[str, MappedShard] = OrderedDict()
 
@@ -60,34 +62,23 @@ def compile_once(name: str) -> None:
 
 
 class MappedShard:
-    """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy.
+    """A mapped shard at an instant: subscriptions that have expired by then are deleted from the worker's copy."""
 
-    Layout: `_ids` and `_until` are the subscriptions that expire, by ascending `until`; the first `_expired` are deleted.
-    """
-
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: Place) -> None:
         self.folder = folder
-        path = Path(folder)
-        # Not verified: that would read the whole folder in every worker, whereas mapping reads only the pages that are used.
-        _, arrays = read_folder(path, KIND, verify=False)
-        self.index: Index = load_index(path / "index", verify=False)
+        with opened_folder(folder) as path:
+            # Not verified: that would read the whole folder in every worker, whereas mapping reads only the pages that are used.
+            _, arrays = read_folder(path, KIND, verify=False)
+            self.index: Index = load_index(path / "index", verify=False)
         compile_once(self.index.name)
-        self._ids: Int64s = arrays["expiring_ids"]
-        self._until: Float64s = arrays["expiring_until"]
-        self._expired = 0
-        self._instant = -np.inf
+        self._expiring = Expiring(arrays["expiring_ids"], arrays["expiring_until"])
 
     def at(self, instant: float | None) -> MappedShard:
         """The shard at an instant (microseconds); None keeps expired subscriptions. An earlier instant maps the shard again."""
-        if instant is None:
-            return self if self._expired == 0 else self._remapped().at(None)
-        if instant < self._instant and self._expired:
+        if self._expiring.expired and (instant is None or instant < self._expiring.instant):
             return self._remapped().at(instant)
-        stop = int(np.searchsorted(self._until, instant, side="right"))
-        if stop > self._expired:
-            self.remove(self._ids[self._expired : stop])
-            self._expired = stop
-        self._instant = instant
+        if instant is not None:
+            self.remove(self._expiring.due(instant))
         return self
 
     def remove(self, ids: Int64s) -> None:
@@ -97,23 +88,38 @@ class MappedShard:
             self.index.delete(there)
 
     def _remapped(self) -> MappedShard:
-        _mapped.pop(self.folder, None)
+        _mapped.pop(str(self.folder), None)
         return mapped_shard(self.folder)
 
 
-def mapped_shard(folder: str) -> MappedShard:
+def mapped_shard(folder: Place) -> MappedShard:
     """The shard of a folder, mapped by this process at the first call and O(1) afterwards."""
-    found = _mapped.get(folder)
+    key = str(folder)
+    found = _mapped.get(key)
     if found is None:
-        found = _mapped[folder] = MappedShard(folder)
+        found = _mapped[key] = MappedShard(folder)
         while len(_mapped) > MAX_MAPPED:
             _mapped.popitem(last=False)
-    _mapped.move_to_end(folder)
+    _mapped.move_to_end(key)
     return found
 
 
-def save_shard(path: Path, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> None:
-    """Write a shard: the index, the subscriptions that expire, and the version of the package. All or nothing. O(bytes)."""
+def save_shard(folder: Place, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> int:
+    """Write a shard: the index, the subscriptions that expire, and the version of the package. Returns its bytes. O(bytes).
+
+    In an object store it is whole when the call returns; only then a manifest may name it.
+    """
+    if isinstance(folder, LocalPlace):
+        _write(folder.path, index, ids, until, about)
+        return folder_bytes(folder.path)
+    with TemporaryDirectory(prefix="matchwood-") as scratch:
+        path = Path(scratch) / folder.name
+        _write(path, index, ids, until, about)
+        folder.upload(path)
+        return folder_bytes(path)
+
+
+def _write(path: Path, index: Index, ids: Int64s, until: Float64s, about: dict[str, Any]) -> None:
     expiring = np.flatnonzero(np.isfinite(until))
     order = expiring[np.argsort(until[expiring], kind="stable")]
     arrays = {"expiring_ids": ids[order], "expiring_until": until[order]}
@@ -121,8 +127,14 @@ def save_shard(path: Path, index: Index, ids: Int64s, until: Float64s, about: di
     write_folder(path, KIND, about, arrays, also=lambda inside: index.save(inside / "index"))
 
 
-def check_shard(path: Path, release: Release) -> None:
-    """Raise `StorageError` unless a shard was saved by this release. Reads its manifest only."""
+def check_shard(folder: Place, release: Release) -> None:
+    """Raise `StorageError` unless a shard was saved by this release. Reads its manifest only.
+
+    In an object store it is not read: the worker that saved it has compared its release with the driver's.
+    """
+    if not isinstance(folder, LocalPlace):
+        return
+    path = folder.path
     try:
         about, _ = read_folder(path, KIND, verify=False)
     except StorageError as error:
@@ -132,10 +144,3 @@ def check_shard(path: Path, release: Release) -> None:
             f"{path}: a worker saved this shard with matchwood {about.get('package')}, its driver runs {release}; "
             "install the same version on every machine"
         )
-
-
-def folder_bytes(path: Path) -> int:
-    """The bytes of a folder on disk."""
-    if not path.is_dir():
-        raise StorageError(f"{path}: the folder does not exist")
-    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

@@ -12,13 +12,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from matchwood.errors import StorageError
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import IndexVersion, open_index
 from matchwood.spark.lake import Lake, checked_name
+from matchwood.spark.places import Place
 from matchwood.spark.stream_worker import StreamMatching, StreamOptions
 from matchwood.spark.task import micro_batch
 
@@ -27,7 +27,7 @@ from matchwood.spark.task import micro_batch
 class StreamPlan:
     """A stream of a lake and its options. As a function of Arrow batches: the matches of a partition of a micro-batch."""
 
-    lake: str
+    lake: Place
     name: str
     options: StreamOptions
 
@@ -36,7 +36,7 @@ class StreamPlan:
         return replace(self, options=replace(self.options, **changes))
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Place:
         """The folder of the stream."""
         return stream_folder(Lake(self.lake), self.name)
 
@@ -44,14 +44,14 @@ class StreamPlan:
         number = micro_batch()
         path = self.pin_path(number)
         try:
-            pin = json.loads(path.read_text(encoding="utf-8"))
+            pin = json.loads(path.text())
         except FileNotFoundError:
             raise StorageError(
                 f"{path}: micro-batch {number} is not pinned; start the stream with `MatchStream.start`"
             ) from None
         return self.matching(number, pin)(batches)
 
-    def pin_path(self, number: int) -> Path:
+    def pin_path(self, number: int) -> Place:
         """The file that pins a micro-batch."""
         return self.folder / "pins" / f"{number:09}.json"
 
@@ -59,45 +59,51 @@ class StreamPlan:
         """The matching of a micro-batch: the pinned index version and the changes since, up to this micro-batch."""
         index = opened_index(self.lake, int(pin["index"]))
         return StreamMatching(
-            folder=str(self.folder),
+            folder=self.folder,
             batch=number,
             now=float(pin["now"]),
-            codebook=str(Lake(self.lake).codebook_path(int(pin["codebook"]))),
+            codebook=Lake(self.lake).codebook_path(int(pin["codebook"])),
             shards=index.paths(),
             sharding=index.sharding,
             deltas=self.deltas(index.version, number),
             options=self.options,
         )
 
-    def deltas(self, version: int, number: int) -> tuple[str, ...]:
+    def deltas(self, version: int, number: int) -> tuple[Place, ...]:
         """The folders of changes that an index version does not include, up to a micro-batch."""
         first = folded_changes(self.lake, version, self.name)
-        return tuple(map(str, deltas_between(self.folder, first, number)))
+        return tuple(deltas_between(self.folder, first, number))
 
 
-def stream_folder(lake: Lake, name: str) -> Path:
+def stream_folder(lake: Lake, name: str) -> Place:
     """The folder of a stream of a lake."""
     return lake.root / "streams" / checked_name(name, "stream")
 
 
-def delta_folder(stream: Path, number: int) -> Path:
+def delta_folder(stream: Place, number: int) -> Place:
     """The folder of the changes of a micro-batch of a stream."""
     return stream / "deltas" / f"{number:09}"
 
 
-def deltas_between(stream: Path, after: int, upto: int) -> list[Path]:
+def deltas_between(stream: Place, after: int, upto: int) -> list[Place]:
     """The folders of stored changes after one micro-batch up to another, ascending."""
-    stored = sorted(path.parent for path in (stream / "deltas").glob("[0-9]*/_done"))
-    return [folder for folder in stored if after < int(folder.name) <= upto]
+    numbers = [number for number in numbered(stream / "deltas") if after < number <= upto]
+    return [folder for folder in (delta_folder(stream, number) for number in numbers) if (folder / "_done").exists()]
+
+
+def numbered(folder: Place) -> list[int]:
+    """The micro-batches that files or folders in a folder are named by, ascending."""
+    names = (name.partition(".")[0] for name in folder.names())
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 @lru_cache(maxsize=4)
-def opened_index(lake: str, version: int) -> IndexVersion:
+def opened_index(lake: Place, version: int) -> IndexVersion:
     """An index version, which never changes, cached by this process."""
     return open_index(Lake(lake), version)
 
 
 @lru_cache(maxsize=16)
-def folded_changes(lake: str, version: int, name: str) -> int:
+def folded_changes(lake: Place, version: int, name: str) -> int:
     """The last micro-batch of a stream whose changes an index version includes; -1 if none."""
     return int(Lake(lake).manifest(INDEX, version).upstream.get(f"changes of {name}", -1))

@@ -7,7 +7,7 @@ restart, makes the worker start again from the index version.
 A partition also writes files, named by micro-batch and partition so that a retry replaces them:
 
     rejects/BATCH/PARTITION.parquet   lines that are not valid events, with the reason
-    live/BATCH/PARTITION.parquet      lines of events with an `until`, for subscriptions that come later
+    live/BATCH/PARTITION.parquet      events with an `until`, encoded, for subscriptions that come later
 """
 
 from __future__ import annotations
@@ -17,36 +17,31 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
-from matchwood.encode.arrays import Events, Matches, concatenate_rows
+from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.rejects import NO_ID, EncodedEvents
-from matchwood.schema import Schema
 from matchwood.spark import task
 from matchwood.spark.batches import read_subscriptions, write_matches
-from matchwood.spark.codebook import Codebook
+from matchwood.spark.expiring import Expiring
 from matchwood.spark.ingest_worker import content_text
 from matchwood.spark.lines import NO_EVENT_ID, ContentOf, at_offset, encode_event_lines, with_ids
-from matchwood.spark.match_worker import answered, found_in
-from matchwood.spark.merge import choose_events, gather
+from matchwood.spark.live_worker import live_records
+from matchwood.spark.match_worker import answered, matches_of
+from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import MappedShard
 from matchwood.spark.sharding import Sharding
-from matchwood.store.kernels.ordering import order_hits
-from matchwood.structures import make_index
+from matchwood.spark.stream_files import cached_schema, read_parquet, write_parquet
+from matchwood.structures import Index, make_index
 
 OVERLAY = "scan"
 """The index of the overlay, which is small and changes often."""
-MAX_NEW_DIMENSIONS = 1_000
-"""A cached schema is read again when events have added this many dimensions that no subscription uses."""
-
 _states: dict[str, StreamState] = {}
-_schemas: dict[str, tuple[Schema, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -63,20 +58,19 @@ class StreamOptions:
 class StreamMatching:
     """The matching of a micro-batch. `deltas` are the folders of changes since the index version, in order."""
 
-    folder: str
+    folder: Place
     batch: int
     now: float
-    codebook: str
-    shards: Mapping[int, str]
+    codebook: Place
+    shards: Mapping[int, Place]
     sharding: Sharding
-    deltas: tuple[str, ...]
+    deltas: tuple[Place, ...]
     options: StreamOptions
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The matches of the events of a partition; live events and rejects are written to files."""
-        files = PartitionFiles(self.folder, self.batch, task.partition())
-        alive_after = self.now if self.options.keep_live else np.inf
-        valid = (files.add(part, line_of, alive_after) for part, line_of in self._parts(batches))
+        files = PartitionFiles(self)
+        valid = (files.add(part, line_of) for part, line_of in self._parts(batches))
         for ids, matches in answered(self, ((part.ids, part.events) for part in valid)):
             yield write_matches(ids, matches)
         files.write()
@@ -95,18 +89,37 @@ class StreamMatching:
 
     def of(self, events: Events) -> Matches:
         """The matches of a slice of events, in rank order."""
-        return state_of(self).matches(events, self)
+        return matches_of(events, self, state_of(self).overlay)
+
+    def index_of(self, shard: int) -> Index:
+        """The index of a shard, without the subscriptions that have changed or expired."""
+        return _states[str(self.folder)].shards[shard].index
+
+    @property
+    def k(self) -> int | None:
+        """The number of matches of each event; None for all."""
+        return self.options.k
+
+    @property
+    def mode(self) -> str:
+        """The mode of matching."""
+        return self.options.mode
+
+    @property
+    def at(self) -> float:
+        """The instant at which subscriptions must be alive."""
+        return self.now
 
 
 class StreamState:
     """The shards and the overlay of a stream in a worker, after some deltas and at an instant."""
 
-    def __init__(self, shards: Mapping[int, str]) -> None:
+    def __init__(self, shards: Mapping[int, Place]) -> None:
         self.folders = dict(shards)
-        self._shards = {shard: MappedShard(folder) for shard, folder in shards.items()}
-        self._overlay = make_index(OVERLAY)
-        self._until: dict[int, float] = {}
-        self._applied: list[str] = []
+        self.shards = {shard: MappedShard(folder) for shard, folder in shards.items()}
+        self.overlay = make_index(OVERLAY)
+        self._expiring = Expiring()
+        self._applied: list[Place] = []
         self._now = -np.inf
 
     def reaches(self, wanted: StreamMatching) -> bool:
@@ -120,94 +133,62 @@ class StreamState:
     def advance(self, wanted: StreamMatching) -> None:
         """Apply the remaining deltas and delete expired subscriptions."""
         for folder in wanted.deltas[len(self._applied) :]:
-            self._apply(Path(folder))
+            self._apply(folder)
             self._applied.append(folder)
         self._now = wanted.now
-        for shard in self._shards.values():
+        for shard in self.shards.values():
             shard.at(wanted.now)
-        expired = [id_ for id_, until in self._until.items() if until <= wanted.now]
-        if expired:
-            self._overlay.delete(np.array(expired, np.int64))
-            for id_ in expired:
-                del self._until[id_]
+        self._remove_from_overlay(self._expiring.due(wanted.now))
 
-    def matches(self, events: Events, wanted: StreamMatching) -> Matches:
-        """All matches, or the k best, in rank order."""
-        k, mode = wanted.options.k, wanted.options.mode
-        visits = wanted.sharding.visits(events, mode)
-        owners, parts = [], []
-        for number, shard in self._shards.items():
-            if visits[:, number].any():
-                owners.append(np.flatnonzero(visits[:, number]))
-                chosen = choose_events(events, visits[:, number])
-                parts.append(found_in(shard.index, chosen, k, mode))
-        if len(self._overlay):
-            owners.append(np.arange(events.size))
-            parts.append(found_in(self._overlay, events, k, mode))
-        if len(parts) == 1 and len(owners[0]) == events.size and wanted.sharding.kind != "space":
-            if k is None:
-                order_hits(parts[0].offsets, parts[0].ids, parts[0].scores)
-            return parts[0]
-        return gather(events.size, owners, parts, k=k, copies=wanted.sharding.kind == "space")
-
-    def _apply(self, folder: Path) -> None:
+    def _apply(self, folder: Place) -> None:
         """Delete the subscriptions that a delta names and insert its new ones into the overlay."""
-        table = pq.read_table(folder / "data")
+        table = read_parquet(folder / "data")
         ids = table.column("id").to_numpy()
-        for shard in self._shards.values():
+        for shard in self.shards.values():
             shard.remove(ids)
-        replaced = ids[self._overlay.store.knows(ids)]
-        if len(replaced):
-            self._overlay.delete(replaced)
-        for id_ in ids.tolist():
-            self._until.pop(id_, None)
-        new = table.filter(pa.compute.not_equal(table.column("op"), "unsubscribe")).drop_columns(["op"])
-        parts = [read_subscriptions(batch) for batch in new.combine_chunks().to_batches()]
-        rows = concatenate_rows([part.rows for part in parts])
-        if rows.size:
-            self._overlay.insert(rows)
-        for part in parts:
-            ends = zip(part.ids.tolist(), part.until.tolist(), strict=True)
-            self._until.update((id_, until) for id_, until in ends if np.isfinite(until))
+        self._remove_from_overlay(ids)
+        self._expiring.discard(ids)
+        new = table.filter(pc.not_equal(table.column("op"), "unsubscribe"))
+        for part in (read_subscriptions(batch) for batch in new.combine_chunks().to_batches()):
+            self.overlay.insert(part.rows)
+            self._expiring.add(part.ids, part.until)
+
+    def _remove_from_overlay(self, ids: Int64s) -> None:
+        there = ids[self.overlay.store.knows(ids)]
+        if len(there):
+            self.overlay.delete(there)
 
 
 class PartitionFiles:
     """The rejects and live events of a partition of a micro-batch."""
 
-    def __init__(self, folder: str, batch: int, partition: int) -> None:
-        self._folders = {name: Path(folder) / name / f"{batch:09}" for name in ("rejects", "live")}
-        self._file = f"{partition:05}.parquet"
+    def __init__(self, matching: StreamMatching) -> None:
+        self._matching = matching
         self._rejects: list[tuple[str, str]] = []
-        self._live: list[tuple[str, float]] = []
+        self._live: list[Any] = []
 
-    def add(self, part: EncodedEvents, line_of: ContentOf, alive_after: float) -> EncodedEvents:
-        """Collect the rejects of a part and its events that expire after an instant; return the events that have an id."""
+    def add(self, part: EncodedEvents, line_of: ContentOf) -> EncodedEvents:
+        """Collect the rejects of a part and its events that live on; return the events that have an id."""
         self._rejects += [(reject.reason, content_text(reject.content)) for reject in part.rejects]
         good = part.ids != NO_ID
         for at in part.positions[~good].tolist():
             self._rejects.append((NO_EVENT_ID, line_of(at)))
-        alive = good & np.isfinite(part.until) & (part.until > alive_after)
-        ends = zip(part.positions[alive].tolist(), part.until[alive].tolist(), strict=True)
-        self._live += [(line_of(at), until) for at, until in ends]
+        if self._matching.options.keep_live:
+            alive = good & np.isfinite(part.until) & (part.until > self._matching.now)
+            if alive.any():
+                self._live.append(live_records(part, alive, line_of, self._matching.codebook))
         return with_ids(part)
 
     def write(self) -> None:
         """Write the files, and remove those of an earlier attempt that are empty now."""
-        for name, items, columns in (
-            ("rejects", self._rejects, ("reason", "content")),
-            ("live", self._live, ("value", "until")),
-        ):
-            path = self._folders[name] / self._file
-            if items:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                table = pa.table(
-                    {column: list(values) for column, values in zip(columns, zip(*items, strict=True), strict=True)}
-                )
-                temporary = path.with_name(f".{path.name}.tmp")
-                pq.write_table(table, temporary)
-                temporary.rename(path)
-            else:
-                path.unlink(missing_ok=True)
+        reasons = {"reason": [reason for reason, _ in self._rejects], "content": [text for _, text in self._rejects]}
+        tables = {
+            "rejects": pa.table(reasons) if self._rejects else None,
+            "live": pa.Table.from_batches(self._live) if self._live else None,
+        }
+        for name, table in tables.items():
+            folder = self._matching.folder / name / f"{self._matching.batch:09}"
+            write_parquet(folder / f"{task.partition():05}.parquet", table)
 
 
 def _line_of(batch: Any, position: int) -> str:
@@ -227,18 +208,9 @@ def _instant(value: object) -> object:
 
 def state_of(wanted: StreamMatching) -> StreamState:
     """The state of the stream in this worker, as the micro-batch needs it."""
-    state = _states.get(wanted.folder)
+    key = str(wanted.folder)
+    state = _states.get(key)
     if state is None or not state.reaches(wanted):
-        state = _states[wanted.folder] = StreamState(wanted.shards)
+        state = _states[key] = StreamState(wanted.shards)
     state.advance(wanted)
     return state
-
-
-def cached_schema(path: str) -> Schema:
-    """The schema of a stored codebook, cached by this worker."""
-    known = _schemas.get(path)
-    if known is None or known[0].dimensions > known[1] + MAX_NEW_DIMENSIONS:
-        schema = Codebook.from_json(json.loads(Path(path).read_text(encoding="utf-8"))).schema()
-        schema.learn = True
-        known = _schemas[path] = (schema, schema.dimensions)
-    return known[0]

@@ -21,12 +21,9 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
@@ -35,16 +32,15 @@ from matchwood.errors import SchemaError
 from matchwood.schema import instant_key
 from matchwood.spark import columns
 from matchwood.spark.changes import store_changes
-from matchwood.spark.files import write_atomically
 from matchwood.spark.index_stage import NAME as INDEX
 from matchwood.spark.index_stage import open_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.live_store import LiveStore
-from matchwood.spark.paths import read_by_spark, written_by_spark
-from matchwood.spark.sharding import Sharding
-from matchwood.spark.stream_plan import StreamPlan, delta_folder, folded_changes, stream_folder
+from matchwood.spark.live_worker import GROUPS, LateMatching
+from matchwood.spark.order_of_changes import fold
+from matchwood.spark.places import place
+from matchwood.spark.stream_plan import StreamPlan, delta_folder, folded_changes, numbered, stream_folder
 from matchwood.spark.stream_worker import StreamMatching, StreamOptions
-from matchwood.store.locations import local_path
 from matchwood.structures import Capability
 from matchwood.structures.base import check_k
 
@@ -85,7 +81,7 @@ class MatchStream:
         self._sink = sink or self.write_files
         self._keep_live = keep_live
         self._clock = clock
-        self._plan = StreamPlan(str(lake.root), name, StreamOptions(k, mode, keep_live=False))
+        self._plan = StreamPlan(lake.root, name, StreamOptions(k, mode, keep_live=False))
         self._live = LiveStore(self.folder / "live")
         self._with_changes = self._planned = False
         self._columns = ["value"]
@@ -113,8 +109,8 @@ class MatchStream:
             lines = lines.unionByName(_lines(changes, "change"), allowMissingColumns=True)
         if self._planned:
             lines = lines.select(*self._columns).mapInArrow(self._plan, columns.MATCHES)
-        place = checkpoint if isinstance(checkpoint, str) else written_by_spark(local_path(checkpoint, "checkpoint"))
-        writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", place)
+        where = checkpoint if isinstance(checkpoint, str) else place(checkpoint, "checkpoint").written_by_spark
+        writer = lines.writeStream.foreachBatch(self.process).option("checkpointLocation", where)
         return (writer.trigger(**trigger) if trigger else writer).start()
 
     def process(self, batch: DataFrame, number: int) -> None:
@@ -127,7 +123,7 @@ class MatchStream:
         else:
             matching = self._plan.matching(number, pin)
             self._sink(batch.select(*self._columns).mapInArrow(matching, columns.MATCHES), number)
-        write_atomically(self._folder("done") / f"{number:09}.json", json.dumps(pin))
+        (self.folder / "done" / f"{number:09}.json").write(json.dumps(pin).encode())
         if number % CLEAN_EVERY == CLEAN_EVERY - 1:
             self.clean(batch.sparkSession, number)
 
@@ -135,32 +131,36 @@ class MatchStream:
         """Remove what neither a repetition of this micro-batch nor a later one reads: expired live events, old pins, and deltas
         that every index version includes."""
         self._live.fold(spark, number, self._now_of(number))
-        included = min(
-            (folded_changes(str(self.lake.root), v, self.name) for v in self.lake.versions(INDEX)), default=-1
-        )
-        for path in (self.folder / "deltas").glob("[0-9]*"):
-            if int(path.name) <= included:
-                shutil.rmtree(path, ignore_errors=True)
-        for path in (self.folder / "pins").glob("*.json"):
-            if int(path.stem) < number - CLEAN_EVERY:
-                path.unlink(missing_ok=True)
+        included = min((folded_changes(self.lake.root, v, self.name) for v in self.lake.versions(INDEX)), default=-1)
+        if included >= 0:
+            fold(spark, self.folder, included)
+        for batch in numbered(self.folder / "deltas"):
+            if batch <= included:
+                delta_folder(self.folder, batch).remove()
+        for batch in numbered(self.folder / "pins"):
+            if batch < number - CLEAN_EVERY:
+                self._plan.pin_path(batch).remove()
 
     def write_files(self, matches: DataFrame, number: int) -> None:
         """The file sink: one folder per micro-batch, replaced by a repetition."""
-        path = self.folder / "matches" / f"batch={number}"
-        matches.write.mode("overwrite").option("compression", "zstd").parquet(written_by_spark(path))
+        target = self.folder / "matches" / f"batch={number}"
+        matches.write.mode("overwrite").option("compression", "zstd").parquet(target.written_by_spark)
 
     def matches(self, spark: SparkSession) -> DataFrame:
         """The content of the file sink: the matches of finished micro-batches, whose number is in the column `batch`."""
-        done = sorted(int(path.stem) for path in (self.folder / "done").glob("*.json"))
-        paths = [read_by_spark(self.folder / "matches" / f"batch={number}") for number in done]
+        paths = [(self.folder / "matches" / f"batch={number}").read_by_spark for number in self.done()]
         if not paths:
             return spark.createDataFrame([], columns.MATCHES).withColumn("batch", fn.lit(0))
-        return spark.read.option("basePath", written_by_spark(self.folder / "matches")).parquet(*paths)
+        return spark.read.option("basePath", (self.folder / "matches").written_by_spark).parquet(*paths)
+
+    def done(self) -> list[int]:
+        """The finished micro-batches, ascending."""
+        return numbered(self.folder / "done")
 
     def rejects(self, spark: SparkSession) -> DataFrame:
         """Lines that are not valid events or changes, with the reason."""
-        found = [read_by_spark(path) for path in (self.folder / "rejects").glob("*/*.parquet")]
+        folders = [self.folder / "rejects" / name for name in (self.folder / "rejects").names()]
+        found = [(f / name).read_by_spark for f in folders for name in f.names() if name.endswith(".parquet")]
         return spark.read.parquet(*found) if found else spark.createDataFrame([], "reason string, content string")
 
     def _process_with_changes(self, batch: DataFrame, number: int, pin: dict[str, Any]) -> None:
@@ -179,23 +179,24 @@ class MatchStream:
     def _pin(self, number: int) -> dict[str, Any]:
         """The pin of a micro-batch, recorded when it is first processed. Instants never decrease."""
         path = self._plan.pin_path(number)
-        if path.exists():
-            for name in ("rejects", "live"):  # of a failed run: a repetition may have fewer partitions
-                shutil.rmtree(self.folder / name / f"{number:09}", ignore_errors=True)
-        else:
+        pin: dict[str, Any]
+        try:
+            pin = json.loads(path.text())
+        except FileNotFoundError:
             now = max(instant_key(_utc(self._clock())), self._now_of(number - 1))
             pin = {"index": self.lake.latest(INDEX), "codebook": self.lake.codebook_version(), "now": now}
-            self._folder("pins")
-            write_atomically(path, json.dumps(pin))
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        self._now = float(found["now"])
-        return found
+            path.write(json.dumps(pin).encode())
+        else:
+            for name in ("rejects", "live"):  # of a failed run: a repetition may have fewer partitions
+                (self.folder / name / f"{number:09}").remove()
+        self._now = float(pin["now"])
+        return pin
 
     def _now_of(self, number: int) -> float:
         """The instant of the micro-batch that was pinned last."""
         if self._now is None:
             path = self._plan.pin_path(number)
-            self._now = float(json.loads(path.read_text(encoding="utf-8"))["now"]) if path.exists() else -math.inf
+            self._now = float(json.loads(path.text())["now"]) if path.exists() else -math.inf
         return self._now
 
     def _late(self, spark: SparkSession, matching: StreamMatching) -> DataFrame | None:
@@ -203,21 +204,13 @@ class MatchStream:
         delta = delta_folder(self.folder, matching.batch)
         if not self._keep_live or not (delta / "_done").exists():
             return None
-        alive = self._live.alive(spark, matching.batch, matching.now)
-        only_new = replace(
-            matching,
-            folder=f"{self.folder}/late",
-            shards={},
-            sharding=Sharding("hash", 0),
-            deltas=(str(delta),),
-            options=replace(matching.options, keep_live=False, lines=True),
+        files = self._live.files(matching.batch)
+        if not files:
+            return None
+        late = LateMatching(
+            self.folder, files, delta, matching.codebook, matching.now, matching.options.k, matching.options.mode
         )
-        return None if alive is None else alive.select("value").mapInArrow(only_new, columns.MATCHES)
-
-    def _folder(self, name: str) -> Path:
-        path = self.folder / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
+        return spark.range(0, GROUPS, 1, GROUPS).mapInArrow(late, columns.MATCHES)
 
 
 def as_lines(events: DataFrame) -> DataFrame:

@@ -32,6 +32,6 @@ def run(options: argparse.Namespace) -> None:
             for path in (options.events, options.changes)
         ]
         trigger = {"availableNow": True} if options.once else {"processingTime": options.every}
-        query = stream.start(sources[0], stream.folder / "checkpoint", changes=sources[1], **trigger)
+        query = stream.start(sources[0], (stream.folder / "checkpoint").written_by_spark, changes=sources[1], **trigger)
         print(f"matches go to {stream.folder / 'matches'}", flush=True)
         query.awaitTermination()

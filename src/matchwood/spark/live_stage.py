@@ -14,7 +14,7 @@ from pyspark.sql import functions as fn
 from matchwood.schema import instant_key
 from matchwood.spark import columns
 from matchwood.spark.index_stage import IndexVersion
-from matchwood.spark.match import match
+from matchwood.spark.match_stage import match_events
 from matchwood.spark.merge import Merging
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def live(events: DataFrame, at: datetime | str) -> DataFrame:
     return events.filter(fn.col("until").isNull() | (fn.col("until") > instant))
 
 
-def match_subscriptions(
+def match_live_events(
     index: IndexVersion, events: DataFrame, *, at: datetime | str, k: int | None = None, mode: str = "all"
 ) -> DataFrame:
     """(subscription_id, event_id, score, rank) of the subscriptions of an index and the events alive at `at`. Lazy.
 
     The subscriptions are an index version: build one of the new subscriptions with `build_index`, if needed in a separate lake.
     """
-    pairs = match(live(events, at), index, mode=mode, at=at)
+    pairs = match_events(live(events, at), index, mode=mode, at=at)
     lists = pairs.select(
         fn.col("subscription_id").alias("event_id"),  # the merge groups by its first column
         fn.array("event_id").alias("subscription_ids"),

@@ -29,7 +29,7 @@ MAX_LOCAL_BYTES = 8 << 30
 """Size of an index that is assumed to fit the page cache of a machine."""
 
 
-def match(
+def match_events(
     events: DataFrame,
     index: IndexVersion,
     *,
@@ -47,7 +47,7 @@ def match(
     """
     matching = planned(events, index, k, mode, at)
     table = events.select(*columns.EVENTS.names)
-    if not (index.bytes > MAX_LOCAL_BYTES if route is None else route) or index.sharding.kind in ("one", "cover"):
+    if not is_routed(index, route):
         if tasks is not None:
             table = table.repartition(tasks)
         return table.mapInArrow(matching, columns.MATCHES)
@@ -59,6 +59,12 @@ def match(
         lists = lists.repartition("event_id")
     merging = Merging(k, copies=index.sharding.kind == "space")
     return lists.sortWithinPartitions("event_id").mapInArrow(merging, columns.MATCHES)
+
+
+def is_routed(index: IndexVersion, route: bool | None) -> bool:
+    """Are events sent to shards? `route` is the wish of the caller; None decides by the size of the index."""
+    wanted = index.bytes > MAX_LOCAL_BYTES if route is None else route
+    return wanted and index.sharding.kind not in ("one", "cover")
 
 
 def routed(events: DataFrame, matching: Matching, tasks: int | None) -> DataFrame:
