@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 
 from matchwood import ManualClock
+from matchwood.broker.commands import Command, Happening, Incoming, Publish, Taken
 from matchwood.broker.metrics import Metrics
-from matchwood.broker.tenant import Happening, Incoming, Taken, Tenant, _Command, _Publish
+from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import TenantLimits
 from matchwood.encode.json_values import of_json
 from matchwood.errors import MatchwoodError
@@ -39,14 +40,14 @@ class Direct:
     def call(self, run: Callable[..., Any], *given: Any) -> Any:
         """The result of a command; its error is raised."""
         results: list[Any] = []
-        self.tenant._commit([_Command(run, given, results.append)])
+        self.tenant._commit([Command(run, given, results.append)])
         if isinstance(results[0], BaseException):
             raise results[0]
         return results[0]
 
     def publish(self, events: Sequence[Incoming], k: int | None = None) -> list[Taken | MatchwoodError]:
         results: list[Any] = []
-        self.tenant._commit([_Publish(events, k, results.append)])
+        self.tenant._commit([Publish(events, k, results.append)])
         if isinstance(results[0], BaseException):
             raise results[0]
         return list(results[0])

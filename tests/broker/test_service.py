@@ -7,9 +7,7 @@ import http.client
 import json
 import os
 import re
-import shutil
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -23,7 +21,6 @@ from aiohttp import web
 from matchwood.broker.app import HANDLERS
 from matchwood.broker.route_table import ROUTES
 from matchwood.broker.signatures import verify
-from matchwood.client import connect_sync
 from matchwood.errors import (
     AuthenticationError,
     ConflictError,
@@ -487,19 +484,6 @@ def test_no_secret_is_logged(broker: Service, mw: Any) -> None:
 
 
 # life
-
-
-def test_a_certificate_makes_it_https(tmp_path: Path) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl makes the certificate")
-    certificate, private = tmp_path / "cert.pem", tmp_path / "key.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(private), "-out", str(certificate)]
-    subprocess.run(made, check=True, capture_output=True)
-    with service("--tls-cert", str(certificate), "--tls-key", str(private)) as broker:
-        url = f"https://127.0.0.1:{broker.port}"
-        with connect_sync(url, key=broker.key, cafile=str(certificate)) as client:
-            assert client.publish({"a": 1}).seq == 1
 
 
 @pytest.mark.stress

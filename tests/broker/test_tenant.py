@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from matchwood import ManualClock, Schema, parse
 from matchwood.broker import log, outbox
-from matchwood.broker.tenant import Conditions, Taken, _Command, _Publish
+from matchwood.broker.commands import Command, Conditions, Publish, Taken
 from matchwood.broker.types import DeliveryOptions, Digest, TenantLimits
 from matchwood.errors import (
     ConflictError,
@@ -501,11 +501,11 @@ def test_errors_of_one_command_leave_the_others_of_its_group(folder: Path, clock
     results: list[Any] = []
     tenant._commit(
         [
-            _Command(tenant.subscribe, ({"expression": "age > 0", "id": "a"}, DeliveryOptions()), results.append),
-            _Command(tenant.subscribe, ({"expression": "age >", "id": "b"}, DeliveryOptions()), results.append),
-            _Publish([incoming({"age": 1})], None, results.append),
-            _Publish([incoming({"age": "old"}), incoming({"age": 2})], None, results.append),
-            _Command(tenant.unsubscribe, ("b", NOTHING), results.append),
+            Command(tenant.subscribe, ({"expression": "age > 0", "id": "a"}, DeliveryOptions()), results.append),
+            Command(tenant.subscribe, ({"expression": "age >", "id": "b"}, DeliveryOptions()), results.append),
+            Publish([incoming({"age": 1})], None, results.append),
+            Publish([incoming({"age": "old"}), incoming({"age": 2})], None, results.append),
+            Command(tenant.unsubscribe, ("b", NOTHING), results.append),
         ]
     )
     assert results[0][:2] == ("a", 1)

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from matchwood import Engine, Event, ManualClock, MatchwoodError
+from matchwood.engine.durable import comparable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS: list[dict[str, Any]] = [
@@ -108,7 +109,12 @@ def answers(engine: Engine) -> Any:
     known = sorted(engine.subscriptions(), key=lambda s: str(s.id))
     matches = [_matches(engine, event) for event in EVENTS]
     live = {s.id: engine.live(s.id) for s in known}
-    return known, matches, live, {name: a.type for name, a in engine.schema.attributes.items() if a.type}
+    return (
+        [(one.id, comparable(one)) for one in known],
+        matches,
+        live,
+        {name: a.type for name, a in engine.schema.attributes.items() if a.type},
+    )
 
 
 def _matches(engine: Engine, event: dict[str, Any]) -> Any:

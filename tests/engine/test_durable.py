@@ -95,6 +95,21 @@ def test_records_after_a_snapshot_are_applied_to_it_and_the_rest_is_removed(tmp_
         assert answers(engine) == seen
 
 
+def test_records_are_applied_at_their_own_times(tmp_path: Path) -> None:
+    clock = ManualClock(START)
+    with opened(tmp_path, clock) as engine:
+        engine.subscribe("age > 1", id="prolonged", until="2026-01-01T00:00:10Z")
+        write_snapshot(tmp_path)
+        clock.advance(seconds=5)
+        engine.set_until("prolonged", "2026-01-01T01:00:00Z")
+        engine.publish({"age": 2}, until="2026-01-01T00:00:20Z")
+        assert len(engine.subscribe("age > 0", id="late", until="2026-01-01T00:00:30Z").live) == 1
+    clock.advance(minutes=1)
+    with opened(tmp_path, clock) as engine:
+        assert engine.ids().tolist() == ["prolonged"]
+        assert engine.subscribe("age > 0", id="late").live == []
+
+
 def test_a_damaged_snapshot_is_left_aside(tmp_path: Path) -> None:
     clock = ManualClock(START)
     with opened(tmp_path, clock) as engine:

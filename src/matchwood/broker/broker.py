@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from matchwood.broker.commands import transport_of
 from matchwood.broker.egress import Egress
 from matchwood.broker.hooks import Hooks
 from matchwood.broker.hub import Hub
 from matchwood.broker.keys import Key, KeyRing, Scope, Secret, make_key, revoke, rotate
 from matchwood.broker.metrics import Metrics
-from matchwood.broker.tenant import Tenant, transport_of
+from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import TenantLimits
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.errors import AuthenticationError, ForbiddenError, NotFoundError, StorageError

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from matchwood.broker.commands import Happening
 from matchwood.broker.outbox import delivery_id
 from matchwood.broker.shedding import ShedQueue
-from matchwood.broker.tenant import Happening, Tenant
+from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Delivery, Shed
 
 HEARTBEAT = 15.0

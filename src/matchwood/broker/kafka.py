@@ -19,10 +19,11 @@ from typing import Any
 import msgspec
 
 from matchwood.broker import outbox
+from matchwood.broker.commands import Incoming, Publish
 from matchwood.broker.hub import Hub
 from matchwood.broker.metrics import Metrics
 from matchwood.broker.publishing import incoming
-from matchwood.broker.tenant import Incoming, Tenant, _Publish
+from matchwood.broker.tenant import Tenant
 from matchwood.errors import MatchwoodError, MissingExtraError
 
 try:
@@ -123,7 +124,7 @@ class Source:
             except MatchwoodError as error:
                 self._bury(message, str(error))
         if events:
-            [results] = tenant._publish_batch([_Publish(events, None, lambda _: None)])
+            [results] = tenant._publish_batch([Publish(events, None, lambda _: None)])
             for message, result in zip(at, results, strict=True):
                 if isinstance(result, MatchwoodError):
                     self._bury(message, str(result))

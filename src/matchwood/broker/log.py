@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from matchwood.broker import outbox
-from matchwood.broker.tenant import Happening
+from matchwood.broker.commands import Happening
 from matchwood.broker.types import DigestHit
 from matchwood.engine.journal import Journal
 from matchwood.engine.records import Digested, Happened

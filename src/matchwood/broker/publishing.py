@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from matchwood.broker import cloudevents, telemetry
+from matchwood.broker.commands import Incoming, Taken
 from matchwood.broker.http import Answer, Request
-from matchwood.broker.tenant import Incoming, Taken, Tenant
+from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Hit, Published, PublishedMany, Rejected
 from matchwood.encode.json_values import of_json
 from matchwood.errors import MatchwoodError, MediaTypeError, RequestError, TooLargeError

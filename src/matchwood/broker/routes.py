@@ -12,10 +12,11 @@ from matchwood.broker import hooks as hook_store
 from matchwood.broker import log, outbox
 from matchwood.broker import types as t
 from matchwood.broker.asyncapi import asyncapi
+from matchwood.broker.commands import Conditions, check_expression, instant_text, stored
 from matchwood.broker.http import Answer, Request
 from matchwood.broker.openapi import openapi
 from matchwood.broker.publishing import hits as hits_of
-from matchwood.broker.tenant import Conditions, Tenant, check_expression, instant_text, stored
+from matchwood.broker.tenant import Tenant
 from matchwood.encode.json_values import of_json
 from matchwood.engine import Engine
 from matchwood.engine.tables import Stored

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -47,7 +48,7 @@ from matchwood.engine.records import (
     place_pair,
 )
 from matchwood.engine.recovery import declare, recover
-from matchwood.engine.results import BatchMatches, Match
+from matchwood.engine.results import BatchMatches, Match, Subscription
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.subscribing import LoadedTable, _each
 from matchwood.engine.tables import drop_expired, note, note_state, schema_of, state_of
@@ -481,9 +482,15 @@ def _check_same(engine: Engine, schema: Schema | Mapping[str, str] | None, ids: 
 
 def _differences(engine: Engine, other: Engine) -> list[str]:
     """What two engines that should be equal disagree on."""
-    mine, theirs = ({s.id: s for s in one.subscriptions()} for one in (engine, other))
+    mine, theirs = ({s.id: comparable(s) for s in one.subscriptions()} for one in (engine, other))
     differ = [id_ for id_ in sorted({*mine, *theirs}, key=str) if mine.get(id_) != theirs.get(id_)]
     return [f"subscription {i!r} is {theirs.get(i)} on disk and {mine.get(i)} in memory" for i in differ[:10]]
+
+
+def comparable(subscription: Subscription) -> tuple[Any, ...]:
+    """A subscription without the order of the values of its lists, which follows the order in which strings were learnt."""
+    words = sorted(re.findall(r"'(?:[^']|'')*'|[^'\s,()]+", subscription.expression))
+    return (words, *subscription[2:])
 
 
 def _plain_id(id_: Any) -> int | str:

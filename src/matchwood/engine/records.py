@@ -8,7 +8,7 @@ older reader would misunderstand gets a new kind of record, which it refuses by 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -163,14 +163,3 @@ def place_pair(place: object) -> list[float] | None:
 def instant_of(microseconds: int | None) -> datetime | None:
     """The instant of so many microseconds since 1970."""
     return None if microseconds is None else _EPOCH + timedelta(microseconds=microseconds)
-
-
-def given(record: Subscribed) -> Mapping[str, Any]:
-    """The arguments of `subscribe` but for the expression and the id."""
-    return {
-        "priority": record.priority,
-        "place": None if record.place is None else tuple(record.place),
-        "radius": record.radius,
-        "until": instant_of(record.until),
-        "metadata": record.metadata,
-    }

@@ -1,0 +1,92 @@
+"""What all parts of a tenant share. The thread of the tenant sets the fields of a group before it runs its commands."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from matchwood.broker.commands import Happening
+from matchwood.broker.digest import Digests
+from matchwood.broker.types import DeliveryOptions, TenantLimits
+from matchwood.engine.durable import DurableEngine
+from matchwood.engine.journal import Journal
+from matchwood.engine.records import Record
+from matchwood.engine.tables import note
+from matchwood.errors import JournalError
+
+if TYPE_CHECKING:
+    from matchwood.broker.metrics import Metrics
+
+
+class Collected:
+    """Stands in for the group commit of a durable engine: records wait here for the transaction of the tenant."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.records: list[Record] = []
+        self.schema: dict[str, Any] | None = None
+
+    def check(self) -> None:
+        if self.journal.failure is not None:
+            raise JournalError(
+                f"the journal refuses changes: {self.journal.failure}; restart the broker when the disk is well"
+            )
+
+    def add(self, records: list[Record], time: int, state: dict[str, int], schema: dict[str, Any] | None) -> int:
+        self.records.extend(records)
+        self.schema = schema or self.schema
+        return 0
+
+    def wait(self, seq: int) -> None:
+        pass
+
+    def take(self) -> list[Record]:
+        records, self.records = self.records, []
+        return records
+
+
+class TenantCore:
+    """The state of a tenant: that which lasts, and that of the group that is being run."""
+
+    name: str
+    limits: TenantLimits
+    engine: DurableEngine
+    kafka: bool
+    _metrics: Metrics
+    _journal: Journal
+    _connection: Any
+    _collected: Collected
+    _routes: dict[str, DeliveryOptions]  # of subscriptions that are not delivered to streams alone
+    _ids: OrderedDict[str, int]  # the number of the event of each id that is retained
+    _digests: Digests
+    _waiting: int  # deliveries in the outbox
+    # of the group
+    _first: int  # the number of its first record
+    _time: int  # its instant, in microseconds since 1970
+    _records: list[Record]
+    _happenings: list[Happening]
+    _woken: set[str]  # consumers that have new deliveries
+
+    def _noted(self, records: list[Record]) -> int:
+        """Take records into the group; return the number of the first."""
+        first = self._first + len(self._records)
+        self._records.extend(records)
+        note(self._connection, first, records)
+        return first
+
+    def _route(self, id_: str, options: DeliveryOptions) -> None:
+        if options == DeliveryOptions():
+            self._routes.pop(id_, None)
+        else:
+            self._routes[id_] = options
+
+    def describe(self, id_: str) -> Any:
+        """The metadata of a subscription, None if it has none or is gone."""
+        subscriptions = self.engine._subscriptions
+        assert subscriptions.names is not None
+        number = subscriptions.names.number(id_)
+        return None if number is None else subscriptions.metadata.get(number)
+
+    def route_of(self, id_: str) -> DeliveryOptions | None:
+        """How matches of a subscription are delivered, if not to streams."""
+        return self._routes.get(id_)

@@ -1,0 +1,204 @@
+"""Events of a tenant: matched in batches, recorded, and routed to streams, the outbox and digests."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from matchwood.broker import outbox
+from matchwood.broker.commands import Happening, Incoming, Publish, Taken, consumer_of
+from matchwood.broker.digest import ClosedDigest
+from matchwood.broker.shedding import Pressure
+from matchwood.broker.tenant_core import TenantCore
+from matchwood.broker.types import DeliveryOptions, DigestHit
+from matchwood.engine.engine import Engine
+from matchwood.engine.records import Digested, Happened, Record, instant_of
+from matchwood.errors import MatchwoodError, QuotaError
+from matchwood.lang.event import Event
+
+
+class TenantEvents(TenantCore):
+    """Methods of the tenant's thread."""
+
+    def _publish_batch(self, batch: list[Publish]) -> list[list[Taken | MatchwoodError]]:
+        """Match the events of several requests at once; record, route and answer each."""
+        answers: list[list[Any]] = [[None] * len(command.events) for command in batch]
+        fresh: list[tuple[int, int, Incoming]] = []  # request, position, event
+        claimed: dict[str, tuple[int, int]] = {}
+        repeated: list[tuple[int, int, str]] = []
+        for request, command in enumerate(batch):
+            for position, event in enumerate(command.events):
+                if event.id is not None and (event.id in self._ids or event.id in claimed):
+                    repeated.append((request, position, event.id))
+                    continue
+                if event.id is not None:
+                    claimed[event.id] = request, position
+                fresh.append((request, position, event))
+        if fresh:
+            self._match_fresh(batch, fresh, answers)
+        for request, position, id_ in repeated:
+            seq = self._ids.get(id_)
+            if seq is None:  # the first one of the batch was refused, and so is this one
+                first, second = claimed[id_]
+                answers[request][position] = answers[first][second]
+            else:
+                answers[request][position] = Taken(seq, id_, [], duplicate=True)
+        counts = self._metrics.events
+        counts.labels("accepted").inc(
+            sum(isinstance(one, Taken) and not one.duplicate for all_ in answers for one in all_)
+        )
+        if repeated:
+            counts.labels("duplicate").inc(len(repeated))
+        return answers
+
+    def _match_fresh(
+        self, batch: list[Publish], fresh: list[tuple[int, int, Incoming]], answers: list[list[Any]]
+    ) -> None:
+        limit = self.limits.hits
+        wanted = [min(command.k or limit, limit) for command in batch]
+        most = limit + 1 if any((command.k or limit + 1) > limit for command in batch) else max(wanted)
+        start = time.perf_counter()
+        found = Engine.top_k_many(self.engine, [event.values for _, _, event in fresh], most)
+        self._metrics.match_seconds.observe(time.perf_counter() - start)
+        offsets, pairs = found.offsets.tolist(), list(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
+        rejected = found.rejected
+        if rejected:
+            self._metrics.events.labels("rejected").inc(len(rejected))
+        records: list[Record] = []
+        live: list[tuple[Incoming, int]] = []
+        base = self._first + len(self._records)
+        now = self._time
+        room = self.limits.live - len(self.engine._live)
+        for at, (request, position, event) in enumerate(fresh):
+            if at in rejected:
+                answers[request][position] = _unnumbered(rejected[at], at, position)
+                continue
+            if event.until is not None and event.until > now:
+                if len(live) >= room:
+                    answers[request][position] = QuotaError(
+                        f"the tenant has {self.limits.live:,} live events, its limit; let some expire, or publish without `until`"
+                    )
+                    continue
+                live.append((event, base + len(records)))
+            hits = pairs[offsets[at] : offsets[at + 1]]
+            seq = base + len(records)
+            truncated = (batch[request].k or limit + 1) > limit and len(hits) > limit
+            if len(hits) > wanted[request]:
+                hits = hits[: wanted[request]]
+            records.append(
+                Happened(data=msgspec.Raw(event.data), id=event.id, until=event.until, hits=hits, trace=event.trace)
+            )
+            if event.id is not None:
+                self._ids[event.id] = seq
+            if hits:
+                truncated |= self._send(seq, event, hits)
+            answers[request][position] = Taken(seq, event.id, hits, truncated=truncated)
+        self._records.extend(records)
+        if live:
+            self._keep(live)
+        self._metrics.matches.inc(len(pairs))
+
+    def _send(self, seq: int, event: Incoming, hits: list[tuple[str, float]]) -> bool:
+        """Route the matches of an event: to streams, the outbox and digests. True if some were shed."""
+        routes = self._routes
+        if not routes:
+            self._happenings.append(Happening(seq, event.data, event.id, hits, trace=event.trace))
+            return False
+        streamed: list[tuple[str, float]] = []
+        rows: list[tuple[str, str, int, float, str | None]] = []
+        digested = False
+        for subscription, score in hits:
+            options = routes.get(subscription)
+            if options is None:
+                streamed.append((subscription, score))
+            elif options.digest is not None:
+                self._connection.execute(
+                    "INSERT INTO digests VALUES(?, ?, ?, ?)", (subscription, seq, score, self._time)
+                )
+                self._add_digest(subscription, seq, score, self._time)
+                digested = True
+            else:
+                if options.type != "none":
+                    streamed.append((subscription, score))
+                consumer = consumer_of(options)
+                if consumer is not None:
+                    rows.append((consumer, subscription, seq, score, None))
+        shed = self._put(rows, seq)
+        if rows or digested:
+            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id, event.trace)])
+        if streamed:
+            self._happenings.append(Happening(seq, event.data, event.id, streamed, trace=event.trace))
+        return shed
+
+    def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
+        """Put deliveries into the outbox, the best if there is no room for all. True if some were shed."""
+        if not rows:
+            return False
+        most = self.limits.waiting
+        room = min(Pressure(low=most * 4 // 5, high=most).room(self._waiting, len(rows)), max(most - self._waiting, 0))
+        shed = room < len(rows)
+        if shed:  # rows are in the order of hits: best first
+            left_out: dict[str, list[float]] = {}
+            for consumer, _, _, score, _ in rows[room:]:
+                left_out.setdefault(consumer, []).append(score)
+            for consumer, scores in left_out.items():
+                outbox.note_shed(self._connection, consumer, len(scores), max(scores), seq)
+                self._metrics.shed.labels("outbox").inc(len(scores))
+            del rows[room:]
+        outbox.put(self._connection, rows)
+        self._waiting += len(rows)
+        self._woken.update(row[0] for row in rows)
+        return shed
+
+    def _keep(self, live: list[tuple[Incoming, int]]) -> None:
+        events = [Event(event.values, id=seq) for event, seq in live]
+        until = [instant_of(event.until) for event, _ in live]
+        self.engine.publish_many(events, until=until, k=1, replace=True)
+        self._noted(self._collected.take())
+
+    def retract(self, seq: int) -> None:
+        """End a live event."""
+        self.engine.retract(seq)
+        self._noted(self._collected.take())
+
+    # digests
+
+    def _add_digest(self, subscription: str, seq: int, score: float, at: int) -> None:
+        options = self._routes.get(subscription)
+        if options is not None and options.digest is not None:
+            digest = options.digest
+            self._digests.add(subscription, seq, score, max=digest.max, period=digest.period, now=at / 1e6)
+
+    def _close_digests(self) -> None:
+        """Deliver the digests whose periods have ended."""
+        for closed in self._digests.close(self._time / 1e6):
+            options = self._routes.get(closed.subscription)
+            if options is not None and closed.hits:
+                self._deliver_digest(closed, options)
+            self._connection.execute("DELETE FROM digests WHERE subscription = ?", (closed.subscription,))
+
+    def _deliver_digest(self, closed: ClosedDigest, options: DeliveryOptions) -> None:
+        hits = []
+        for seq, score in closed.hits:
+            found = self._connection.execute("SELECT data, event_id FROM payloads WHERE seq = ?", (seq,)).get
+            data, event_id = found or ("null", None)
+            hits.append(DigestHit(seq=seq, score=score, event=msgspec.Raw(data.encode()), event_id=event_id))
+        stored = outbox.StoredDigest(hits, closed.left_out)
+        pairs = [(hit.seq, hit.score) for hit in closed.hits]
+        record = Digested(subscription=closed.subscription, hits=pairs, left_out=closed.left_out)
+        seq = self._noted([record])
+        best = closed.hits[0].score
+        consumer = consumer_of(options)
+        if consumer is not None:
+            row = (consumer, closed.subscription, seq, best, msgspec.json.encode(stored).decode())
+            self._put([row], seq)
+        self._happenings.append(Happening(seq, b"null", None, [(closed.subscription, best)], stored))
+
+
+def _unnumbered(error: MatchwoodError, at: int, position: int) -> MatchwoodError:
+    """The error of an event with its position in the request instead of that in the group."""
+    message = str(error.args[0]).replace(f"event {at}:", f"event {position}:", 1) if error.args else ""
+    error.args = (message, *error.args[1:])
+    return error
