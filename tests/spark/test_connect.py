@@ -19,7 +19,7 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 from pyspark.sql import SparkSession
-from matchwood.spark import ingest, pipeline
+from matchwood.spark import ingest, match, pipeline
 from matchwood.spark.lake import Lake
 from matchwood.spark.session import settings
 from matchwood.spark.changes import compact
@@ -56,6 +56,8 @@ calls = {
     "cover": lambda: pipeline.cover_table(lake, spark).counts["records"] > 0,
     "index": lambda: pipeline.index_table(lake, spark, shards=2, by="hash").counts["subscriptions"],
     "match": matched,
+    "direct": lambda: kept(match(spark.read.json(str(folder / "events.jsonl")).select("id", "values.*"), spark.read.json(
+        str(folder / "subscriptions.jsonl")), k=5)),
     "route": lambda: matched(route=True),
     "match_subscriptions": lambda: kept(lake.read(spark, "matches_of_subscriptions", pipeline.match_subscriptions_table(
         lake, spark, at="2026-01-01T00:00:00Z").version)),
@@ -70,9 +72,9 @@ for name in stages:
 spark.stop()
 """
 
-SHORT = ("ingest", "index", "match")
+SHORT = ("direct", "ingest", "index", "match")
 ALL = (
-    "ingest", "profile", "weigh", "cover", "index", "match", "route", "match_subscriptions", "evaluate", "stream",
+    "direct", "ingest", "profile", "weigh", "cover", "index", "match", "route", "match_subscriptions", "evaluate", "stream",
     "stream with changes", "compact",
 )  # fmt: skip
 
@@ -104,6 +106,7 @@ def test_stages_over_connect_give_what_the_engine_gives(stages: tuple[str, ...],
     del now[3]
     wanted = {
         "match": expected(base, batch, 5),
+        "direct": expected(base, batch, 5),
         "route": expected(base, batch, 5),
         "match_subscriptions": expected(base, batch, None),
         "stream": expected(base, arriving, 5),
