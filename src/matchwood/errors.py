@@ -7,6 +7,7 @@ MatchwoodError
 │   └── InexactValueError            float64 cannot hold the value exactly
 ├── ExpressionError                  a subscription's expression cannot be used
 │   ├── ParseError                   the text is not of the grammar; shows a caret
+│   ├── ConversionError              a condition of another language has no counterpart; names the construct and its place
 │   ├── TooComplexError              the normal form would exceed the limit
 │   └── NeverMatchesError            no event can ever match
 ├── SubscriptionError
@@ -86,6 +87,10 @@ class ParseError(ExpressionError):
     def __reduce__(self) -> tuple[Any, ...]:
         # An exception is unpickled by calling its class with `args`, which here is the finished message.
         return _parse_error, (self.args, self.text, self.position)
+
+
+class ConversionError(ExpressionError):
+    pass
 
 
 class TooComplexError(ExpressionError):

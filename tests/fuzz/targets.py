@@ -29,6 +29,7 @@ from matchwood.schema import Schema
 from tests.encode.tables import json_value
 from tests.fuzz import network
 from tests.fuzz.folders import a_damaged_folder
+from tests.fuzz.foreign import foreign
 from tests.fuzz.mutation import mutated_bytes, mutated_json, mutated_text, mutated_values
 from tests.fuzz.tables import a_damaged_parquet_file, a_damaged_table
 from tests.worlds import TYPES, an_event, an_expression, seeded_dice
@@ -209,7 +210,8 @@ Target = Callable[[Random], int]
 
 TARGETS: dict[str, tuple[Target, int]] = {
     "text": (text, 155_000),
-    "json trees": (json_tree, 200_000),
+    "json trees": (json_tree, 160_000),
+    "foreign conditions": (foreign, 40_000),
     "json text": (json_text, 100_000),
     "lines of subscriptions": (subscription_lines, 120_000),
     "lines of events": (event_lines, 120_000),

@@ -183,3 +183,27 @@ def test_an_integer_too_long_to_be_written_is_refused_by_name() -> None:
         from_json({"op": 10**5000, "args": []})
     with pytest.raises(ExpressionError, match="bits is too large"):
         attr("a") == 10**5000  # noqa: B015
+
+
+A, B = {"property": "a"}, {"property": "b"}
+
+
+@pytest.mark.parametrize(
+    ("tree", "construct"),
+    [
+        ({"op": "like", "args": [A, "x%"]}, "patterns are not supported"),
+        ({"op": ">", "args": [{"op": "+", "args": [A, 1]}, 2]}, "arithmetic is not supported, got '\\+'"),
+        ({"op": ">", "args": [A, {"op": "*", "args": [B, 1]}]}, "arithmetic is not supported"),
+        ({"op": "=", "args": [A, B]}, "attributes cannot be compared with each other"),
+        ({"op": "=", "args": [{"op": "casei", "args": [A]}, "x"]}, "'casei' is not supported"),
+        ({"op": "in", "args": [{"op": "accenti", "args": [A]}, ["x"]]}, "'accenti' is not supported"),
+        ({"op": "t_after", "args": [A, {"date": "2026-01-31"}]}, "temporal functions are not supported, got 't_after'"),
+        ({"op": "s_within", "args": [A, {"type": "Polygon"}]}, "spatial functions other than .* got 's_within'"),
+        ({"op": "s_intersects", "args": [A, {"type": "Polygon"}]}, "other geometries are not supported"),
+        ({"op": "avg", "args": [A]}, "functions are not supported, got 'avg'"),
+        ({"op": "=", "args": [A, {"interval": ["..", "2026-01-31"]}]}, "intervals are not supported"),
+    ],
+)
+def test_constructs_of_cql2_without_a_counterpart_are_refused_by_name(tree: object, construct: str) -> None:
+    with pytest.raises(ExpressionError, match=construct):
+        from_json(tree)

@@ -473,3 +473,44 @@ def test_lists_of_any_length_share_a_shape() -> None:
     for count in (2, 3, 5000):
         assert len(parse(f"a IN ({', '.join(map(str, range(count)))})").values) == count  # type: ignore[attr-defined]
     assert parser._template.cache_info().misses == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eo:cloud_cover < 10",
+        "a:b:c = 1",
+        "view:off.nadir:5 = 2",
+        "NOT (proj:epsg = 32631)",
+        "x:1 IN (1, 2) AND x:2 = 3",
+    ],
+)
+def test_names_with_colons_need_no_quotes(text: str) -> None:
+    found = parse(text)
+    assert str(found) == text
+    assert parse(str(found)) == found
+
+
+@pytest.mark.parametrize("text", ["a: = 1", ":a = 1", "a::b = 1", "a:.5 = 1", "a : b = 1"])
+def test_a_colon_stands_between_words(text: str) -> None:
+    with pytest.raises(ParseError):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "construct"),
+    [
+        ("a + 1 > 2", "arithmetic"),
+        ("a div 2 = 1", "arithmetic"),
+        ("a > b", "comparing two attributes"),
+        ("a LIKE 'x%'", "patterns"),
+        ("CASEI(a) = 'x'", "functions are not supported, got CASEI"),
+        ("ACCENTI(a) = 'x'", "functions are not supported, got ACCENTI"),
+        ("T_AFTER(a, DATE('2026-01-31'))", "functions are not supported, got T_AFTER"),
+        ("S_WITHIN(a, POINT(1 2))", "functions are not supported, got S_WITHIN"),
+        ("a = avg(1)", "functions are not supported, got avg"),
+    ],
+)
+def test_constructs_of_cql2_without_a_counterpart_are_refused_by_name(text: str, construct: str) -> None:
+    with pytest.raises(ParseError, match=construct):
+        parse(text)

@@ -1,7 +1,7 @@
 """`matchwood VERB`: runs the verb. An error of Matchwood is printed in one line.
 
-Exit codes: 0 if all went well; 2 for an error, also in the arguments; 3 if records were rejected (`match`, `spark ingest`);
-130 if interrupted.
+Exit codes: 0 if all went well; 2 for an error, also in the arguments; 3 if records were rejected (`match`, `convert`,
+`spark ingest`); 130 if interrupted.
 A verb's module only declares it and imports the rest when it runs, so that help is instant.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from matchwood import __version__
 from matchwood.cli import (
     bench,
+    convert,
     dead,
     demo,
     explain,
@@ -32,7 +33,7 @@ from matchwood.cli import (
 from matchwood.cli.codes import ERROR, INTERRUPTED
 from matchwood.errors import MatchwoodError
 
-VERBS = (bench, dead, demo, explain, hook, key, match, pub, serve, snapshot, spark, sub, tail, verify, warm)
+VERBS = (bench, convert, dead, demo, explain, hook, key, match, pub, serve, snapshot, spark, sub, tail, verify, warm)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

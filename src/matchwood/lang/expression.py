@@ -33,7 +33,7 @@ KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
 """Words that need quotes as attribute names. TIMESTAMP, DATE, POINT and the like are recognised by the parenthesis that follows,
 so `timestamp > ...` and `date > ...` need no quotes."""
 
-PLAIN_NAME = r"[A-Za-z_]\w*(?:\.\w+)*"
+PLAIN_NAME = r"[A-Za-z_]\w*(?:[.:]\w+)*"
 """An attribute name that needs no quotes, as a pattern for `re.ASCII`."""
 
 MAX_DEPTH = 100

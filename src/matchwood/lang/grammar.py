@@ -492,7 +492,7 @@ def _moved_out(negated: bool, quantifier: Quantifier | None) -> tuple[bool, bool
 
 def _unsupported(token: Token) -> str:
     """What to say about a token that other languages allow after an operand."""
-    if token.kind == "n":
+    if token.kind == "n" or token.upper in ("DIV", "MOD"):
         return "; arithmetic is not supported"
     if token.upper in ("LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
         return "; patterns are not supported, use = or IN"

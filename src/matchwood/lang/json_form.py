@@ -170,7 +170,8 @@ def _checked_operation(value: object, path: str) -> tuple[str, list[Any]]:
         raise _error(path, f'expected true, false or an object with "op" and "args", got {_described(value)}')
     op, args = value.get("op"), value.get("args")
     if not isinstance(op, str) or op not in _OPERATIONS:
-        raise _error(f"{path}.op", f"expected one of {', '.join(_OPERATIONS)}, got {_described(op)}")
+        known = f"expected one of {', '.join(_OPERATIONS)}, got {_described(op)}"
+        raise _error(f"{path}.op", f"{known}{_unsupported(op)}")
     count, keys = _OPERATIONS[op]
     if not isinstance(args, (list, tuple)):
         raise _error(f"{path}.args", f"expected a list, got {_described(args)}")
@@ -220,7 +221,7 @@ def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
     if _is_property(value):
         return value["property"], {}
     if not _is_subject(value):
-        raise _error(path, f'expected {{"property": NAME}}, got {_described(value)}')
+        raise _error(path, f'expected {{"property": NAME}}, got {_described(value)}{_unsupported_call(value)}')
     function, (inner, *rest) = value["op"], value["args"] or [None]
     allowed = _QUANTIFIABLE if function in _QUANTIFIERS else _COMPARISONS
     if op not in allowed:
@@ -276,7 +277,8 @@ def _dwithin(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
 
 def _intersects(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
     if not isinstance(args[1], Mapping) or "bbox" not in args[1]:
-        raise _error(places[1], f'expected {{"bbox": [WEST, SOUTH, EAST, NORTH]}}, got {_described(args[1])}')
+        expected = 'expected {"bbox": [WEST, SOUTH, EAST, NORTH]}'
+        raise _error(places[1], f"{expected}, got {_described(args[1])}; other geometries are not supported")
     borders = _read_numbers(args[1]["bbox"], 4, f"{places[1]}.bbox")
     return dict(zip(("west", "south", "east", "north"), borders, strict=True))
 
@@ -307,7 +309,31 @@ def _read_value(value: object, path: str) -> Scalar:
         if key == "property":
             raise _error(path, "expected a constant, got a property; attributes cannot be compared with each other")
     expected = 'a number, string, boolean, {"timestamp": ...}, {"date": ...} or {"number": "inf"}'
-    raise _error(path, f"expected {expected}, got {_described(value)}")
+    raise _error(path, f"expected {expected}, got {_described(value)}{_unsupported_call(value)}")
+
+
+def _unsupported_call(value: object) -> str:
+    """What to say about an operand that is a construct of CQL2 without a counterpart here."""
+    if not isinstance(value, Mapping):
+        return ""
+    return "; intervals are not supported, use between" if "interval" in value else _unsupported(value.get("op"))
+
+
+def _unsupported(op: object) -> str:
+    """What to say about an op that is not supported, by the kind of construct."""
+    if not isinstance(op, str):
+        return ""
+    if op in ("+", "-", "*", "/", "%", "^", "div"):
+        return f"; arithmetic is not supported, got {op!r}"
+    if op == "like":
+        return "; patterns are not supported, use = or in"
+    if op in ("casei", "accenti"):
+        return f"; {op!r} is not supported, send the text in the form that is compared"
+    if op.startswith("t_"):
+        return f"; temporal functions are not supported, got {op!r}; use comparisons or between"
+    if op.startswith("s_"):
+        return f"; spatial functions other than s_dwithin and s_intersects with a bbox are not supported, got {op!r}"
+    return "" if op in _OPERATIONS else f"; functions are not supported, got {op!r}"
 
 
 def _read_instant(key: str, text: str, path: str) -> datetime:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matchwood.lang.expression import PLAIN_NAME
 from matchwood.lang.template import Place, PlacedError
 
-_TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.])))", re.ASCII | re.IGNORECASE)
+_TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.:])))", re.ASCII | re.IGNORECASE)
 _SPACE = re.compile(r"\s*", re.ASCII)
 
 _KIND_NAMES = {
