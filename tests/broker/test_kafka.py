@@ -50,11 +50,15 @@ def until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def test_events_of_a_topic_are_published_once_and_deliveries_arrive_in_another(servers: str) -> None:  # noqa: F811
+def test_events_of_a_topic_are_published_once_and_deliveries_arrive_in_another(
+    servers: str,  # noqa: F811
+    request: pytest.FixtureRequest,
+) -> None:
     events = [json.dumps({"number": n, "price": n % 400}).encode() for n in range(3000)]
     produce(servers, "in", events[:1000])
     with memory_folder() as folder:
         broker = Service(folder / "data", "--kafka-servers", servers, "--from-kafka", "in")
+        request.addfinalizer(lambda: broker.kill() if broker.process.poll() is None else None)
         with broker.client() as client:
             client.put("price < 100", id="s", delivery={"type": "kafka", "topic": "out"})
         produce(servers, "in", [*events[1000:2000], b"nonsense"])
