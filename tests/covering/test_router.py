@@ -26,12 +26,9 @@ class Flooding:
         self.held: dict[Key, tuple[str, Expression]] = {}
 
     def notifications(self, event: Event) -> list[tuple[str, Key]]:
-        keys = event_keys(event, self.schema)
-        return sorted(
-            (client, key)
-            for key, (client, expression) in self.held.items()
-            if judge(normalise(expression, self.schema), keys).matched
-        )
+        rows = {key: normalise(expression, self.schema) for key, (_, expression) in self.held.items()}
+        keys = event_keys(event, self.schema)  # strings that no subscription names have no key
+        return sorted((self.held[key][0], key) for key in rows if judge(rows[key], keys).matched)
 
 
 def a_simple_expression(dice: Dice) -> Expression:

@@ -126,7 +126,8 @@ def test_named_codes_are_those_that_answers_depend_on() -> None:
         "s != 'f' AND s != 'a'": "af",
         "s IS NOT NULL": "",
         "s IS NULL": "",
-        "s != 'b' AND s IN ('b', 'd', 'e')": "de",
+        "s != 'b' AND s IN ('b', 'd', 'e')": "bde",  # of a list, no value may be b
+        "A_CONTAINS(s, ('a', 'f'))": "af",
         "n > 3": "",
     }.items():
         builder = RowsBuilder(schema)
