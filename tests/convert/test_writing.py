@@ -98,7 +98,7 @@ def test_what_a_language_cannot_say_is_refused_by_name(language: str, text: str,
         ("mongodb", "BBOX(p, 1, 2, 3, 4)"),
         ("mongodb", "t > TIMESTAMP('2026-01-31T12:00:00Z')"),
         ("elasticsearch", "BBOX(p, 170, 2, -170, 4)"),
-        ("elasticsearch", "DWITHIN(p, POINT(1.5 2.0), 1000 m) ^2"),
+        ("elasticsearch", "DWITHIN(p, POINT(1.5 2.0), 1000.1234567890123 m) ^2"),
         ("elasticsearch", "t > TIMESTAMP('2026-01-31T12:00:00Z') ^3"),
     ],
 )

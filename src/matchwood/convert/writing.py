@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, ClassVar
 
 from matchwood.errors import ConversionError
@@ -284,7 +285,7 @@ class _Elastic(_Writer):
                     raise self.refusal(f"{tree}: a list of times", "join several = with AND and ANY")
                 return self.all([{"term": {name: {"value": self.finite(value)}}} for value in values])
             case DWithin(centre=centre, radius=radius, shape=Shape.CIRCLE):
-                return {"geo_distance": {"distance": f"{radius:.9f}m", name: list(centre), **boost}}
+                return {"geo_distance": {"distance": f"{Decimal(repr(float(radius))):f}m", name: list(centre), **boost}}
             case BBox(west=west, south=south, east=east, north=north):
                 box = {"top": north, "left": west, "bottom": south, "right": east}
                 return {"geo_bounding_box": {name: box, **boost}}
