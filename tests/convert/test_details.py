@@ -9,7 +9,7 @@ import pytest
 
 from matchwood.convert import READERS
 from matchwood.lang.parser import parse
-from tests.convert.oracle import score
+from tests.convert.oracle import matches, score
 
 CONVERTED: list[tuple[str, Any, str]] = [
     ("eventbridge", {"n": [{"anything-but": [1, 2]}]}, "NOT (ALL(n) IN (1, 2))"),
@@ -60,3 +60,14 @@ def test_optional_clauses_add_to_the_score_and_filters_do_not() -> None:
     assert score(expression, {"s": "a", "n": 1}) == 3.0
     assert score(expression, {"s": "a", "n": 1, "m": 2}) == 4.0
     assert score(expression, {"n": 1, "m": 2}) is None
+
+
+def test_two_ranges_may_be_met_by_two_elements_but_each_by_one() -> None:
+    query = {"bool": {"must": [{"range": {"n": {"gt": 1, "lt": 3}}}, {"range": {"n": {"gt": 3, "lt": 5}}}]}}
+    expression = READERS["elasticsearch"](query)
+    assert matches(expression, [{"n": [2, 4]}, {"n": [2, 3]}, {"n": 2}, {"n": [0, 2, 6]}]) == [
+        True,
+        False,
+        False,
+        False,
+    ]

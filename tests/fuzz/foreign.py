@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import cache
 from random import Random
 from typing import Any
 
-from matchwood.convert import READERS
-from matchwood.errors import MatchwoodError
+from matchwood.convert import READERS, WRITERS
+from matchwood.errors import MatchwoodError, TooComplexError
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.parser import parse
 from tests.convert import worlds
@@ -54,4 +55,11 @@ def foreign(random: Random) -> int:
         return 1
     assert parse(str(found)) == found, source
     assert from_json(json.loads(json.dumps(to_json(found)))) == found, source
+    for name, write in WRITERS.items():
+        try:
+            written = json.dumps(write(found), allow_nan=False)
+        except MatchwoodError:
+            continue
+        with suppress(TooComplexError):  # what is written may nest deeper than what was read
+            READERS[name](json.loads(written))
     return 1
