@@ -253,7 +253,7 @@ class Subscribing(Publishing):
         >>> from matchwood import Engine
         >>> engine = Engine()
         >>> engine.subscription(engine.subscribe("NOT (age < 18 OR vip = TRUE)")).expression
-        'age >= 18 AND vip = FALSE'
+        'NOT (age < 18) AND vip != TRUE'
         """
         with self._reading():
             return self._described(self._number(id))
