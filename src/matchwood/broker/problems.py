@@ -26,6 +26,7 @@ TITLES: dict[type[MatchwoodError], tuple[int, str]] = {
     errors.InexactValueError: (422, "A value cannot be held exactly"),
     errors.ExpressionError: (422, "The expression cannot be used"),
     errors.ParseError: (422, "The expression is not of the grammar"),
+    errors.ConversionError: (422, "The condition cannot be converted"),
     errors.TooComplexError: (422, "The expression is too complex"),
     errors.NeverMatchesError: (422, "No event can match the expression"),
     errors.SubscriptionError: (422, "The subscription cannot be used"),
