@@ -217,7 +217,7 @@ class Broker:
         return {name: tenant.problem for name, tenant in self.tenants.items() if tenant.problem is not None}
 
     def _refresh(self) -> None:
-        """Set the gauges that nobody keeps up to date."""
+        """Set the gauges that are not updated by events."""
         metrics = self.metrics
         tenants = list(self.tenants.values())
         metrics.subscriptions.set(sum(len(tenant.engine) for tenant in tenants))

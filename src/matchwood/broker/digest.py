@@ -1,7 +1,7 @@
 """Digests: at most `max` matches of a subscription in each period, best first, in one delivery at the end of the period.
 
 A period begins with the first match after the last one ended, so a subscription without matches costs nothing and two deliveries
-are at least a period apart. All state is here, and time is passed in: whoever replays the same calls gets the same digests.
+are at least a period apart. All state is here, and time is passed in: the same calls give the same digests.
 """
 
 from __future__ import annotations
