@@ -1,7 +1,8 @@
 """Keywords: searches that wait for documents which have all of some terms and, for a few, lack another.
 
 A term is a dimension: a document has the key 1 in the dimensions of its terms, a required term is the point 1, a forbidden one
-`IS NULL`. `A_CONTAINS(terms, (...)) AND terms != ...` says the same of one list attribute; `postings` then takes longer for all matches.
+`IS NULL`. `A_CONTAINS(terms, (...)) AND terms != ...` says the same of one list attribute; `postings` then takes
+longer for all matches.
 """
 
 from __future__ import annotations
