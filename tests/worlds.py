@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import NeverMatchesError, TooComplexError
+from matchwood.lang.decay import Curve, Decay, Distance
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import Event, event_keys
 from matchwood.lang.expression import (
@@ -69,6 +70,18 @@ INSTANTS = [DAY + timedelta(microseconds=us) for us in (0, 1, 2, 4, 3_600_000_00
 POINTS = [Point(x, y) for x in (-180.0, -74.01, -74.0, -73.99, 180.0) for y in (-90.0, 40.7, 40.71, 40.72, 90.0)]
 WEIGHTS = [0.0, 0.1, 0.25, 0.3, 1.0, 3.0]
 RADII = [500.0, 1200.0, 3000.0, 2e6, 3e7]
+OPTIONS: dict[str, list[Any]] = {
+    "number": NUMBERS,
+    "string": WORDS,
+    "bool": [True, False],
+    "timestamp": INSTANTS,
+    "point": POINTS,
+}
+SCALES: dict[str, list[float]] = {
+    "number": [0.5, 2, 5.0, 1e300],
+    "timestamp": [1, 3.0, 5e9],
+    "point": [700.0, 2000, 3e7],
+}
 
 
 class Dice:
@@ -139,12 +152,31 @@ def listed(matches: Matches) -> list[list[tuple[int, float]]]:
 
 
 def a_value(dice: Dice, name: str) -> Any:
-    return dice.one(
-        {"number": NUMBERS, "string": WORDS, "bool": [True, False], "timestamp": INSTANTS, "point": POINTS}[TYPES[name]]
-    )
+    return dice.one(OPTIONS[TYPES[name]])
 
 
 def a_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
+    """A predicate; one in three of those that can be is graded."""
+    predicate = an_ungraded_predicate(dice, names)
+    # IS NOT NULL may be graded too, but not where a NOT makes an absence of it.
+    if isinstance(predicate, IsNull) or not predicate.takes_decay or TYPES[predicate.attribute] in ("string", "bool"):
+        return predicate
+    return replace(predicate, grade=a_decay(dice, predicate)) if dice.chance(3) else predicate
+
+
+def a_decay(dice: Dice, predicate: Predicate) -> Decay:
+    """A DECAY that fits the predicate; small distances, so that closeness is often strictly between 0 and 1."""
+    type_ = TYPES[predicate.attribute]
+    curve, to = dice.one(list(Curve)), dice.one([None, 0.1, 0.5, 0.9])
+    if isinstance(predicate, DWithin) and dice.chance(2):
+        return Decay(curve, to=to)
+    unit = {"point": "m", "timestamp": "us", "number": ""}[type_]
+    origin = dice.one([value for value in OPTIONS[type_] if not isinstance(value, float) or math.isfinite(value)])
+    offset = dice.one([None, None, Distance(1, unit), Distance(0.25, unit)])
+    return Decay(curve, origin, Distance(dice.one(SCALES[type_]), unit), offset, to)
+
+
+def an_ungraded_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
     name = dice.one(names or list(TYPES))
     weight = dice.one(WEIGHTS)
     if dice.chance(8):

@@ -17,9 +17,13 @@ The entry kinds of `Rows`, with what their fields mean:
     COUNT     part of the predicate before it: of the intervals that follow, the value of the event meets at least `lo` and at
               most `hi` (0 and 0: none of them); weight 0
     PART      an interval of the COUNT before it, ascending and disjoint; weight 0
+    GRADE     part of the predicate before it: `weight` counts by the closeness of the value to the best ones, the interval
+              [lo, hi], or of a point predicate the place (lo = lon, hi = lat). Two CURVE entries follow
+    CURVE     of the GRADE before it: first lo = scale and hi = offset, then lo = the closeness at the scale and hi = the number
+              of the curve (`matchwood.decay`); weight 0
 
 CIRCLE, COUNT and PART come after the intervals of their predicate. They only narrow it: what is filtered by intervals alone has
-every row that matches.
+every row that matches. GRADE and CURVE come last. The weights of a predicate, of its head and its grades, bound what it adds.
 
 The head of a predicate stands first, so `kinds` splits a row into predicates without looking at the schema.
 Entries keep the order in which the expression names them: scores are summed in this order, so every system that reads the same
@@ -47,9 +51,11 @@ from matchwood.errors import SchemaError
 if TYPE_CHECKING:
     from matchwood.schema import Schema
 
-INTERVAL, MORE, JOINED, ABSENT, CIRCLE, COUNT, PART = 0, 1, 2, 3, 4, 5, 6
+INTERVAL, MORE, JOINED, ABSENT, CIRCLE, COUNT, PART, GRADE, CURVE = 0, 1, 2, 3, 4, 5, 6, 7, 8
 NARROWING = CIRCLE
-"""The kinds from here on narrow a predicate whose intervals come before."""
+"""The kinds from here on narrow or grade a predicate whose intervals come before."""
+CONTINUING = (MORE, PART, CURVE)
+"""The kinds that go on with the entry before."""
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import (
-    METRES,
     BBox,
     Between,
     Compare,
@@ -33,6 +32,7 @@ from matchwood.lang.expression import (
     Shape,
     instant,
 )
+from matchwood.lang.units import METRES
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 
 _PLAIN = frozenset((int, str, bool))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from matchwood.errors import SchemaError
 from matchwood.lang import places
+from matchwood.lang.describe_grades import with_grades
 from matchwood.lang.expression import (
     And,
     BBox,
@@ -56,8 +57,10 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
     if isinstance(predicate, Absent):
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
-        return " AND ".join(map(str, _weighed(_place_conditions(predicate), predicate.weight)))
-    conditions = _weighed(_conditions(predicate, schema.find(predicate.attribute), schema), predicate.weight)
+        conditions = _place_conditions(predicate)
+    else:
+        conditions = _conditions(predicate, schema.find(predicate.attribute), schema)
+    conditions = with_grades(_weighed(conditions, predicate.weight), predicate, schema)
     return " AND ".join(f"({condition})" if isinstance(condition, Or) else str(condition) for condition in conditions)
 
 
@@ -86,7 +89,8 @@ def _conditions(predicate: Holds, known: Attribute, schema: Schema) -> list[Expr
     """Conditions that make the predicate again: what a value meets, what none may meet, and the counts."""
     keys, none = predicate.keys, predicate.none
     asked = keys
-    if keys == values_in(~none, known.type) or any(keys in needed_by(count, known.type) for count in predicate.counts):
+    is_needed = not predicate.grades and any(keys in needed_by(count, known.type) for count in predicate.counts)
+    if is_needed or keys == values_in(~none, known.type):
         asked = EVERYTHING  # the other conditions imply it
     elif not _is_listed(keys):  # what `none` excludes between the keys need not be left out of them again
         asked = IntervalSet.of(keys.parts + (none & closed(*keys.hull)).parts)

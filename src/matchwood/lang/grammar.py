@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
@@ -14,7 +14,6 @@ from matchwood.lang import template as read
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
-    METRES,
     And,
     BBox,
     Between,
@@ -30,12 +29,15 @@ from matchwood.lang.expression import (
     Not,
     Operator,
     Or,
+    Predicate,
     Quantifier,
     Shape,
     opposite,
 )
+from matchwood.lang.grammar_decay import read_decay
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
 from matchwood.lang.tokens import Token, tokens_of
+from matchwood.lang.units import METRES
 from matchwood.schema import Point
 
 _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
@@ -186,11 +188,24 @@ class Grammar:
     def predicate(self) -> int:
         token = self.token
         condition = self.condition()
+        if self.token.upper == "DECAY":
+            condition = self.graded(condition)
         node = self.node(condition.step, token)
         if condition.negated:
             return self.negation(node, token)
         self.conditions[node] = condition
         return node
+
+    def graded(self, condition: _Condition) -> _Condition:
+        """The condition with the DECAY that follows it."""
+        decay, make = read_decay(self), condition.step
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            made = make(values, nodes)
+            assert isinstance(made, Predicate)
+            return replace(made, grade=decay(values))
+
+        return _Condition(step, condition.attribute, condition.weight, negated=condition.negated)
 
     def condition(self) -> _Condition:
         if self.calls("DWITHIN"):
@@ -477,6 +492,8 @@ class Grammar:
     def why_not_after_operand(self, *, in_group: bool) -> str:
         if self.token.text in _COMPARISONS:
             return "comparisons do not chain; join them with AND or use BETWEEN"
+        if self.token.upper == "DECAY":
+            return "DECAY belongs to a predicate and stands once, right after its weight: a <= 1 ^0.4 DECAY(...)"
         if self.token.text == "^":
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
         end = ")" if in_group else "the end of the text"

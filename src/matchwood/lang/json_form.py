@@ -6,6 +6,7 @@ What exists in CQL2 is written as in CQL2, for exchange with other readers and w
 
     "weight"                     on a predicate, where it is not 1
     "any", "all", "a_count"      in place of the property: {"op": "any", "args": [{"property": "sizes"}]}
+    "decay"                      on a predicate, where its weight counts by closeness (`json_decay`)
     "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
     {"number": "inf"}            infinity, which JSON cannot write
 
@@ -49,6 +50,7 @@ from matchwood.lang.expression import (
     any_of,
     instant,
 )
+from matchwood.lang.json_decay import read_decay, written_decay
 from matchwood.schema import Point, Scalar, describe
 
 _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
@@ -105,6 +107,8 @@ def _written_predicate(predicate: Predicate) -> dict[str, Any]:
     op, args, extra = _operation(predicate)
     if predicate.weight != 1.0:
         extra["weight"] = float(predicate.weight)
+    if predicate.grade is not None:
+        extra["decay"] = written_decay(predicate.grade)
     written = {"op": op, "args": [_written_subject(predicate), *args], **extra}
     return {"op": "not", "args": [written]} if getattr(predicate, "negated", False) else written
 
@@ -209,8 +213,9 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     if "values" in further and kind is Compare:
         kind, fields_of = ListCount, partial(_count_compared, operator)
     fields = fields_of(args, places, value)
+    grade = read_decay(value["decay"], f"{path}.decay") if "decay" in value else None
     try:
-        predicate: Predicate = kind(name, weight, **fields, **further)
+        predicate: Predicate = kind(name, weight, grade=grade, **fields, **further)
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
@@ -387,12 +392,12 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "and": (None, ()),
     "or": (None, ()),
     "not": (1, ("prefix",)),
-    **dict.fromkeys(_COMPARISONS, (2, ("weight",))),
-    "between": (3, ("weight",)),
-    "in": (2, ("weight",)),
-    "isNull": (1, ("weight",)),
+    **dict.fromkeys(_COMPARISONS, (2, ("weight", "decay"))),
+    "between": (3, ("weight", "decay")),
+    "in": (2, ("weight", "decay")),
+    "isNull": (1, ("weight", "decay")),
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
-    "s_dwithin": (3, ("weight", "shape")),
-    "s_intersects": (2, ("weight",)),
+    "s_dwithin": (3, ("weight", "decay", "shape")),
+    "s_intersects": (2, ("weight", "decay")),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""
