@@ -87,8 +87,9 @@ SCALES: dict[str, list[float]] = {
 class Dice:
     """One source of choices for both Hypothesis (`draw`) and seeded runs (`random.Random`)."""
 
-    def __init__(self, pick: Any) -> None:
+    def __init__(self, pick: Any, *, grades: bool = False) -> None:
         self._pick = pick
+        self.grades = grades
 
     def one(self, options: Sequence[Any]) -> Any:
         return options[self._pick(len(options))]
@@ -156,10 +157,15 @@ def a_value(dice: Dice, name: str) -> Any:
 
 
 def a_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
-    """A predicate; one in three of those that can be is graded."""
+    """A predicate; if the dice grade, one in three of those that can be is graded."""
     predicate = an_ungraded_predicate(dice, names)
     # IS NOT NULL may be graded too, but not where a NOT makes an absence of it.
-    if isinstance(predicate, IsNull) or not predicate.takes_decay or TYPES[predicate.attribute] in ("string", "bool"):
+    if (
+        not dice.grades
+        or isinstance(predicate, IsNull)
+        or not predicate.takes_decay
+        or TYPES[predicate.attribute] in ("string", "bool")
+    ):
         return predicate
     return replace(predicate, grade=a_decay(dice, predicate)) if dice.chance(3) else predicate
 
@@ -268,12 +274,12 @@ def a_world(dice: Dice, subscriptions: int, events: int, *, apart: int = 0) -> W
     return world
 
 
-def seeded_dice(seed: int) -> Dice:
-    return Dice(random.Random(seed).randrange)
+def seeded_dice(seed: int, *, grades: bool = False) -> Dice:
+    return Dice(random.Random(seed).randrange, grades=grades)
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, subscriptions: int = 8, events: int = 4) -> World:
-    """Hypothesis chooses every subscription and event, and shrinks them."""
-    dice = Dice(lambda n: draw(st.integers(0, n - 1)))
+def worlds(draw: st.DrawFn, *, subscriptions: int = 8, events: int = 4, grades: bool = False) -> World:
+    """Hypothesis chooses every subscription and event, and shrinks them. `grades`: some predicates have a DECAY."""
+    dice = Dice(lambda n: draw(st.integers(0, n - 1)), grades=grades)
     return a_world(dice, draw(st.integers(0, subscriptions)), draw(st.integers(0, events)))

@@ -94,18 +94,23 @@ def _conditions(predicate: Holds, known: Attribute, schema: Schema) -> list[Expr
         asked = EVERYTHING  # the other conditions imply it
     elif not _is_listed(keys):  # what `none` excludes between the keys need not be left out of them again
         asked = IntervalSet.of(keys.parts + (none & closed(*keys.hull)).parts)
-    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema)
+    is_graded = bool(
+        predicate.grades
+    )  # by the values that meet `keys`, so these are written as a set of values, not as a count
+    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema, as_spans=is_graded)
     found += _excluding(known, none, schema) if none else []
     for count in predicate.counts:
         found += _counting(known, count, schema)
     return found or [IsNull(known.name, negated=True)]
 
 
-def _meeting(known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema) -> list[Expression]:
+def _meeting(
+    known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema, *, as_spans: bool = False
+) -> list[Expression]:
     """A value is among the keys."""
     if _is_listed(keys):
         return [_listing(known, keys, quantifier, schema)]
-    if _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
+    if not as_spans and _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
         return [Not(_listing(known, gaps, Quantifier.ALL, schema))]
     spans = [_span_conditions(known, lo, hi, quantifier, schema) for lo, hi in keys.parts]
     return list(spans[0]) if len(spans) == 1 else [any_of(*(all_of(*span) for span in spans))]
