@@ -91,7 +91,7 @@ def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None 
     if b"\n" in body or b"\r" in body:
         body = _ENCODE(values)  # streams need one line
     if not _SCALARS.issuperset(map(type, values.values())):
-        values = {name: of_json(value) for name, value in values.items()}
+        values = {name: value if type(value) in _SCALARS else of_json(value) for name, value in values.items()}
     return Incoming(values, body, id_, until, trace)
 
 

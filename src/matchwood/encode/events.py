@@ -182,9 +182,11 @@ class EventReader:
                 keys += codes
                 dims += attribute.dims * len(codes)
                 continue
-            elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
+            elif type_ is point and (kind is tuple or kind is dict) and (place := plain_point(value)) is not None:
                 dims += attribute.dims
                 keys += place
+                if kind is dict:
+                    self._look_inside(prefix, name, value)
                 continue
             else:
                 self._other(attribute, value)
