@@ -10,58 +10,59 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
-from matchwood.broker import publishing, routes, streams
+from matchwood.broker import publishing, streams
 from matchwood.broker.broker import Broker
 from matchwood.broker.http import Answer, Receive, Request, Scope, Send, of_problem, respond
 from matchwood.broker.keys import Scope as KeyScope
 from matchwood.broker.keys import redacted
 from matchwood.broker.problems import problem_of, problem_of_status
 from matchwood.broker.route_table import ROUTES
+from matchwood.broker.routes import administration, consumers, events, hooks, subscriptions
 from matchwood.errors import MatchwoodError
 
 LOG = logging.getLogger("matchwood.broker")
 
 Handler = Callable[[Request], Awaitable[Answer]]
 HANDLERS: dict[tuple[str, str], Handler] = {
-    ("POST", "/v1/subscriptions"): routes.subscribe,
-    ("GET", "/v1/subscriptions"): routes.list_subscriptions,
-    ("GET", "/v1/subscriptions/{id}"): routes.get_subscription,
-    ("PUT", "/v1/subscriptions/{id}"): routes.put_subscription,
-    ("PATCH", "/v1/subscriptions/{id}"): routes.patch_subscription,
-    ("DELETE", "/v1/subscriptions/{id}"): routes.delete_subscription,
-    ("GET", "/v1/subscriptions/{id}/live"): routes.live_of,
+    ("POST", "/v1/subscriptions"): subscriptions.subscribe,
+    ("GET", "/v1/subscriptions"): subscriptions.list_subscriptions,
+    ("GET", "/v1/subscriptions/{id}"): subscriptions.get_subscription,
+    ("PUT", "/v1/subscriptions/{id}"): subscriptions.put_subscription,
+    ("PATCH", "/v1/subscriptions/{id}"): subscriptions.patch_subscription,
+    ("DELETE", "/v1/subscriptions/{id}"): subscriptions.delete_subscription,
+    ("GET", "/v1/subscriptions/{id}/live"): subscriptions.live_of,
     ("POST", "/v1/events"): publishing.publish,
-    ("GET", "/v1/events"): routes.list_events,
-    ("DELETE", "/v1/events/{seq}"): routes.retract_event,
-    ("POST", "/v1/match"): routes.match,
-    ("POST", "/v1/explain"): routes.explain,
-    ("POST", "/v1/replay"): routes.replay,
-    ("GET", "/v1/consumers"): routes.list_consumers,
-    ("POST", "/v1/consumers/{name}/pull"): routes.pull,
-    ("POST", "/v1/consumers/{name}/ack"): routes.acknowledge,
-    ("POST", "/v1/consumers/{name}/nack"): routes.give_back,
-    ("GET", "/v1/dead"): routes.list_dead,
-    ("POST", "/v1/dead/replay"): routes.replay_dead,
-    ("POST", "/v1/dead/discard"): routes.discard_dead,
-    ("GET", "/v1/hooks"): routes.list_hooks,
-    ("PUT", "/v1/hooks/{name}"): routes.put_hook,
-    ("POST", "/v1/hooks/{name}/rotate"): routes.rotate_hook,
-    ("DELETE", "/v1/hooks/{name}"): routes.delete_hook,
-    ("GET", "/v1/schema"): routes.get_schema,
-    ("PUT", "/v1/schema"): routes.put_schema,
-    ("GET", "/v1/status"): routes.status,
-    ("POST", "/v1/snapshot"): routes.snapshot,
-    ("GET", "/v1/keys"): routes.list_keys,
-    ("POST", "/v1/keys"): routes.new_key,
-    ("POST", "/v1/keys/{id}/rotate"): routes.rotate_key,
-    ("DELETE", "/v1/keys/{id}"): routes.delete_key,
-    ("GET", "/v1/tenants"): routes.list_tenants,
-    ("PUT", "/v1/tenants/{name}"): routes.put_tenant,
-    ("GET", "/healthz"): routes.healthz,
-    ("GET", "/readyz"): routes.readyz,
-    ("GET", "/metrics"): routes.metrics,
-    ("GET", "/openapi.json"): routes.openapi_document,
-    ("GET", "/asyncapi.json"): routes.asyncapi_document,
+    ("GET", "/v1/events"): events.list_events,
+    ("DELETE", "/v1/events/{seq}"): events.retract_event,
+    ("POST", "/v1/match"): events.match,
+    ("POST", "/v1/explain"): events.explain,
+    ("POST", "/v1/replay"): events.replay,
+    ("GET", "/v1/consumers"): consumers.list_consumers,
+    ("POST", "/v1/consumers/{name}/pull"): consumers.pull,
+    ("POST", "/v1/consumers/{name}/ack"): consumers.acknowledge,
+    ("POST", "/v1/consumers/{name}/nack"): consumers.give_back,
+    ("GET", "/v1/dead"): consumers.list_dead,
+    ("POST", "/v1/dead/replay"): consumers.replay_dead,
+    ("POST", "/v1/dead/discard"): consumers.discard_dead,
+    ("GET", "/v1/hooks"): hooks.list_hooks,
+    ("PUT", "/v1/hooks/{name}"): hooks.put_hook,
+    ("POST", "/v1/hooks/{name}/rotate"): hooks.rotate_hook,
+    ("DELETE", "/v1/hooks/{name}"): hooks.delete_hook,
+    ("GET", "/v1/schema"): administration.get_schema,
+    ("PUT", "/v1/schema"): administration.put_schema,
+    ("GET", "/v1/status"): administration.status,
+    ("POST", "/v1/snapshot"): administration.snapshot,
+    ("GET", "/v1/keys"): administration.list_keys,
+    ("POST", "/v1/keys"): administration.new_key,
+    ("POST", "/v1/keys/{id}/rotate"): administration.rotate_key,
+    ("DELETE", "/v1/keys/{id}"): administration.delete_key,
+    ("GET", "/v1/tenants"): administration.list_tenants,
+    ("PUT", "/v1/tenants/{name}"): administration.put_tenant,
+    ("GET", "/healthz"): administration.healthz,
+    ("GET", "/readyz"): administration.readyz,
+    ("GET", "/metrics"): administration.metrics,
+    ("GET", "/openapi.json"): administration.openapi_document,
+    ("GET", "/asyncapi.json"): administration.asyncapi_document,
 }
 """The function of each route; `/v1/stream` is apart, since it has no single answer."""
 
