@@ -33,6 +33,8 @@ from matchwood.lang.expression import (
     Shape,
     instant,
 )
+from matchwood.lang.temporal import Times
+from matchwood.lang.temporal_builder import TemporalMethods
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 
 _PLAIN = frozenset((int, str, bool))
@@ -125,14 +127,14 @@ class _Comparable:
         return ExpressionError(message).about(f"attribute {self._name!r}")
 
 
-class Attr(_Comparable):
+class Attr(_Comparable, TemporalMethods):
     """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
 
     Every method is O(1), or O(n) in the number of values it is given.
     """
 
     __slots__ = ()
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not isinstance(name, str) or not name:
@@ -192,6 +194,9 @@ class Attr(_Comparable):
         A_COUNT(terms, ('graph', 'index', 'tree')) >= 2
         """
         return ListedCount(self._name, self._weight, self._scalars(values))
+
+    def _times(self) -> tuple[Times, float]:
+        return self._name, self._weight
 
     def __repr__(self) -> str:
         return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"

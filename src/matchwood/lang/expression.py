@@ -3,6 +3,7 @@
     Expression
     ├── And, Or (two or more, flat), Not
     ├── Constant                           TRUE, FALSE
+    ├── Temporal                           T_AFTER and the like, in lang/temporal.py: predicates once it is rewritten
     └── Predicate                          an attribute, a weight
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
@@ -77,6 +78,17 @@ class ListOperator(StrEnum):
     CONTAINED_BY = "a_containedBy"
     EQUALS = "a_equals"
     OVERLAPS = "a_overlaps"
+
+    @property
+    def mirrored(self) -> ListOperator:
+        """The operator with the same meaning when the list comes first: A_CONTAINS(('a', 'b'), x) is A_CONTAINEDBY(x, ...)."""
+        return _MIRRORED_LISTS.get(self, self)
+
+
+_MIRRORED_LISTS = {
+    ListOperator.CONTAINS: ListOperator.CONTAINED_BY,
+    ListOperator.CONTAINED_BY: ListOperator.CONTAINS,
+}
 
 
 class Shape(StrEnum):
@@ -234,7 +246,7 @@ class Predicate(Expression):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a weight, got {describe(weight)}") from None
 
     def _boost(self) -> str:
-        return "" if self.weight == 1.0 else f" ^{_number(self.weight)}"
+        return weight_suffix(self.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,6 +422,11 @@ def literal(value: Scalar) -> str:
     if isinstance(value, datetime):
         return f"TIMESTAMP('{value.isoformat().replace('+00:00', 'Z')}')"
     return _number(value)
+
+
+def weight_suffix(weight: float) -> str:
+    """A weight as it follows a predicate in the text language; nothing for the default."""
+    return "" if weight == 1.0 else f" ^{_number(weight)}"
 
 
 def _subject(predicate: Compare | Between | In) -> str:

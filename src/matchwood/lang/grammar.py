@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from matchwood.lang import template as read
+from matchwood.lang import temporal_grammar
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
@@ -45,6 +46,10 @@ _LIST_OPERATORS = {operator.upper(): operator for operator in ListOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
 
+_Values = Callable[[list[Any]], tuple[Any, ...]]
+"""The values of a list, from those of a template."""
+
+
 @dataclass(slots=True)
 class _Group:
     """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand."""
@@ -65,6 +70,8 @@ class _Condition(NamedTuple):
     values: tuple[int, ...] = ()
     negated: bool = False
     """Does a NOT go around the predicate?"""
+    depth: int = 1
+    """Levels of the tree that the step makes: more than one if it is not a single predicate."""
 
 
 class Grammar:
@@ -185,10 +192,14 @@ class Grammar:
 
     def predicate(self) -> int:
         token = self.token
+        if self.begins_call(temporal_grammar.FUNCTIONS):
+            return self.node(temporal_grammar.temporal(self), token)
         condition = self.condition()
-        node = self.node(condition.step, token)
+        node = self.node(condition.step, token, condition.depth)
         if condition.negated:
             return self.negation(node, token)
+        if condition.depth > 1:
+            return node
         self.conditions[node] = condition
         return node
 
@@ -203,7 +214,12 @@ class Grammar:
             return self.list_count()
         if self.begins_value():
             value = self.value()
-            operator = self.comparison("expected a comparison after a value").mirrored
+            if self.token.upper in ("BETWEEN", "IN", "IS", "NOT"):
+                word = self.token.upper
+                raise self.problem(
+                    f"{word} needs the name of an attribute on its left, not a value; write x {word} ..."
+                )
+            operator = self.comparison(f"expected a comparison after a value{_unsupported(self.token)}").mirrored
             return self.compare(*self.subject(), operator, value)
         attribute, quantifier = self.subject()
         if self.token.text in _COMPARISONS:
@@ -211,6 +227,8 @@ class Grammar:
             return self.compare(attribute, quantifier, operator, self.value())
         if quantifier is None and self.takes("IS"):
             return self.is_null(attribute)
+        if quantifier is None and self.ends_operand():  # a bool by itself
+            return self.compare(attribute, None, Operator.EQ, self.constant(True))
         negated = self.takes("NOT")
         if self.takes("BETWEEN"):
             return self.between(attribute, quantifier, negated)
@@ -244,7 +262,9 @@ class Grammar:
     def lists(self) -> _Condition:
         operator = _LIST_OPERATORS[self.token.upper]
         self.at += 2
-        attribute, listed = self.attribute_and_list(operator.upper())
+        is_mirrored = self.token.text == "("
+        attribute, listed = (self.list_and_attribute if is_mirrored else self.attribute_and_list)(operator.upper())
+        operator = operator.mirrored if is_mirrored else operator
         weight = self.weight()
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
@@ -265,15 +285,27 @@ class Grammar:
 
         return _Condition(step, attribute, weight)
 
-    def attribute_and_list(self, function: str) -> tuple[int, Callable[[list[Any]], tuple[Any, ...]]]:
+    def attribute_and_list(self, function: str) -> tuple[int, _Values]:
         """The arguments of a test of lists, and the parenthesis behind them."""
         attribute = self.attribute()
         self.expect(",", f"and a list of values after the name in {function}")
-        slots, is_list = self.list_of_values(f"before the list of {function}", f"in the list of {function}")
+        listed = self.listed(function)
         self.expect(")", f"at the end of {function}")
-        if is_list:
-            return attribute, itemgetter(slots[0])
-        return attribute, lambda values: tuple([values[slot] for slot in slots])
+        return attribute, listed
+
+    def list_and_attribute(self, function: str) -> tuple[int, _Values]:
+        """The same with the list first."""
+        listed = self.listed(function)
+        self.expect(",", f"and the name of an attribute after the list in {function}")
+        if self.token.text == "(":
+            raise self.problem(f"expected the name of an attribute in {function}, got a second list")
+        attribute = self.attribute()
+        self.expect(")", f"at the end of {function}")
+        return attribute, listed
+
+    def listed(self, function: str) -> _Values:
+        slots, is_list = self.list_of_values(f"before the list of {function}", f"in the list of {function}")
+        return itemgetter(slots[0]) if is_list else lambda values: tuple([values[slot] for slot in slots])
 
     def list_of_values(self, before: str, where: str) -> tuple[list[int], bool]:
         """The values of a list in parentheses; or the one constant that is the list as a whole, and True."""
@@ -315,11 +347,27 @@ class Grammar:
 
     def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
+        if self.token.upper in ("TRUE", "FALSE"):
+            return self.is_true(attribute, negated)
         self.expect("NULL", "after IS; compare with a value by =")
         weight = self.weight()
         return _Condition(
             lambda values, nodes: IsNull(values[attribute], values[weight], negated=negated), attribute, weight
         )
+
+    def is_true(self, attribute: int, negated: bool) -> _Condition:
+        """`x IS TRUE` is `x = TRUE`; `x IS NOT TRUE` also holds for an absent attribute, as in SQL."""
+        asked = self.token.upper == "TRUE"
+        self.at += 1
+        if not negated:
+            return self.compare(attribute, None, Operator.EQ, self.constant(asked))
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            other = Compare(values[attribute], values[weight], operator=Operator.EQ, value=not asked)
+            return Or((other, IsNull(values[attribute], values[weight])))
+
+        return _Condition(step, attribute, weight, depth=2)
 
     def dwithin(self) -> _Condition:
         attribute = self.place_attribute()
@@ -392,6 +440,10 @@ class Grammar:
             self.at += 1
             return self.constant(token.text)
         remedy = f'; a name that is a keyword needs double quotes: "{token.text}"' if token.kind == "w" else ""
+        if token.text == "(":
+            remedy = f"; {_NESTED}"
+        elif token.kind in "ns":
+            remedy = "; a condition compares an attribute with a constant, not two constants"
         raise self.problem(f"expected the name of an attribute, got {token}{remedy}")
 
     def begins_value(self) -> bool:
@@ -446,6 +498,10 @@ class Grammar:
     def token(self) -> Token:
         return self.tokens[self.at]
 
+    def ends_operand(self) -> bool:
+        """Is the operand complete before this token?"""
+        return self.token.kind == "end" or self.token.upper in ("AND", "OR", ")", "^")
+
     def takes(self, text: str) -> bool:
         """Step over the next token if it is the operator or keyword `text`."""
         found = self.token.upper == text
@@ -490,9 +546,12 @@ def _moved_out(negated: bool, quantifier: Quantifier | None) -> tuple[bool, bool
     return True, False, opposite(quantifier)
 
 
+_NESTED = "arithmetic is not supported, nor is a comparison with another attribute or a condition"
+
+
 def _unsupported(token: Token) -> str:
     """What to say about a token that other languages allow after an operand."""
-    if token.kind == "n" or token.upper in ("DIV", "MOD"):
+    if token.kind == "n" or token.upper in ("DIV", "MOD", "^"):
         return "; arithmetic is not supported"
     if token.upper in ("LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
         return "; patterns are not supported, use = or IN"
@@ -507,4 +566,6 @@ def _why_no_value(token: Token) -> str:
     if token.kind == "w" and token.upper not in KEYWORDS:
         string = f"write a string in single quotes, '{token.text}'"
         return f"expected a value, got the name {token}; {string}; comparing two attributes is not supported"
+    if token.text == "(":
+        return f"expected a value, got {token}; {_NESTED}"
     return f"expected a value (a number, a 'string', TRUE, FALSE, TIMESTAMP('...')), got {token}"

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Any
 
 from matchwood.errors import ExpressionError, TooComplexError
+from matchwood.lang import temporal_json
 from matchwood.lang.expression import (
     MAX_DEPTH,
     And,
@@ -49,12 +50,14 @@ from matchwood.lang.expression import (
     any_of,
     instant,
 )
+from matchwood.lang.temporal import Temporal
 from matchwood.schema import Point, Scalar, describe
 
 _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_LIST_OPERATORS = {operator.value: operator for operator in ListOperator}
 _QUANTIFIERS = {quantifier.value: quantifier for quantifier in Quantifier}
 _COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
 
@@ -96,6 +99,8 @@ def _written(expression: Expression, depth: int) -> dict[str, Any] | bool:
         child = _written(expression.child, depth + 1)
         negatable = isinstance(child, dict) and child["op"] in _NEGATABLE
         return {"op": "not", "args": [child], **({"prefix": True} if negatable else {})}
+    if isinstance(expression, Temporal):
+        return temporal_json.written(expression)
     if isinstance(expression, Predicate):
         return _written_predicate(expression)
     raise ExpressionError(f"expected an expression, got {_described(expression)}")
@@ -153,6 +158,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
         raise TooComplexError(_TOO_DEEP)
     if isinstance(value, bool):
         return Constant(value)
+    if _is_property(value):  # a bool by itself
+        return _read_predicate("=", [value, True], {}, path)
     op, args = _checked_operation(value, path)
     if op == "not":
         return _read_not(value, args, path, depth)
@@ -161,6 +168,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
             raise _error(f"{path}.args", "expected at least one expression, got none")
         children = [_read(arg, f"{path}.args[{index}]", depth + 1) for index, arg in enumerate(args)]
         return all_of(*children) if op == "and" else any_of(*children)
+    if op in temporal_json.FUNCTIONS:
+        return temporal_json.read(op, args, _read_weight(value, path), path)
     return _read_predicate(op, args, value, path)
 
 
@@ -201,9 +210,12 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
+    elif op in _LIST_OPERATORS and isinstance(args[0], (list, tuple)) and _is_property(args[1]):
+        op = _LIST_OPERATORS[op].mirrored.value
+        args, places, operator = args[::-1], places[::-1], Operator.EQ
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
-    weight = _read_number(value.get("weight", 1.0), f"{path}.weight")
+    weight = _read_weight(value, path)
     name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
     if "values" in further and kind is Compare:
@@ -214,6 +226,10 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
+
+
+def _read_weight(value: Any, path: str) -> float:
+    return _read_number(value.get("weight", 1.0), f"{path}.weight")
 
 
 def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
@@ -316,7 +332,8 @@ def _unsupported_call(value: object) -> str:
     """What to say about an operand that is a construct of CQL2 without a counterpart here."""
     if not isinstance(value, Mapping):
         return ""
-    return "; intervals are not supported, use between" if "interval" in value else _unsupported(value.get("op"))
+    interval = "; an interval is an argument of a temporal function such as t_during"
+    return interval if "interval" in value else _unsupported(value.get("op"))
 
 
 def _unsupported(op: object) -> str:
@@ -329,8 +346,6 @@ def _unsupported(op: object) -> str:
         return "; patterns are not supported, use = or in"
     if op in ("casei", "accenti"):
         return f"; {op!r} is not supported, send the text in the form that is compared"
-    if op.startswith("t_"):
-        return f"; temporal functions are not supported, got {op!r}; use comparisons or between"
     if op.startswith("s_"):
         return f"; spatial functions other than s_dwithin and s_intersects with a bbox are not supported, got {op!r}"
     return "" if op in _OPERATIONS else f"; functions are not supported, got {op!r}"
@@ -394,5 +409,6 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
     "s_dwithin": (3, ("weight", "shape")),
     "s_intersects": (2, ("weight",)),
+    **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""
