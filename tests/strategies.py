@@ -34,6 +34,7 @@ from matchwood.lang.expression import (
 )
 from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
 from matchwood.schema import Point, Scalar
+from matchwood.schema.functions import derived_name, is_derived
 
 AWKWARD_NAMES = (
     *("a", "age", "a.b", "a.1", "_x", "A1", "date", "timestamp", "point", "km", "e5", "inf.x"),
@@ -86,7 +87,14 @@ AWKWARD_NUMBERS = (
 
 def names() -> st.SearchStrategy[str]:
     """Attribute names: any text but the empty one."""
-    return st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1, max_size=8)
+    return st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1, max_size=8).filter(lambda name: not is_derived(name))
+
+
+def functions_of(name: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Functions of an attribute, and functions of those."""
+    function = st.sampled_from(("CASEI", "ACCENTI"))
+    once = st.builds(derived_name, function, name)
+    return once | st.builds(derived_name, function, once)
 
 
 def numbers() -> st.SearchStrategy[int | float]:
@@ -107,8 +115,9 @@ def weights() -> st.SearchStrategy[float]:
 
 
 def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Predicate]:
-    """A predicate of any kind, on one of `attributes` or on any name."""
-    on = {"attribute": names() if attributes is None else st.sampled_from(attributes), "weight": weights()}
+    """A predicate of any kind, on one of `attributes` or on any name, or on a function of one."""
+    plain = names() if attributes is None else st.sampled_from(attributes)
+    on = {"attribute": plain if attributes is not None else plain | functions_of(plain), "weight": weights()}
     lon, lat = st.floats(-180.0, 180.0), st.floats(-90.0, 90.0)
     latitudes = st.tuples(lat, lat).map(sorted)
     radius = st.floats(1e-3, 2e7)

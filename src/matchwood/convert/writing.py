@@ -37,6 +37,7 @@ from matchwood.lang.expression import (
 )
 from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.schema import Scalar
+from matchwood.schema.functions import is_derived
 
 _OPPOSITES = {
     Operator.LT: Operator.GE,
@@ -111,6 +112,8 @@ class _Writer:
         return self._predicate(tree, negated)
 
     def _predicate(self, tree: Predicate, negated: bool) -> tuple[Any, set[str]]:
+        if is_derived(tree.attribute):
+            raise self.unknown(tree)
         name = self.name(tree.attribute)
         if isinstance(tree, IsNull):
             return self.presence(name, tree.negated is not negated, tree.weight), set()

@@ -36,6 +36,7 @@ from matchwood.lang.expression import (
 from matchwood.lang.temporal import Times
 from matchwood.lang.temporal_builder import TemporalMethods
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
+from matchwood.schema.functions import derived_name
 
 _PLAIN = frozenset((int, str, bool))
 _BYTES = (bytes, bytearray, memoryview)
@@ -142,6 +143,22 @@ class Attr(_Comparable, TemporalMethods):
         self._name = str.__str__(name)
         self._quantifier = None
         self._weight = self._number(weight, "a weight")
+
+    def casei(self) -> Attr:
+        """The attribute without differences of case; constants that it is compared with are folded in the same way.
+
+        >>> print(attr("city").casei() == "OSLO")
+        CASEI(city) = CASEI('oslo')
+        """
+        return Attr(derived_name("CASEI", self._name), self._weight)
+
+    def accenti(self) -> Attr:
+        """The attribute without accents; constants that it is compared with lose theirs too.
+
+        >>> print(attr("city").accenti() == "Tromsø")
+        ACCENTI(city) = ACCENTI('Tromsø')
+        """
+        return Attr(derived_name("ACCENTI", self._name), self._weight)
 
     def not_between(self, lo: object, hi: object) -> Between:
         """The value lies below `lo` or above `hi`."""

@@ -38,6 +38,7 @@ from matchwood.lang.expression import (
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
 from matchwood.lang.tokens import Token, tokens_of
 from matchwood.schema import Point
+from matchwood.schema.functions import FUNCTIONS, derived_name, function_of, is_derived
 
 _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
@@ -114,7 +115,9 @@ class Grammar:
             if condition is None or condition.attribute < constants:  # a quoted name, which is a constant, may be any
                 return ()
             name = self.fixed[condition.attribute - constants]
-            is_plain = all(i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values)
+            is_plain = not is_derived(name) and all(
+                i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values
+            )
             weight = condition.weight if condition.weight < constants else None
             found[name] = Conjunct(name, condition.form if is_plain else "", condition.values, weight, node)
         return tuple(found.values()) if len(found) == len(nodes) else ()
@@ -430,6 +433,35 @@ class Grammar:
         return attribute
 
     def attribute(self) -> int:
+        """A name, or functions of a name: the index of the attribute."""
+        if not self.begins_call(FUNCTIONS):
+            return self.plain_attribute()
+        function, opening = self.token.upper, self.token
+        self.at += 2
+        attribute, argument = self.attribute(), None
+        if self.takes(","):
+            argument = self.token
+            if argument.kind != "s":
+                raise self.problem(f"expected a string in single quotes as the second argument of {function}")
+            self.at += 1
+        self.expect(")", f"after the name in {function}")
+        if argument is None:
+            return self.converted(attribute, partial(derived_name, function))
+        if attribute < len(self.converters):
+            raise self.problem(f"{function} with two arguments takes a name without quotes", opening)
+        inner, convert = self.fixed[attribute - len(self.converters)], self.converters[argument.slot]
+        self.converters[argument.slot] = lambda text: derived_name(function, inner, convert(text))
+        return argument.slot
+
+    def converted(self, index: int, function: Callable[[Any], Any]) -> int:
+        """The index of a value with a function applied to it."""
+        if index >= len(self.converters):
+            return self.constant(function(self.fixed[index - len(self.converters)]))
+        convert = self.converters[index]
+        self.converters[index] = lambda text: function(convert(text))
+        return index
+
+    def plain_attribute(self) -> int:
         token = self.token
         if token.kind == "q":
             self.at += 1
@@ -449,7 +481,25 @@ class Grammar:
     def begins_value(self) -> bool:
         token = self.token
         called = token.upper in ("TIMESTAMP", "DATE") and self.tokens[self.at + 1].text == "("
-        return token.kind in "ns" or token.upper in _FIXED_VALUES or called
+        return token.kind in "ns" or token.upper in _FIXED_VALUES or called or self.begins_folded()
+
+    def begins_folded(self) -> bool:
+        """Is it a function of a constant, such as CASEI('a')?"""
+        at = self.at
+        while self.tokens[at].upper in FUNCTIONS and self.tokens[at + 1].text == "(":
+            at += 2
+        return at > self.at and self.tokens[at].kind == "s"
+
+    def folded(self) -> int:
+        """A function of a constant: the constant with the function applied to it."""
+        name = self.token.upper
+        function = function_of(name)
+        if not function.folds_constants:
+            raise self.problem(f"{name} of a constant is not supported; write its result")
+        self.at += 2
+        value = self.value()
+        self.expect(")", f"after the constant in {name}")
+        return self.converted(value, function.call)
 
     def value(self) -> int:
         token = self.token
@@ -457,6 +507,8 @@ class Grammar:
             if token.kind == "w" and token.upper not in KEYWORDS and self.is_called():
                 raise self.problem(f"functions are not supported, got {token.text}(...); write a constant")
             raise self.problem(_why_no_value(token))
+        if self.begins_folded():
+            return self.folded()
         if self.calls("TIMESTAMP", "DATE"):
             return self.text_of_instant(read.timestamp if token.upper == "TIMESTAMP" else read.midnight)
         self.at += 1

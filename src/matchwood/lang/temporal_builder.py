@@ -50,28 +50,33 @@ class TemporalMethods:
 
 
 class IntervalOf(TemporalMethods):
-    """An interval that is compared by the methods of temporal functions; made by `interval`. Immutable."""
+    """An interval or instant that is compared by the methods of temporal functions; made by `interval`. Immutable."""
 
-    __slots__ = ("_interval",)
+    __slots__ = ("_argument",)
 
-    def __init__(self, ends: Interval) -> None:
-        self._interval = ends
+    def __init__(self, argument: Times) -> None:
+        self._argument = argument
 
     def _times(self) -> tuple[Times, float]:
-        return self._interval, 1.0
+        return self._argument, 1.0
 
     def __repr__(self) -> str:
-        return str(self._interval)
+        return str(self._argument)
 
 
-def interval(start: object, end: object) -> IntervalOf:
+_NO_END = object()
+
+
+def interval(start: object, end: object = _NO_END) -> IntervalOf:
     """The interval from `start` to `end`: attributes, dates, datetimes, ISO 8601 texts; None or ".." is an open end. O(1).
+
+    Without an `end` it is the instant `start`.
 
     >>> from matchwood import attr
     >>> print(interval(attr("starts_at"), attr("ends_at")).t_during(interval("2026-01-31", None)) ^ 0.4)
     T_DURING(INTERVAL(starts_at, ends_at), INTERVAL('2026-01-31T00:00:00Z', '..')) ^0.4
     """
-    return IntervalOf(Interval(_end(start), _end(end)))
+    return IntervalOf(_argument(start) if end is _NO_END else Interval(_end(start), _end(end)))
 
 
 def _argument(value: object) -> Times:
