@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from matchwood.broker import publishing, streams
 from matchwood.broker.broker import Broker
+from matchwood.broker.commands import Publish
 from matchwood.broker.http import Answer, Receive, Request, Scope, Send, of_problem, respond
 from matchwood.broker.keys import Scope as KeyScope
 from matchwood.broker.keys import redacted
@@ -141,7 +143,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         found = self._find("GET" if method == "HEAD" else method, scope)  # the server leaves out the body
-        label, status = "other", 500
+        label = "other"
         try:
             if found is not None:
                 route, variables = found
@@ -149,7 +151,7 @@ class App:
                 request = self._request(scope, receive, variables, route.scope)
                 answer = await route.handler(request)
             elif method == "GET" and scope["path"] == _STREAM:
-                label, status = "GET /v1/stream", 200
+                label = "GET /v1/stream"
                 request = self._request(scope, receive, {}, KeyScope.SUBSCRIBE)
                 await streams.serve_sse(request, self.broker, receive, send)
                 return
@@ -162,17 +164,46 @@ class App:
         except Exception as error:
             LOG.exception("%s failed", label)
             answer = of_problem(problem_of(error))
-        status = answer.status
+        self._count(label, answer.status, None if found is None else found[0].counts)
+        await respond(send, answer)
+
+    def _count(self, label: str, status: int, counts: dict[int, Any] | None) -> None:
         if status >= 500:
             LOG.error("%s answered %d", redacted(label), status)
-        if found is None:
+        if counts is None:
             self.broker.metrics.requests.labels(label, str(status)).inc()
+            return
+        counter = counts.get(status)
+        if counter is None:
+            counter = counts[status] = self.broker.metrics.requests.labels(label, str(status))
+        counter.inc()
+
+    def publish_whole(self, head: Scope, body: bytes, done: Callable[[Answer], None]) -> None:
+        """`POST /v1/events` of a request that is there as a whole: `done` gets its answer, now or later, in the loop."""
+        route = self._plain["POST", "/v1/events"]
+
+        def answered(make: Callable[[], Answer]) -> None:
+            try:
+                answer = make()
+            except MatchwoodError as error:
+                answer = of_problem(problem_of(error))
+            except Exception as error:
+                LOG.exception("%s failed", route.label)
+                answer = of_problem(problem_of(error))
+            self._count(route.label, answer.status, route.counts)
+            done(answer)
+
+        try:
+            request = self._request(head, _never, {}, route.scope)
+            asked = publishing.read(request, body)
+            events, tenant = asked.readable(), request.tenant
+            if events:
+                tenant.submit(Publish(events, asked.k, lambda found: answered(partial(_answer, tenant, asked, found))))
+                return
+        except Exception as error:
+            answered(partial(_raise, error))
         else:
-            counter = found[0].counts.get(status)
-            if counter is None:
-                counter = found[0].counts[status] = self.broker.metrics.requests.labels(label, str(status))
-            counter.inc()
-        await respond(send, answer)
+            answered(partial(_answer, tenant, asked, []))
 
     def _request(self, scope: Scope, receive: Receive, path: dict[str, str], needed: KeyScope | None) -> Request:
         request = Request(scope, receive, path)
@@ -212,6 +243,19 @@ class App:
         headers = list(answer.headers)
         await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": answer.body})
+
+
+def _answer(tenant: Any, asked: publishing.Asked, found: Any) -> Answer:
+    return _raise(found) if isinstance(found, BaseException) else publishing.answer(tenant, asked, found)
+
+
+def _raise(error: BaseException) -> Answer:
+    raise error
+
+
+async def _never() -> Any:
+    """The body of a request that is there as a whole is not received."""
+    raise AssertionError
 
 
 class RequestErrorAt(Exception):  # noqa: N818
