@@ -28,7 +28,7 @@ SPARSE = 4
 _EXACT_INTEGER = 2**53
 _NUMBERS = frozenset((int, float, type(None)))
 _STRINGS = frozenset((str, type(None)))
-_POINTS = frozenset((tuple, type(None)))
+_POINTS = frozenset((tuple, dict, type(None)))
 _NOWHERE = (math.nan, math.nan)
 _BOOLS = frozenset((bool, type(None)))
 
@@ -53,7 +53,7 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     )
     if len(known) * len(events) > SPARSE * sum(map(len, events)):
         return None
-    if any(name not in schema.attributes and schema.is_prefix(str(name)) for name in names):
+    if any(schema.is_prefix(str(name)) for name in names):
         return None
     cells = []
     for attribute in known:

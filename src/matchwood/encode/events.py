@@ -188,9 +188,11 @@ class EventReader:
                 if attribute.derived:
                     self._derive(attribute, value)
                 continue
-            elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
+            elif type_ is point and (kind is tuple or kind is dict) and (place := plain_point(value)) is not None:
                 dims += attribute.dims
                 keys += place
+                if kind is dict:
+                    self._look_inside(prefix, name, value)
                 continue
             else:
                 self._other(attribute, value)
