@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events, Float64s
 from matchwood.encode.derived import derived_entries, with_entries
 from matchwood.encode.flat import Entries
@@ -64,7 +65,9 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     made = _joined(columns, [dim for attribute in known for dim in attribute.dims], len(events))
     made.schema = schema
     sources = [at for at, attribute in enumerate(known) if attribute.derived]
-    return with_entries(made, [_derived(known[at], cells[at], register) for at in sources]) if sources else made
+    if sources:
+        made = with_entries(made, [_derived(known[at], cells[at], register) for at in sources])
+    return with_event_ages(made, schema) if schema.ages else made
 
 
 def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries:

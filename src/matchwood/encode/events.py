@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events
 from matchwood.errors import EventError, MatchwoodError, SchemaError
 from matchwood.lang.bad_values import BadValues
@@ -139,7 +140,7 @@ class EventReader:
                 weights[position] = weight
         events = Events(np.array(self._offsets, np.int64), np.array(self._dims, np.uint16), keys, ends, weights)
         events.schema = self._schema
-        return events
+        return with_event_ages(events, self._schema) if self._schema.ages else events
 
     def take(self) -> Events:
         """As `build`; then start with no events again."""
