@@ -281,9 +281,9 @@ class Model(RuleBasedStateMachine):
         gone = {id_: since for id_, since in before.items() if id_ not in matched}
         after = {id_: before.get(id_, second) for id_ in matched}
         dwelt = self.dwelt.setdefault(object_, set())
-        dwelt &= matched
+        dwelt.intersection_update(matched)
         dwelling = {id_: s for id_, s in after.items() if second - s >= 20 and id_ not in dwelt}
-        dwelt |= dwelling.keys()
+        dwelt.update(dwelling)
         self.last[object_], self.stays[object_] = second, after
         assert list(map(tuple, found.entered)) == self.shown(dict.fromkeys(matched - before.keys(), second))
         assert list(map(tuple, found.left)) == self.shown({i: s for i, s in gone.items() if i in active})
