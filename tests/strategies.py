@@ -36,7 +36,9 @@ from matchwood.lang.expression import (
     spatial,
 )
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
 from matchwood.schema import Point, Scalar
+from matchwood.schema.functions import derived_name, is_derived
 
 AWKWARD_NAMES = (
     *("a", "age", "a.b", "a.1", "_x", "A1", "date", "timestamp", "point", "km", "e5", "inf.x"),
@@ -89,7 +91,14 @@ AWKWARD_NUMBERS = (
 
 def names() -> st.SearchStrategy[str]:
     """Attribute names: any text but the empty one."""
-    return st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1, max_size=8)
+    return st.sampled_from(AWKWARD_NAMES) | st.text(min_size=1, max_size=8).filter(lambda name: not is_derived(name))
+
+
+def functions_of(name: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Functions of an attribute, and functions of those."""
+    function = st.sampled_from(("CASEI", "ACCENTI"))
+    once = st.builds(derived_name, function, name)
+    return once | st.builds(derived_name, function, once)
 
 
 def numbers() -> st.SearchStrategy[int | float]:
@@ -110,8 +119,9 @@ def weights() -> st.SearchStrategy[float]:
 
 
 def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Predicate]:
-    """A predicate of any kind, on one of `attributes` or on any name."""
-    on = {"attribute": names() if attributes is None else st.sampled_from(attributes), "weight": weights()}
+    """A predicate of any kind, on one of `attributes` or on any name, or on a function of one."""
+    plain = names() if attributes is None else st.sampled_from(attributes)
+    on = {"attribute": plain if attributes is not None else plain | functions_of(plain), "weight": weights()}
     lon, lat = st.floats(-180.0, 180.0), st.floats(-90.0, 90.0)
     latitudes = st.tuples(lat, lat).map(sorted)
     radius = st.floats(1e-3, 2e7)
@@ -160,9 +170,23 @@ def _located(attribute: str, weight: float, operator: SpatialOperator, geometry:
         return spatial(attribute, weight, SpatialOperator.DISJOINT, geometry)
 
 
+def temporals(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Temporal]:
+    """A temporal function of any arguments that may stand together."""
+    name = names() if attributes is None else st.sampled_from(attributes)
+    ordered = st.lists(timestamps(), min_size=2, max_size=2).map(lambda ends: Interval(*sorted(ends)))
+    constant = timestamps() | ordered | st.builds(Interval, timestamps(), st.none()) | st.just(Interval(None, None))
+    anything = constant | name | st.builds(Interval, name | st.none(), name | timestamps())
+    sides = st.tuples(anything, constant, st.booleans()).map(lambda pair: pair[1::-1] if pair[2] else pair[:2])
+    return st.tuples(st.sampled_from(TemporalFunction), sides, weights()).map(
+        lambda parts: Temporal(parts[0], *parts[1], weight=parts[2])
+    )
+
+
 def expressions(attributes: Sequence[str] | None = None, *, max_leaves: int = 8) -> st.SearchStrategy[Expression]:
     """A tree of any node kind, over `attributes` or over any names."""
-    leaves: st.SearchStrategy[Expression] = predicates(attributes) | st.builds(Constant, st.booleans())
+    leaves: st.SearchStrategy[Expression] = st.one_of(
+        predicates(attributes), st.builds(Constant, st.booleans()), temporals(attributes)
+    )
     return st.recursive(leaves, _combined, max_leaves=max_leaves)
 
 

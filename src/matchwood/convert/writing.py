@@ -35,7 +35,9 @@ from matchwood.lang.expression import (
     Quantifier,
     Shape,
 )
+from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.schema import Scalar
+from matchwood.schema.functions import is_derived
 
 _OPPOSITES = {
     Operator.LT: Operator.GE,
@@ -104,10 +106,14 @@ class _Writer:
                     f"conditions on one value of a list, {twice[0]!r},", f"write BETWEEN, or ANY({twice[0]}) in each"
                 )
             return (self.all if is_and else self.any)([condition for condition, _ in found]), set(names)
+        if isinstance(tree, Temporal):
+            return self._walk(rewritten(tree, negated=negated), False)
         assert isinstance(tree, Predicate)
         return self._predicate(tree, negated)
 
     def _predicate(self, tree: Predicate, negated: bool) -> tuple[Any, set[str]]:
+        if is_derived(tree.attribute):
+            raise self.unknown(tree)
         name = self.name(tree.attribute)
         if isinstance(tree, IsNull):
             return self.presence(name, tree.negated is not negated, tree.weight), set()

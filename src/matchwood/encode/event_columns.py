@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import Events, Float64s
+from matchwood.encode.derived import derived_entries, with_entries
+from matchwood.encode.flat import Entries
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type
 from matchwood.schema.values import plain_point
 
@@ -61,7 +63,19 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     columns = [_keys(attribute, values, register) for attribute, values in zip(known, cells, strict=True)]
     made = _joined(columns, [dim for attribute in known for dim in attribute.dims], len(events))
     made.schema = schema
-    return made
+    sources = [at for at, attribute in enumerate(known) if attribute.derived]
+    return with_entries(made, [_derived(known[at], cells[at], register) for at in sources]) if sources else made
+
+
+def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries:
+    """What is computed from the values of an attribute."""
+    absent = [value is None or value != value for value in values]
+    there = np.flatnonzero(~np.array(absent))
+    numbers: dict[Any, int] = {}
+    which = [numbers.setdefault(value, len(numbers)) for value, gone in zip(values, absent, strict=True) if not gone]
+    distinct = list(numbers) if attribute.type is Type.STRING else [float(value) for value in numbers]
+    ones = np.ones(len(values))
+    return derived_entries(attribute, there, np.array(which, np.int64), distinct, ones, register=register)
 
 
 def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | None:

@@ -17,13 +17,14 @@ from matchwood.encode.arrays import Float64s, Int64s, make_events
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list
 from matchwood.encode.batches import BatchEncoder, batches_of, encoded_parts
+from matchwood.encode.derived import derived_entries, derived_of_keys
 from matchwood.encode.flat import Entries, canonical, entries_of, in_order, selected
 from matchwood.encode.list_form import Statements, statements
 from matchwood.encode.rejects import EncodedEvents, Faults, Progress
 from matchwood.errors import EventError, QueryError, SchemaError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE
-from matchwood.schema import Schema
+from matchwood.schema import Schema, Type
 
 FORMS = ("list", "wide")
 
@@ -125,6 +126,7 @@ def _list_entries(batch: Any, schema: Schema, faults: Faults, *, register: bool,
     )
     said = statements(array, "values", schema, faults, for_events=True, register=register, learn=learn)
     entries = _statement_entries(said, faults)
+    entries = in_order([entries, *_derived_parts(said, entries, batch.num_rows, register)])
     place = heads.column(batch, PLACE)
     if place is None or pa.types.is_null(place.type) or (not learn and PLACE not in schema):
         return entries
@@ -148,6 +150,31 @@ def _statement_entries(said: Statements, faults: Faults) -> Entries:
         _agreeing_weights(said, leader, faults)
         sets = canonical(leader[sets.owner], sets.lo, sets.hi)
     return entries_of(sets, said.record, dims, said.weight, events=True)
+
+
+def _derived_parts(said: Statements, entries: Entries, records: int, register: bool) -> list[Entries]:
+    """What is computed from the values, one part for each attribute."""
+    parts = []
+    for number, attribute in enumerate(said.attributes):
+        if attribute is None or not attribute.derived:
+            continue
+        mine = np.flatnonzero((said.name == number) & ~said.silent)
+        weight = np.ones(records)
+        weight[said.record[mine]] = said.weight[mine]
+        if attribute.type is not Type.STRING:
+            own: list[Any] = [column[entries.dims == attribute.dims[0]] for column in entries]
+            parts.append(derived_of_keys(attribute, Entries(*own), weight, register=register))
+            continue
+        owners, codes, texts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], list[str]()
+        for structs, code, found in said.texts:
+            there = np.isin(structs, mine) & (code >= 0)
+            owners.append(said.record[structs[there]])
+            codes.append(code[there] + len(texts))
+            texts += found
+        owner, which = np.concatenate(owners), np.concatenate(codes)
+        order = np.argsort(owner, kind="stable")
+        parts.append(derived_entries(attribute, owner[order], which[order], texts, weight, register=register))
+    return parts
 
 
 def _agreeing_weights(said: Statements, leader: Int64s, faults: Faults) -> None:

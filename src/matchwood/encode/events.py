@@ -7,7 +7,7 @@ type) is left to `lang.event.value_keys`, which alone decides what it means. `la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,13 @@ from matchwood.lang.event import (
     first_scalar,
     given_twice,
     lacks_coordinates,
+    scalars_of,
     two_places,
     value_keys,
 )
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing, type_of
+from matchwood.schema.deriving import derived_keys
+from matchwood.schema.functions import is_derived, root_of
 from matchwood.schema.values import plain_point
 
 _EXACT_INTEGER = 2**53
@@ -181,6 +184,8 @@ class EventReader:
                 codes = sorted({symbols.codes.get(item, UNKNOWN_SYMBOL) for item in value})
                 keys += codes
                 dims += attribute.dims * len(codes)
+                if attribute.derived:
+                    self._derive(attribute, value)
                 continue
             elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
                 dims += attribute.dims
@@ -192,9 +197,19 @@ class EventReader:
                     self._look_inside(prefix, name, value)
                 continue
             dims.append(attribute.dims[0])
+            if attribute.derived:
+                self._derive(attribute, (value if type_ is text else keys[-1],))
+
+    def _derive(self, attribute: Attribute, values: Iterable[Any]) -> None:
+        """Append what is computed from the values of an attribute."""
+        for dim, key in derived_keys(attribute, values, self._register):
+            self._dims.append(dim)
+            self._keys.append(key)
 
     def _learn_from(self, path: str, value: object) -> None:
         """Read the value of an attribute that the schema gets to know by it; an object that is no point is a nested one."""
+        if is_derived(path):  # no attribute of an event has such a name
+            return
         if isinstance(value, Mapping) and not {"lon", "lat", "coordinates"} & value.keys():
             self._read(value, f"{path}.")
             return
@@ -206,6 +221,8 @@ class EventReader:
         """A value that is not plain."""
         if self._learn and attribute.type is None and not is_missing(sample := first_scalar(value)):
             attribute = self._schema.attribute_for(attribute.name, _type_of(attribute.name, sample))
+        if isinstance(value, Iterator):  # it can be read once only
+            value = tuple(value)
         try:
             found = value_keys(attribute, value, register=self._register)
         except MatchwoodError as error:
@@ -224,6 +241,8 @@ class EventReader:
                 self._ends.append((len(self._keys), hi))
             self._dims.append(attribute.dims[0])
             self._keys.append(lo)
+        if attribute.derived:
+            self._derive(attribute, scalars_of(attribute, value, found))
 
     def _look_inside(self, prefix: str, name: object, value: object) -> None:
         """Read a nested object by dotted names, if an attribute has such a name."""
@@ -255,7 +274,7 @@ class EventReader:
             return
         weights = checked_weights(event.weights)
         for position in range(begin, len(self._dims)):
-            weight = weights.get(self._schema.of_dimension(self._dims[position]).name, 1.0)
+            weight = weights.get(root_of(self._schema.of_dimension(self._dims[position]).name), 1.0)
             if weight != 1.0:
                 self._weights.append((position, weight))
 

@@ -35,6 +35,7 @@ from matchwood.encode.list_keys import Reading, taken, typed_keys
 from matchwood.encode.rejects import Bools, Faults
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, NeverMatchesError, SchemaError, ValueTypeError
 from matchwood.schema import Attribute, Schema, Type
+from matchwood.schema.functions import is_derived
 
 FIELDS = ("attribute", "lo", "hi", "lo_time", "hi_time", "value", "text", "values", "weight")
 _PAIRS = (("lo", "hi"), ("lo_time", "hi_time"))
@@ -52,6 +53,7 @@ class Statements(NamedTuple):
     weight: Float64s
     silent: Bools
     sets: IntervalSets
+    texts: list[tuple[Int64s, Int64s, list[str]]]  # see `Reading.texts`
 
 
 def statements(
@@ -90,7 +92,7 @@ def statements(
         sets = values_of(sets, bools, instants)
     silent = np.ones(len(record), np.bool_)
     silent[sets.owner] = False
-    return Statements(record, name, reading.attributes, weight, silent, sets)
+    return Statements(record, name, reading.attributes, weight, silent, sets, reading.texts)
 
 
 class _Way:
@@ -173,6 +175,8 @@ def _learn(ways: list[_Way], way: Int64s, reading: Reading) -> None:
     wrong: dict[int, MatchwoodError] = {}
     for number, name in enumerate(reading.names):
         try:
+            if reading.for_events and is_derived(name):  # no attribute of an event has such a name
+                continue
             known = reading.schema.get(name)
             if known is None and reading.for_events and (first[number] < 0 or not reading.learn):
                 continue

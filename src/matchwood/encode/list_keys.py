@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class Reading:
     name: Int64s
     names: list[str]
     attributes: list[Attribute | None]
+    texts: list[tuple[Int64s, Int64s, list[str]]] = field(default_factory=list)
+    """Strings of events that something is computed from: the struct of each cell, its code (-1 for null) and the texts."""
 
     def fail(self, structs: Int64s, error_of: Callable[[int], MatchwoodError]) -> None:
         """Fail the records of these structs; `error_of` gets the position in `structs`."""
@@ -59,6 +61,8 @@ def typed_keys(array: Any, structs: Int64s, reading: Reading, *, nan_is_absent: 
     types = [*(_TYPES.index(a.type) if a is not None else -1 for a in reading.attributes), -1]
     source = arrow_type(array.type)
     cells = _texts(array, name, reading) if source is Type.STRING else plain_cells(array)
+    if source is Type.STRING and reading.for_events and any(a is not None and a.derived for a in reading.attributes):
+        reading.texts.append((structs, *texts_of(array)))
     if source is Type.NUMBER and _TYPES.index(Type.ID) in types:
         cells = _with_ids(cells, array, name, reading)
     right = all(type_ == _TYPES.index(source) for type_ in types[:-1]) and not cells.bad

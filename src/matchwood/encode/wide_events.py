@@ -16,6 +16,7 @@ from matchwood.encode import heads
 from matchwood.encode.arrays import INTERVAL, Float64s, Int64s
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import cells, is_list, learnt, parts_of, plain_cells, texts_of, valid
+from matchwood.encode.derived import derived_entries, derived_of_keys
 from matchwood.encode.flat import Entries, IntervalSets, canonical
 from matchwood.encode.rejects import Faults
 from matchwood.encode.wide_cells import Found, check_ordered, known_or_learnable, one_attribute, read_cells, refuse_nan
@@ -23,6 +24,7 @@ from matchwood.errors import EventError, SchemaError, ValueTypeError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import given_twice
 from matchwood.schema import Attribute, Schema, Type
+from matchwood.schema.functions import is_derived
 
 
 def event_entries(
@@ -52,13 +54,28 @@ def event_entries(
             part = None if part is None else _without(part, own)
         if part is not None:
             parts.append(part)
+            attribute = schema.attributes[name]
+            if attribute.derived:
+                parts.append(_derived(attribute, array, part, weights.get(name, nowhere), register))
     return parts
+
+
+def _derived(attribute: Attribute, array: Any, part: Entries, weight: Float64s, register: bool) -> Entries:
+    """What is computed from the values of a column, whose own entries are `part`."""
+    if attribute.type is not Type.STRING:
+        return derived_of_keys(attribute, part, weight, register=register)
+    owner, items = parts_of(array) if is_list(array.type) else (np.arange(len(array)), array)
+    codes, texts = texts_of(items)
+    there = np.isin(owner, part.record) & (codes >= 0)
+    return derived_entries(attribute, owner[there], codes[there], texts, weight, register=register)
 
 
 def _event_columns(batch: Any, schema: Schema, learn: bool) -> Iterator[tuple[str, Any]]:
     """The columns that are values, by attribute: those of nested objects too, unless the schema learns."""
     seen = set()
     for column in batch.schema.names:
+        if is_derived(column):  # no attribute of an event has such a name
+            continue
         if column in ("id", "until", "weights"):
             if column in schema:
                 raise SchemaError(
@@ -76,7 +93,7 @@ def _event_columns(batch: Any, schema: Schema, learn: bool) -> Iterator[tuple[st
 
 def _known_columns(name: str, array: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
     """The column, if its attribute is known, and those of its fields that are, by dotted names."""
-    if name in schema:
+    if name in schema.attributes:
         yield name, array
     if schema.is_prefix(name) and pa.types.is_struct(array.type):
         for field, values in zip(array.type, array.flatten(), strict=True):

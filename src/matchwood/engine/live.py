@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Float64s, Int64s, Rows, make_events
+from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
+from matchwood.encode.derived import derived_events, merged_events
 from matchwood.encode.events import EventReader
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.ids import MAX_ID, event_id
@@ -16,7 +17,8 @@ from matchwood.errors import EventError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import Mode
 from matchwood.planner.planned_events import PlannedEvents
-from matchwood.schema import Schema
+from matchwood.schema import Attribute, Schema
+from matchwood.schema.functions import is_derived, source_of
 from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
 
@@ -134,24 +136,40 @@ class Live:
         return Before(ids, self._events.extract(ids), self._events.until(ids), waiting)
 
     def settle(self, schema: Schema, bad: BadValues) -> None:
-        """Make waiting values part of their events where the schema has learnt the types of their attributes.
+        """Make waiting values part of their events where the schema has learnt the types of their attributes, and what is derived
+        from their values where it has learnt derived attributes.
 
-        O(1) if it has learnt none; otherwise O(events that wait).
+        O(1) if it has learnt none; otherwise O(events that wait), for derived attributes O(events).
         """
         names, found = self._waiting.learnt(schema)
-        if not found:
-            return
+        derived = sorted((schema.find(name) for name in names if is_derived(name)), key=lambda known: known.dims)
         ids = np.array(sorted(found), np.int64)
         ids = ids[self._events.knows(ids)]
+        waiting = ids.tolist()
+        if derived and len(self._events):
+            ids = np.union1d(ids, self._having([schema.find(source_of(attribute.name)) for attribute in derived]))
+        if not len(ids):
+            return
         reader = EventReader(schema, register=True, bad=bad)
         for id_ in ids.tolist():
-            reader.add(found[id_])
+            reader.add(found.get(id_, {}))
         self._before = before = self._as_they_are(ids)
         learnt = [dim for name in names for dim in schema.find(name).dims]
         merged = merged_events(before.events, reader.build(), learnt)
+        for attribute in derived:
+            computed = derived_events(merged, schema.find(source_of(attribute.name)), attribute, register=True)
+            merged = merged_events(merged, computed, attribute.dims)
         self._events.delete(ids)
         self._events.insert(merged, ids, before.until)
-        self._waiting.settle(ids.tolist(), schema)
+        self._waiting.settle(waiting, schema)
+
+    def _having(self, attributes: Sequence[Attribute]) -> Int64s:
+        """The ids of the events that have one of the attributes. O(events)."""
+        ids = self._events.ids()
+        events = self._events.extract(ids)
+        wanted = np.array([attribute.dims[0] for attribute in attributes], np.uint16)
+        owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
+        return ids[np.unique(owner[np.isin(events.dims, wanted)])]
 
     def keep_settled(self) -> None:
         """The change that `settle` was part of is complete."""
@@ -232,18 +250,3 @@ class Live:
         until = self._events.until(ids)
         until[until == -np.inf] = np.inf  # unknown
         return until
-
-
-def merged_events(old: Events, new: Events, dims: Sequence[int]) -> Events:
-    """Events with further values; `new` and `dims` say which values of the old ones are replaced. O(values log values)."""
-    old_owner = np.repeat(np.arange(old.size), np.diff(old.offsets))
-    new_owner = np.repeat(np.arange(new.size), np.diff(new.offsets))
-    old_key: Int64s = old_owner << 16 | old.dims
-    new_key: Int64s = new_owner << 16 | new.dims
-    kept = ~(np.isin(old.dims, np.array(dims, np.uint16)) | np.isin(old_key, new_key))
-    key = np.concatenate([old_key[kept], new_key])
-    order = np.argsort(key, kind="stable")  # the values of a list stay in order
-    pairs: list[tuple[np.ndarray, np.ndarray]] = list(zip(old[1:], new[1:], strict=True))
-    columns = [np.concatenate([a[kept], b])[order] for a, b in pairs]
-    offsets = np.searchsorted(key[order] >> 16, np.arange(old.size + 1))
-    return make_events(offsets, *columns)

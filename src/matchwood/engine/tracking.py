@@ -280,7 +280,8 @@ class Tracker:
 
     def _parted(self, gone: dict[Id, float]) -> tuple[dict[Id, float], dict[Id, float]]:
         """Stays that ended: those whose subscription is still matched, and those whose is not."""
-        left, removed = {}, {}
+        left: dict[Id, float] = {}
+        removed: dict[Id, float] = {}
         for id_, since in gone.items():
             (left if self._engine._is_active(id_) else removed)[id_] = since
         return left, removed

@@ -77,8 +77,10 @@ class Waiting:
         O(attributes learnt), and O(waiting events) if any of them waits for one. Values stay here until `settle`.
         """
         mark = schema.mark()
-        names = set(schema.learnt_since(self._mark)) if mark > self._mark and self._events else set()
+        names = set(schema.learnt_since(self._mark)) if mark > self._mark else set()
         self._mark = mark
+        if not self._events:
+            return names, {}
         paths = {path for name in names for path in _paths(name) if self._names[path] > 0}
         found = {id_: paths & values.values.keys() for id_, values in self._events.items()} if paths else {}
         return names, {id_: self._events[id_].event(names) for id_, names in found.items() if names}

@@ -37,8 +37,11 @@ from matchwood.lang.expression import (
     spatial,
 )
 from matchwood.lang.geometry import geometry_of
+from matchwood.lang.temporal import Times
+from matchwood.lang.temporal_builder import TemporalMethods
 from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
+from matchwood.schema.functions import derived_name
 
 _PLAIN = frozenset((int, str, bool))
 _BYTES = (bytes, bytearray, memoryview)
@@ -130,14 +133,14 @@ class _Comparable:
         return ExpressionError(message).about(f"attribute {self._name!r}")
 
 
-class Attr(_Comparable):
+class Attr(_Comparable, TemporalMethods):
     """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
 
     Every method is O(1), or O(n) in the number of values it is given.
     """
 
     __slots__ = ()
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not isinstance(name, str) or not name:
@@ -145,6 +148,22 @@ class Attr(_Comparable):
         self._name = str.__str__(name)
         self._quantifier = None
         self._weight = self._number(weight, "a weight")
+
+    def casei(self) -> Attr:
+        """The attribute without differences of case; constants that it is compared with are folded in the same way.
+
+        >>> print(attr("city").casei() == "OSLO")
+        CASEI(city) = CASEI('oslo')
+        """
+        return Attr(derived_name("CASEI", self._name), self._weight)
+
+    def accenti(self) -> Attr:
+        """The attribute without accents; constants that it is compared with lose theirs too.
+
+        >>> print(attr("city").accenti() == "Tromsø")
+        ACCENTI(city) = ACCENTI('Tromsø')
+        """
+        return Attr(derived_name("ACCENTI", self._name), self._weight)
 
     def not_between(self, lo: object, hi: object) -> Between:
         """The value lies below `lo` or above `hi`."""
@@ -197,6 +216,9 @@ class Attr(_Comparable):
         A_COUNT(terms, ('graph', 'index', 'tree')) >= 2
         """
         return ListedCount(self._name, self._weight, self._scalars(values))
+
+    def _times(self) -> tuple[Times, float]:
+        return self._name, self._weight
 
     def __repr__(self) -> str:
         return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from matchwood.errors import EventError, MatchwoodError, SchemaError, ValueTypeError
 from matchwood.lang.bad_values import BadValues
@@ -27,6 +28,7 @@ from matchwood.schema import (
     point_of,
     unwrapped,
 )
+from matchwood.schema.functions import function_of, root_of
 from matchwood.schema.keys import key_of
 
 PLACE = "place"
@@ -83,6 +85,8 @@ def event_keys(
         event = Event(event)
     keys: dict[str, IntervalSet | Point] = {}
     for attribute, value in _known_values(_with_place(event), schema, ""):
+        if isinstance(value, Iterator):  # it can be read once only
+            value = tuple(value)
         try:
             key = value_keys(attribute, value, register=register)
         except MatchwoodError as error:
@@ -94,8 +98,32 @@ def event_keys(
             if attribute.name in keys:
                 raise given_twice(attribute.name)
             keys[attribute.name] = key
+            _add_derived(keys, attribute, scalars_of(attribute, value, key), register)
     weights = checked_weights(event.weights)
-    return EventKeys(keys, {name: weight for name, weight in weights.items() if name in keys})
+    given = {name: root_of(name) for name in keys}
+    return EventKeys(keys, {name: weights[root] for name, root in given.items() if root in weights})
+
+
+def _add_derived(keys: dict[str, IntervalSet | Point], source: Attribute, values: list[Any], register: bool) -> None:
+    """Add the attributes that are computed from another one: its functions, applied to each value."""
+    for attribute in source.derived:
+        function = function_of(attribute.name)
+        results = [result for result in map(function.call, values) if result is not None]
+        if not results:
+            continue
+        own = [key_of(attribute, result, register) if function.gives in CODED else float(result) for result in results]
+        keys[attribute.name] = IntervalSet.of([(key, key) for key in own])
+        _add_derived(keys, attribute, results, register)
+
+
+def scalars_of(attribute: Attribute, value: object, keys: IntervalSet | Point) -> list[Any]:
+    """The values that functions of the attribute are applied to: texts of strings, keys of anything else; no ranges."""
+    if attribute.type is not Type.STRING:
+        return [] if isinstance(keys, Point) else [lo for lo, hi in keys.parts if lo == hi]
+    plain = unwrapped(value)
+    items = [plain] if isinstance(plain, str) else value
+    assert isinstance(items, Iterable)
+    return [unwrapped(item) for item in items if not is_missing(item)]
 
 
 def _with_place(event: Event) -> Mapping[str, object]:
@@ -112,7 +140,7 @@ def _with_place(event: Event) -> Mapping[str, object]:
 def _known_values(values: Mapping[str, object], schema: Schema, prefix: str) -> Iterator[tuple[Attribute, object]]:
     for name, value in values.items():
         path = f"{prefix}{name}"
-        attribute = schema.get(path)
+        attribute = schema.attributes.get(path)
         if attribute is not None:
             yield attribute, value
         if isinstance(value, Mapping) and schema.is_prefix(path):

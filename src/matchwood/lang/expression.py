@@ -3,6 +3,7 @@
     Expression
     ├── And, Or (two or more, flat), Not
     ├── Constant                           TRUE, FALSE
+    ├── Temporal                           T_AFTER and the like, in lang/temporal.py: predicates once it is rewritten
     └── Predicate                          an attribute, a weight
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
@@ -30,6 +31,7 @@ from matchwood.errors import ExpressionError, SchemaError
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.wkt import wkt_of
 from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of
+from matchwood.schema.functions import SEPARATOR, folded, function_of, source_of
 
 KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
 """Words that need quotes as attribute names. TIMESTAMP, DATE, POINT and the like are recognised by the parenthesis that follows,
@@ -79,6 +81,17 @@ class ListOperator(StrEnum):
     CONTAINED_BY = "a_containedBy"
     EQUALS = "a_equals"
     OVERLAPS = "a_overlaps"
+
+    @property
+    def mirrored(self) -> ListOperator:
+        """The operator with the same meaning when the list comes first: A_CONTAINS(('a', 'b'), x) is A_CONTAINEDBY(x, ...)."""
+        return _MIRRORED_LISTS.get(self, self)
+
+
+_MIRRORED_LISTS = {
+    ListOperator.CONTAINS: ListOperator.CONTAINED_BY,
+    ListOperator.CONTAINED_BY: ListOperator.CONTAINS,
+}
 
 
 class SpatialOperator(StrEnum):
@@ -250,6 +263,8 @@ class Predicate(Expression):
     def __post_init__(self) -> None:
         if not self.attribute:
             raise ExpressionError("an attribute's name cannot be empty")
+        if SEPARATOR in self.attribute:
+            _check_functions(self.attribute)
         if not (0.0 <= self.weight < math.inf):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a finite weight >= 0, got {self.weight}")
 
@@ -260,7 +275,7 @@ class Predicate(Expression):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a weight, got {describe(weight)}") from None
 
     def _boost(self) -> str:
-        return "" if self.weight == 1.0 else f" ^{_number(self.weight)}"
+        return weight_suffix(self.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,9 +287,10 @@ class Compare(Predicate):
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_value(self.attribute, self.value)
+        _fold(self, "value")
 
     def __str__(self) -> str:
-        return f"{_subject(self)} {self.operator} {literal(self.value)}{self._boost()}"
+        return f"{_subject(self)} {self.operator} {_constant(self, self.value)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,10 +307,11 @@ class Between(Predicate):
         _checked_value(self.attribute, self.lo)
         _checked_value(self.attribute, self.hi)
         _check_quantifier(self)
+        _fold(self, "lo", "hi")
 
     def __str__(self) -> str:
         word = "NOT BETWEEN" if self.negated else "BETWEEN"
-        return f"{_subject(self)} {word} {literal(self.lo)} AND {literal(self.hi)}{self._boost()}"
+        return f"{_subject(self)} {word} {_constant(self, self.lo)} AND {_constant(self, self.hi)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,10 +324,11 @@ class In(Predicate):
         Predicate.__post_init__(self)
         _checked_values(self.attribute, self.values, "IN (...)")
         _check_quantifier(self)
+        _fold(self, "values")
 
     def __str__(self) -> str:
         word = "NOT IN" if self.negated else "IN"
-        return f"{_subject(self)} {word} {_listed(self.values)}{self._boost()}"
+        return f"{_subject(self)} {word} {_listed(self)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -323,9 +341,10 @@ class Lists(Predicate):
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_values(self.attribute, self.values, f"{self.operator.upper()}(...)")
+        _fold(self, "values")
 
     def __str__(self) -> str:
-        return f"{self.operator.upper()}({name(self.attribute)}, {_listed(self.values)}){self._boost()}"
+        return f"{self.operator.upper()}({name(self.attribute)}, {_listed(self)}){self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,13 +358,14 @@ class ListCount(Predicate):
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_values(self.attribute, self.values, "A_COUNT(...)")
+        _fold(self, "values")
         if isinstance(self.count, bool) or not isinstance(self.count, int):
             raise ExpressionError(
                 f"attribute {self.attribute!r}: A_COUNT is compared with an integer, got {describe(self.count)}"
             )
 
     def __str__(self) -> str:
-        subject = f"A_COUNT({name(self.attribute)}, {_listed(self.values)})"
+        subject = f"A_COUNT({name(self.attribute)}, {_listed(self)})"
         return f"{subject} {self.operator} {int.__repr__(self.count)}{self._boost()}"
 
 
@@ -453,7 +473,11 @@ def any_of(*children: Expression) -> Expression:
 
 
 def name(text: str) -> str:
-    """An attribute name in the text language: quoted unless it is a plain word."""
+    """An attribute name in the text language: quoted unless it is a plain word; a derived one as its function."""
+    if SEPARATOR in text:
+        function, inner = function_of(text), name(source_of(text))
+        word = text.partition(SEPARATOR)[0].partition(":")[0]
+        return f"{word}({inner})" if function.argument is None else f"{word}({inner}, {literal(function.argument)})"
     return text if _PLAIN.fullmatch(text) and text.upper() not in KEYWORDS else '"' + text.replace('"', '""') + '"'
 
 
@@ -468,13 +492,61 @@ def literal(value: Scalar) -> str:
     return _number(value)
 
 
+def weight_suffix(weight: float) -> str:
+    """A weight as it follows a predicate in the text language; nothing for the default."""
+    return "" if weight == 1.0 else f" ^{_number(weight)}"
+
+
 def _subject(predicate: Compare | Between | In) -> str:
     subject = name(predicate.attribute)
     return subject if predicate.quantifier is None else f"{predicate.quantifier.upper()}({subject})"
 
 
-def _listed(values: tuple[Scalar, ...]) -> str:
-    return f"({', '.join(map(literal, values))})"
+def _listed(predicate: In | Lists | ListCount) -> str:
+    return f"({', '.join([_constant(predicate, value) for value in predicate.values])})"
+
+
+def _constant(predicate: Predicate, value: Scalar) -> str:
+    """A constant that a predicate compares with: in the functions of its attribute that fold constants, as CQL2 has it."""
+    text = literal(value)
+    if SEPARATOR in predicate.attribute and isinstance(value, str):
+        for function in reversed(folding_functions(predicate.attribute)):
+            text = f"{function}({text})"
+    return text
+
+
+def folding_functions(attribute: str) -> list[str]:
+    """The functions of an attribute that are applied to constants too, the outermost first."""
+    found = []
+    while SEPARATOR in attribute:
+        function = function_of(attribute)
+        if function.folds_constants:
+            found.append(function.name)
+        attribute = source_of(attribute)
+    return found
+
+
+def _check_functions(attribute: str) -> None:
+    """Refuse a name with `SEPARATOR` that is not one of functions of an attribute."""
+    try:
+        while SEPARATOR in attribute:
+            function_of(attribute)
+            attribute = source_of(attribute)
+    except SchemaError as error:
+        raise ExpressionError(f"attribute {attribute!r}: {error}") from None
+    if not attribute:
+        raise ExpressionError("an attribute's name cannot be empty")
+
+
+def _fold(predicate: Predicate, *fields: str) -> None:
+    """Put the constants of a predicate through the functions of its attribute: `CASEI(name) = 'Oslo'` compares with 'oslo'."""
+    attribute = predicate.attribute
+    if SEPARATOR not in attribute:
+        return
+    for field in fields:
+        value = getattr(predicate, field)
+        new = tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
+        object.__setattr__(predicate, field, new)
 
 
 def _number(value: float) -> str:

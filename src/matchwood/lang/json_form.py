@@ -24,7 +24,8 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from matchwood.errors import ExpressionError, TooComplexError
+from matchwood.errors import ExpressionError, SchemaError, TooComplexError
+from matchwood.lang import temporal_json
 from matchwood.lang.expression import (
     MAX_DEPTH,
     And,
@@ -49,16 +50,20 @@ from matchwood.lang.expression import (
     SpatialOperator,
     all_of,
     any_of,
+    folding_functions,
     instant,
     spatial,
 )
 from matchwood.lang.geometry import geojson_of, geometry_of
+from matchwood.lang.temporal import Temporal
 from matchwood.schema import Point, Scalar, describe
+from matchwood.schema.functions import FUNCTIONS, SEPARATOR, derived_name, function_of, is_derived, source_of
 
 _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_LIST_OPERATORS = {operator.value: operator for operator in ListOperator}
 _QUANTIFIERS = {quantifier.value: quantifier for quantifier in Quantifier}
 _SPATIAL = {operator.value: operator for operator in SpatialOperator}
 _COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
@@ -101,6 +106,8 @@ def _written(expression: Expression, depth: int) -> dict[str, Any] | bool:
         child = _written(expression.child, depth + 1)
         negatable = isinstance(child, dict) and child["op"] in _NEGATABLE
         return {"op": "not", "args": [child], **({"prefix": True} if negatable else {})}
+    if isinstance(expression, Temporal):
+        return temporal_json.written(expression)
     if isinstance(expression, Predicate):
         return _written_predicate(expression)
     raise ExpressionError(f"expected an expression, got {_described(expression)}")
@@ -115,26 +122,47 @@ def _written_predicate(predicate: Predicate) -> dict[str, Any]:
 
 
 def _written_subject(predicate: Predicate) -> dict[str, Any]:
-    subject = {"property": predicate.attribute}
+    subject = _written_name(predicate.attribute)
     quantifier = getattr(predicate, "quantifier", None)
     if isinstance(predicate, ListCount):
-        return {"op": "a_count", "args": [subject, [_written_value(value) for value in predicate.values]]}
+        return {"op": "a_count", "args": [subject, _written_list(predicate, predicate.values)]}
     return subject if quantifier is None else {"op": quantifier.value, "args": [subject]}
+
+
+def _written_name(attribute: str) -> dict[str, Any]:
+    if not is_derived(attribute):
+        return {"property": attribute}
+    function, inner = function_of(attribute), _written_name(source_of(attribute))
+    op = attribute.partition(SEPARATOR)[0].partition(":")[0].lower()
+    return {"op": op, "args": [inner] if function.argument is None else [inner, function.argument]}
+
+
+def _written_list(predicate: Predicate, values: tuple[Scalar, ...]) -> list[Any]:
+    return [_written_constant(predicate, value) for value in values]
+
+
+def _written_constant(predicate: Predicate, value: Scalar) -> object:
+    """A constant in the functions of the attribute that are applied to constants too."""
+    written = _written_value(value)
+    if isinstance(value, str):
+        for function in reversed(folding_functions(predicate.attribute)):
+            written = {"op": function.lower(), "args": [written]}
+    return written
 
 
 def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
     """The op of a predicate, its arguments after the property, and its further keys."""
     match predicate:
         case Compare(operator=operator, value=value):
-            return ("<>" if operator is Operator.NE else operator.value), [_written_value(value)], {}
+            return ("<>" if operator is Operator.NE else operator.value), [_written_constant(predicate, value)], {}
         case Between(lo=lo, hi=hi):
-            return "between", [_written_value(lo), _written_value(hi)], {}
+            return "between", [_written_constant(predicate, lo), _written_constant(predicate, hi)], {}
         case In(values=values):
-            return "in", [[_written_value(value) for value in values]], {}
+            return "in", [_written_list(predicate, values)], {}
         case IsNull():
             return "isNull", [], {}
         case Lists(operator=listed, values=values):
-            return listed.value, [[_written_value(value) for value in values]], {}
+            return listed.value, [_written_list(predicate, values)], {}
         case ListCount(operator=operator, count=count):
             return ("<>" if operator is Operator.NE else operator.value), [count], {}
         case DWithin(centre=centre, radius=radius, shape=shape):
@@ -160,6 +188,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
         raise TooComplexError(_TOO_DEEP)
     if isinstance(value, bool):
         return Constant(value)
+    if _is_property(value):  # a bool by itself
+        return _read_predicate("=", [value, True], {}, path)
     op, args = _checked_operation(value, path)
     if op == "not":
         return _read_not(value, args, path, depth)
@@ -168,6 +198,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
             raise _error(f"{path}.args", "expected at least one expression, got none")
         children = [_read(arg, f"{path}.args[{index}]", depth + 1) for index, arg in enumerate(args)]
         return all_of(*children) if op == "and" else any_of(*children)
+    if op in temporal_json.FUNCTIONS:
+        return temporal_json.read(op, args, _read_weight(value, path), path)
     return _read_predicate(op, args, value, path)
 
 
@@ -208,9 +240,12 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
+    elif op in _LIST_OPERATORS and isinstance(args[0], (list, tuple)) and _is_property(args[1]):
+        op = _LIST_OPERATORS[op].mirrored.value
+        args, places, operator = args[::-1], places[::-1], Operator.EQ
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
-    weight = _read_number(value.get("weight", 1.0), f"{path}.weight")
+    weight = _read_weight(value, path)
     if op in _SPATIAL:
         return _read_spatial(_SPATIAL[op], args, weight, path)
     name, further = _read_subject(op, args[0], places[0])
@@ -225,10 +260,14 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     return predicate
 
 
+def _read_weight(value: Any, path: str) -> float:
+    return _read_number(value.get("weight", 1.0), f"{path}.weight")
+
+
 def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
     """The attribute that a predicate is about, and its quantifier or the list that is counted."""
     if _is_property(value):
-        return value["property"], {}
+        return _read_name(value, path), {}
     if not _is_subject(value):
         raise _error(path, f'expected {{"property": NAME}}, got {_described(value)}{_unsupported_call(value)}')
     function, (inner, *rest) = value["op"], value["args"] or [None]
@@ -237,9 +276,25 @@ def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
         raise _error(f"{path}.op", f"{function!r} cannot be used in {op!r}, only in {', '.join(allowed)}")
     if not _is_property(inner) or len(rest) != (function == "a_count"):
         raise _error(f"{path}.args", f"expected the arguments of {function!r}, got {_described(value['args'])}")
+    name = _read_name(inner, f"{path}.args[0]")
     if function in _QUANTIFIERS:
-        return inner["property"], {"quantifier": _QUANTIFIERS[function]}
-    return inner["property"], {"values": _read_list(rest[0], f"{path}.args[1]")}
+        return name, {"quantifier": _QUANTIFIERS[function]}
+    return name, {"values": _read_list(rest[0], f"{path}.args[1]")}
+
+
+def _read_name(value: Any, path: str) -> str:
+    """The name of a property, or of functions of one."""
+    if "property" in value:
+        return str(value["property"])
+    inner, *rest = value["args"]
+    if len(rest) > 1 or not all(isinstance(argument, str) for argument in rest):
+        raise _error(f"{path}.args", f"expected a property and at most one string, got {_described(value['args'])}")
+    name = derived_name(value["op"].upper(), _read_name(inner, f"{path}.args[0]"), rest[0] if rest else None)
+    try:
+        function_of(name)
+    except SchemaError as error:
+        raise _error(path, str(error)) from None
+    return name
 
 
 def _count_compared(operator: Operator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
@@ -301,13 +356,23 @@ def _read_spatial(operator: SpatialOperator, args: list[Any], weight: float, pat
     except ExpressionError as error:
         raise error.about(f"{path}.args[{1 - at}]") from None
     try:
-        return spatial(args[at]["property"], weight, operator if at == 0 else operator.mirrored, geometry)
+        name = _read_name(args[at], f"{path}.args[{at}]")
+        return spatial(name, weight, operator if at == 0 else operator.mirrored, geometry)
     except ExpressionError as error:
         raise error.about(path) from None
 
 
 def _is_property(value: object) -> bool:
+    """A property, or functions of one."""
+    depth = 0
+    while _is_function(value) and value["args"] and depth < MAX_DEPTH:  # type: ignore[index]
+        value, depth = value["args"][0], depth + 1  # type: ignore[index]
     return isinstance(value, Mapping) and set(value) == {"property"} and isinstance(value["property"], str)
+
+
+def _is_function(value: object) -> bool:
+    is_call = isinstance(value, Mapping) and set(value) == {"op", "args"} and isinstance(value["args"], (list, tuple))
+    return is_call and isinstance(value["op"], str) and value["op"].upper() in FUNCTIONS  # type: ignore[index]
 
 
 def _is_subject(value: object) -> bool:
@@ -323,6 +388,8 @@ def _read_value(value: object, path: str) -> Scalar:
         raise _error(path, 'null is not a value; use the op "isNull"')
     if isinstance(value, (bool, int, float, str)):
         return value
+    if _is_function(value) and not _is_property(value):
+        return _read_folded(value, path)
     if isinstance(value, Mapping) and len(value) == 1:
         key, text = next(iter(value.items()))
         if key == "number" and isinstance(text, str) and text in _INFINITIES:
@@ -335,11 +402,25 @@ def _read_value(value: object, path: str) -> Scalar:
     raise _error(path, f"expected {expected}, got {_described(value)}{_unsupported_call(value)}")
 
 
+def _read_folded(value: Any, path: str, depth: int = 1) -> Scalar:
+    """A function of a constant: {"op": "casei", "args": ["Oslo"]}."""
+    function = function_of(value["op"].upper())
+    if not function.folds_constants or len(value["args"]) != 1 or depth > MAX_DEPTH:
+        raise _error(path, f"expected a constant, or casei or accenti of a string, got {_described(value)}")
+    inner, place = value["args"][0], f"{path}.args[0]"
+    text = _read_folded(inner, place, depth + 1) if _is_function(inner) else inner
+    if not isinstance(text, str):
+        raise _error(place, f"expected a string, got {_described(inner)}")
+    result: Scalar = function.call(text)
+    return result
+
+
 def _unsupported_call(value: object) -> str:
     """What to say about an operand that is a construct of CQL2 without a counterpart here."""
     if not isinstance(value, Mapping):
         return ""
-    return "; intervals are not supported, use between" if "interval" in value else _unsupported(value.get("op"))
+    interval = "; an interval is an argument of a temporal function such as t_during"
+    return interval if "interval" in value else _unsupported(value.get("op"))
 
 
 def _unsupported(op: object) -> str:
@@ -351,9 +432,7 @@ def _unsupported(op: object) -> str:
     if op == "like":
         return "; patterns are not supported, use = or in"
     if op in ("casei", "accenti"):
-        return f"; {op!r} is not supported, send the text in the form that is compared"
-    if op.startswith("t_"):
-        return f"; temporal functions are not supported, got {op!r}; use comparisons or between"
+        return f"; {op!r} is used in place of a property or of a string"
     if op.startswith("s_"):
         return f"; this spatial function is not supported, got {op!r}"
     return "" if op in _OPERATIONS else f"; functions are not supported, got {op!r}"
@@ -416,5 +495,6 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
     "s_dwithin": (3, ("weight", "shape")),
     **dict.fromkeys(map(str, SpatialOperator), (2, ("weight",))),
+    **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -25,7 +25,8 @@ from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.regions import Part, Region
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate, can_hold
-from matchwood.schema import Schema
+from matchwood.lang.temporal import Temporal, rewritten
+from matchwood.schema import Schema, Type
 
 __all__ = ["Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
 
@@ -105,6 +106,10 @@ class _Normaliser:
             return self.rows(expression.child, negated=not negated)
         if isinstance(expression, Constant):
             return [{}] if expression.value is not negated else []
+        if isinstance(expression, Temporal):
+            for name in expression.attributes:
+                self.schema.attribute_for(name, Type.TIMESTAMP)
+            return self.rows(rewritten(expression, negated=negated), negated=False)
         assert isinstance(expression, (And, Or))
         parts = [self.rows(child, negated=negated) for child in expression.children]
         return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)

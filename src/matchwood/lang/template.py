@@ -177,6 +177,11 @@ def midnight(text: str) -> datetime:
         raise ExpressionError(f"expected a date such as 2026-01-31, got {_string(text)!r}") from None
 
 
+def interval_end(text: str) -> datetime | None:
+    """The instant in a quoted ISO 8601 text; None for an open end, '..'."""
+    return None if text == "'..'" else timestamp(text)
+
+
 def weight(text: str) -> float:
     """A finite number that is not negative."""
     value = float(text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from matchwood.errors import SchemaError, UnknownAttributeError, ValueTypeError
 from matchwood.schema.comparison import schema_difference
+from matchwood.schema.functions import function_of, is_derived, source_of
 from matchwood.schema.keys import key_of, value_of
 from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Scalar, Symbols, Type
 
@@ -39,6 +41,7 @@ class Schema:
     def __init__(self, declared: Mapping[str, str | Type] | None = None, *, learn: bool = True) -> None:
         self.learn = learn
         self._attributes: dict[str, Attribute] = {}
+        self._derived: dict[str, Attribute] = {}
         self._by_dimension: list[Attribute] = []
         self._learnt: list[_Step] = []
         self.forgotten = 0  # how often something learnt was forgotten: arrays encoded before may name other attributes
@@ -59,9 +62,9 @@ class Schema:
         except ValueError:
             known = ", ".join(Type)
             raise SchemaError(f"attribute {name!r}: expected one of the types {known}, got {type_!r}") from None
-        attribute = self._attributes.get(name)
+        attribute = self.get(name)
         if attribute is None:
-            attribute = self._add(name)
+            attribute = self._derive(name) if is_derived(name) else self._add(name)
         return self._give_type(attribute, wanted)
 
     def attribute_for(self, name: str, type_: Type) -> Attribute:
@@ -72,10 +75,15 @@ class Schema:
         return self._give_type(attribute, type_)
 
     def find(self, name: str) -> Attribute:
-        """The attribute `name`; if it is unknown and the schema learns, a new one without a type. O(1)."""
-        attribute = self._attributes.get(name)
+        """The attribute `name`; if it is unknown and the schema learns, a new one without a type. O(1).
+
+        A function of an attribute can always be added, if the attribute itself is known or can be learnt.
+        """
+        attribute = self.get(name)
         if attribute is not None:
             return attribute
+        if is_derived(name):
+            return self._derive(name)
         if not self.learn:
             known = ", ".join(sorted(self._attributes)[:20]) or "none"
             raise UnknownAttributeError(f"attribute {name!r} is not in the schema (known: {known}); declare it first")
@@ -83,7 +91,7 @@ class Schema:
 
     def get(self, name: str) -> Attribute | None:
         """The attribute `name`, None if it is unknown; nothing is learnt. O(1)."""
-        return self._attributes.get(name)
+        return self._attributes.get(name) or self._derived.get(name)
 
     def is_prefix(self, path: str) -> bool:
         """Is there an attribute whose dotted name begins with this path? O(1).
@@ -142,7 +150,7 @@ class Schema:
 
     @property
     def attributes(self) -> Mapping[str, Attribute]:
-        """The attributes by name: a view that follows what is learnt."""
+        """The attributes of events by name, without derived ones: a view that follows what is learnt."""
         return self._attributes
 
     @property
@@ -151,13 +159,13 @@ class Schema:
         return len(self._by_dimension)
 
     def __iter__(self) -> Iterator[Attribute]:
-        return iter(self._attributes.values())
+        return chain(self._attributes.values(), self._derived.values())
 
     def __len__(self) -> int:
-        return len(self._attributes)
+        return len(self._attributes) + len(self._derived)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._attributes
+        return name in self._attributes or name in self._derived
 
     def extends(self, other: Schema) -> bool:
         """Does every dimension and key of `other` mean the same here? O(1) for itself, otherwise O(attributes + symbols).
@@ -201,6 +209,8 @@ class Schema:
             attribute = Attribute(str(item["name"]), type_, tuple(int(dim) for dim in item["dims"]))
             if attribute.name in schema:
                 raise SchemaError(f"attribute {attribute.name!r} is listed twice")
+            if is_derived(attribute.name):
+                _check_derived(attribute, schema)
             if len(attribute.dims) != (2 if type_ is Type.POINT else 1) or not owners.keys().isdisjoint(attribute.dims):
                 raise SchemaError(
                     f"attribute {attribute.name!r}: dimensions {list(attribute.dims)} do not fit its type, or are used twice"
@@ -227,7 +237,27 @@ class Schema:
         self._enter(attribute)
         return attribute
 
+    def _derive(self, name: str) -> Attribute:
+        """A new derived attribute; the attribute that it is computed from gets the type that the function takes."""
+        function = function_of(name)
+        try:
+            self.attribute_for(source_of(name), function.takes)
+        except ValueTypeError as error:
+            raise error.about(f"{function.name}(...)") from None
+        symbols = Symbols() if function.gives in CODED else None
+        attribute = Attribute(name, function.gives, (), symbols)
+        self._learnt.append(_Step(attribute, True, len(self._by_dimension)))
+        attribute.dims = (self._new_dimension(attribute),)
+        self._enter(attribute)  # from now on events that are encoded have it
+        return attribute
+
     def _enter(self, attribute: Attribute) -> None:
+        if is_derived(attribute.name):
+            source = self.get(source_of(attribute.name))
+            assert source is not None
+            source.derived = (*source.derived, attribute)
+            self._derived[attribute.name] = attribute
+            return
         for prefix in _prefixes_of(attribute.name):
             self._prefixes[prefix] = self._prefixes.get(prefix, 0) + 1
         self._attributes[attribute.name] = attribute
@@ -250,6 +280,11 @@ class Schema:
         if not step.added:
             attribute.type = attribute.symbols = None
             attribute.dims = attribute.dims[:1]
+        elif self._derived.get(attribute.name) is attribute:
+            source = self.get(source_of(attribute.name))
+            assert source is not None
+            source.derived = tuple([other for other in source.derived if other is not attribute])
+            del self._derived[attribute.name]
         elif self._attributes.get(attribute.name) is attribute:
             del self._attributes[attribute.name]
             for prefix in _prefixes_of(attribute.name):
@@ -267,6 +302,13 @@ class Schema:
             )
         self._by_dimension.append(attribute)
         return dim
+
+
+def _check_derived(attribute: Attribute, schema: Schema) -> None:
+    """Refuse a derived attribute of a saved schema that does not fit its function or the attribute it is computed from."""
+    function, source = function_of(attribute.name), schema.get(source_of(attribute.name))
+    if source is None or source.type is not function.takes or attribute.type is not function.gives:
+        raise SchemaError(f"attribute {attribute.name!r} does not fit the attribute that it is computed from")
 
 
 def _prefixes_of(name: str) -> list[str]:

@@ -88,3 +88,5 @@ class Attribute:
     type: Type | None
     dims: tuple[int, ...]
     symbols: Symbols | None = None
+    derived: tuple[Attribute, ...] = field(default=(), compare=False, repr=False)
+    """The attributes that are computed from this one (`schema.functions`)."""

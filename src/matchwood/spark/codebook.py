@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from matchwood.errors import SchemaError, StorageError
 from matchwood.schema import Schema, Type
+from matchwood.schema.functions import is_derived
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -160,10 +161,10 @@ def _check_types(schema: Schema) -> None:
 def _append(schema: Schema, other: Schema) -> None:
     """Append the attributes and strings of `other` that `schema` lacks; known attributes keep their type.
 
-    A closed schema gets new strings, but no new attributes.
+    A closed schema gets new strings and functions of its attributes, but no new attributes.
     """
     for theirs in other:
-        if theirs.name not in schema and not schema.learn:
+        if theirs.name not in schema and not schema.learn and not is_derived(theirs.name):
             continue
         ours = schema.find(theirs.name)
         if ours.type is None and theirs.type is not None:

@@ -63,14 +63,19 @@ def read_raw(
     return _read_csv(spark, place, schema), None
 
 
+_TAUGHT = (Type.STRING, Type.TIMESTAMP)
+"""The types whose attributes subscriptions may teach a closed codebook something about: strings, and functions."""
+
+
 def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = None) -> Codebook:
     """The codebook, extended by the attributes and (of subscriptions) the strings of a raw table. One pass; runs a job.
 
     Of two types for one attribute, that of the earlier partition stays, and ingest rejects the others. A closed codebook learns
-    strings of its attributes, and no attribute. A column that cannot be used at all is an error now, before any job runs.
+    strings and functions of its attributes, and no attribute. A column that cannot be used at all is an error now, before any job
+    runs.
     """
     schema = codebook.schema()
-    if not schema.learn and (kind == "events" or not any(attribute.type is Type.STRING for attribute in schema)):
+    if not schema.learn and (kind == "events" or not any(attribute.type in _TAUGHT for attribute in schema)):
         return codebook
     if form != LINES:
         _check_columns(raw, Encoding(kind, codebook.content, form))

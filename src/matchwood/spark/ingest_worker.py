@@ -117,7 +117,8 @@ def _symbols(schema: Schema) -> Float64s:
 
 def _check_codes(rows: Rows, symbols: Float64s, schema: Schema) -> None:
     """Raise if a string has a code that the codebook lacks: another worker would give the code to another string."""
-    limit = symbols[rows.dims] - 0.5
+    known = np.append(symbols, 0.0)  # of a function that the codebook lacks, every code is unknown
+    limit = known[np.minimum(rows.dims, len(symbols))] - 0.5
     for ends in (rows.lo, rows.hi):
         unknown = np.flatnonzero((ends > limit) & np.isfinite(ends))
         if len(unknown):

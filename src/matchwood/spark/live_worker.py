@@ -20,9 +20,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
+from matchwood.encode.derived import derived_events, merged_events
 from matchwood.encode.rejects import EncodedEvents
 from matchwood.planner.exercise import LIVE
 from matchwood.schema import UNKNOWN_SYMBOL, Schema, Type
+from matchwood.schema.functions import is_derived, source_of
 from matchwood.spark import columns
 from matchwood.spark.batches import (
     EventBatch,
@@ -110,6 +112,7 @@ class LiveState:
             self._read(file, now)
             self._files.append(str(file))
         if version_of(codebook) > self._codebook:
+            self._derive(cached_schema(codebook), known_dimensions(codebook))
             self._read_lines_again(cached_schema(codebook), known_dimensions(codebook))
             self._codebook = version_of(codebook)
         expired = self._expiring.due(now)
@@ -149,6 +152,19 @@ class LiveState:
             written = batch.column(batch.schema.get_field_index("codebook"))
             if len(written):
                 self._codebook = min(self._codebook or int(pc.max(written).as_py()), int(pc.min(written).as_py()))
+
+    def _derive(self, schema: Schema, known: int) -> None:
+        """Add what a later codebook derives from the events; those that have lines are read again as a whole."""
+        derived = [attribute for attribute in schema if is_derived(attribute.name) and attribute.dims[0] < known]
+        numbers = np.setdiff1d(self._index.ids(), np.array(sorted(self._lines), np.int64))
+        if not derived or not len(numbers):
+            return
+        until, events = self._index.until(numbers), self._index.extract(numbers)
+        for attribute in sorted(derived, key=lambda attribute: attribute.dims):
+            computed = derived_events(events, schema.find(source_of(attribute.name)), attribute, register=False)
+            events = merged_events(events, _known(computed, known), attribute.dims)
+        self._index.delete(numbers)
+        self._index.insert(events, numbers, until)
 
     def _read_lines_again(self, schema: Schema, known: int) -> None:
         """Encode the events that have unknown parts with a later codebook."""
