@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.encode.derived import derived_events, merged_events
+from matchwood.encode.derived import merged_events
 from matchwood.encode.events import EventReader
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.ids import MAX_ID, event_id
@@ -159,7 +160,7 @@ class Live:
         learnt = [dim for name in names for dim in schema.find(name).dims]
         merged = merged_events(before.events, reader.build(), learnt)
         for attribute in derived:
-            computed = derived_events(merged, schema.find(source_of(attribute.name)), attribute, register=True)
+            computed = computed_events(merged, schema, attribute, register=True)
             merged = merged_events(merged, computed, attribute.dims)
         self._events.delete(ids)
         self._events.insert(merged, ids, before.until)

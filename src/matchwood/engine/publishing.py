@@ -11,6 +11,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.picking import pick_events
+from matchwood.engine.aging import at_instant
 from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, event_id
 from matchwood.engine.live import LiveMatch
@@ -207,4 +208,6 @@ class Publishing(EngineCore):
         now = instant_key(self._clock())
         if until is not None and until <= now:
             return []
-        return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled)
+        if self.schema.ages:
+            rows = at_instant(rows, self.schema, now)
+        return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled) if rows.size else []

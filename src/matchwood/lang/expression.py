@@ -421,7 +421,9 @@ def name(text: str) -> str:
     if SEPARATOR in text:
         function, inner = function_of(text), name(source_of(text))
         word = text.partition(SEPARATOR)[0].partition(":")[0]
-        return f"{word}({inner})" if function.argument is None else f"{word}({inner}, {literal(function.argument)})"
+        if function.argument is None:
+            return f"{word}({inner})"
+        return f"{word}({inner}, {name(function.argument) if function.is_age else literal(function.argument)})"
     return text if _PLAIN.fullmatch(text) and text.upper() not in KEYWORDS else '"' + text.replace('"', '""') + '"'
 
 
@@ -477,7 +479,7 @@ def _check_functions(attribute: str) -> None:
             function_of(attribute)
             attribute = source_of(attribute)
     except SchemaError as error:
-        raise ExpressionError(f"attribute {attribute!r}: {error}") from None
+        raise ExpressionError(f"attribute {attribute.rpartition(SEPARATOR)[2]!r}: {error}") from None
     if not attribute:
         raise ExpressionError("an attribute's name cannot be empty")
 
@@ -489,7 +491,12 @@ def _fold(predicate: Predicate, *fields: str) -> None:
         return
     for field in fields:
         value = getattr(predicate, field)
-        new = tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
+        try:
+            new = (
+                tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
+            )
+        except SchemaError as error:
+            raise ExpressionError(f"{name(attribute)}: {error}") from None
         object.__setattr__(predicate, field, new)
 
 

@@ -91,6 +91,7 @@ class Grammar:
         self.at = 0
         self.converters = [read.CONVERTERS[kind] for kind in shape[0]]
         self.fixed: list[Any] = []
+        self.computed: list[tuple[int, Callable[[list[Any]], Any]]] = []
         self.steps: list[Step] = []
         self.places: list[Place] = []
         self.depths: list[int] = []
@@ -101,7 +102,12 @@ class Grammar:
         """The template of the shape; `PlacedError` if it is not of the grammar. O(tokens)."""
         self.expression()
         return Template(
-            tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places), self.conjuncts()
+            tuple(self.converters),
+            tuple(self.fixed),
+            tuple(self.steps),
+            tuple(self.places),
+            self.conjuncts(),
+            tuple(self.computed),
         )
 
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -115,6 +121,8 @@ class Grammar:
             if condition is None or condition.attribute < constants:  # a quoted name, which is a constant, may be any
                 return ()
             name = self.fixed[condition.attribute - constants]
+            if name is None:  # a function with an argument
+                return ()
             is_plain = not is_derived(name) and all(
                 i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values
             )
@@ -436,22 +444,27 @@ class Grammar:
         """A name, or functions of a name: the index of the attribute."""
         if not self.begins_call(FUNCTIONS):
             return self.plain_attribute()
-        function, opening = self.token.upper, self.token
+        function = self.token.upper
         self.at += 2
         attribute, argument = self.attribute(), None
         if self.takes(","):
-            argument = self.token
-            if argument.kind != "s":
-                raise self.problem(f"expected a string in single quotes as the second argument of {function}")
-            self.at += 1
+            argument = self.argument_of(function)
         self.expect(")", f"after the name in {function}")
         if argument is None:
             return self.converted(attribute, partial(derived_name, function))
-        if attribute < len(self.converters):
-            raise self.problem(f"{function} with two arguments takes a name without quotes", opening)
-        inner, convert = self.fixed[attribute - len(self.converters)], self.converters[argument.slot]
-        self.converters[argument.slot] = lambda text: derived_name(function, inner, convert(text))
-        return argument.slot
+        index = self.constant(None)
+        self.computed.append((index, lambda values: derived_name(function, values[attribute], values[argument])))
+        return index
+
+    def argument_of(self, function: str) -> int:
+        """The second argument of a function of an attribute: another attribute for AGE, a string for others."""
+        if function == "AGE":
+            return self.plain_attribute()
+        token = self.token
+        if token.kind != "s":
+            raise self.problem(f"expected a string in single quotes as the second argument of {function}, got {token}")
+        self.at += 1
+        return token.slot
 
     def converted(self, index: int, function: Callable[[Any], Any]) -> int:
         """The index of a value with a function applied to it."""

@@ -129,7 +129,9 @@ def _written_name(attribute: str) -> dict[str, Any]:
         return {"property": attribute}
     function, inner = function_of(attribute), _written_name(source_of(attribute))
     op = attribute.partition(SEPARATOR)[0].partition(":")[0].lower()
-    return {"op": op, "args": [inner] if function.argument is None else [inner, function.argument]}
+    if function.argument is None:
+        return {"op": op, "args": [inner]}
+    return {"op": op, "args": [inner, {"property": function.argument} if function.is_age else function.argument]}
 
 
 def _written_list(predicate: Predicate, values: tuple[Scalar, ...]) -> list[Any]:
@@ -230,7 +232,10 @@ def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
 
 def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicate:
     places = [f"{path}.args[{index}]" for index in range(len(args))]
-    if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
+    is_call = (
+        op in _COMPARISONS and isinstance(args[1], Mapping) and "op" in args[1] and not isinstance(args[0], Mapping)
+    )
+    if op in _COMPARISONS and not _is_subject(args[0]) and (_is_subject(args[1]) or is_call):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
     elif op in _LIST_OPERATORS and isinstance(args[0], (list, tuple)) and _is_property(args[1]):
@@ -278,8 +283,11 @@ def _read_name(value: Any, path: str) -> str:
     if "property" in value:
         return str(value["property"])
     inner, *rest = value["args"]
+    if value["op"].upper() == "AGE":
+        rest = [other["property"] if _is_plain_property(other) else None for other in rest]
     if len(rest) > 1 or not all(isinstance(argument, str) for argument in rest):
-        raise _error(f"{path}.args", f"expected a property and at most one string, got {_described(value['args'])}")
+        more = "a second one" if value["op"].upper() == "AGE" else "one string"
+        raise _error(f"{path}.args", f"expected a property and at most {more}, got {_described(value['args'])}")
     name = derived_name(value["op"].upper(), _read_name(inner, f"{path}.args[0]"), rest[0] if rest else None)
     try:
         function_of(name)
@@ -343,6 +351,10 @@ def _is_property(value: object) -> bool:
     depth = 0
     while _is_function(value) and value["args"] and depth < MAX_DEPTH:  # type: ignore[index]
         value, depth = value["args"][0], depth + 1  # type: ignore[index]
+    return _is_plain_property(value)
+
+
+def _is_plain_property(value: object) -> bool:
     return isinstance(value, Mapping) and set(value) == {"property"} and isinstance(value["property"], str)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Self
 
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import instant
@@ -47,6 +47,57 @@ class TemporalMethods:
     t_overlaps = _method(TemporalFunction.OVERLAPS)
     t_started_by = _method(TemporalFunction.STARTED_BY)
     t_starts = _method(TemporalFunction.STARTS)
+
+
+class DerivedTimes(TemporalMethods):
+    """Parts and ages of an attribute that is a timestamp. Every method is O(1).
+
+    A zone is a name such as "Europe/Berlin" or an offset such as "+02:00"; UTC if it is not given.
+    """
+
+    __slots__ = ()
+
+    def _derived(self, function: str, argument: str | None) -> Self:
+        """The attribute that the function makes of this one."""
+        raise NotImplementedError
+
+    def hour(self, zone: str | None = None) -> Self:
+        """The hour of the day in a zone, 0 to 23.
+
+        >>> from matchwood import attr
+        >>> print(attr("seen").hour("Europe/Berlin").between(9, 17) & attr("seen").weekday("Europe/Berlin").is_in(["SAT", "SUN"]))
+        HOUR(seen, 'Europe/Berlin') BETWEEN 9 AND 17 AND WEEKDAY(seen, 'Europe/Berlin') IN (6, 7)
+        """
+        return self._derived("HOUR", zone)
+
+    def weekday(self, zone: str | None = None) -> Self:
+        """The day of the week in a zone, 1 (Monday) to 7; constants may be names, such as "MON"."""
+        return self._derived("WEEKDAY", zone)
+
+    def time_of_day(self, zone: str | None = None) -> Self:
+        """The time of day in a zone, in seconds; constants may be texts such as "09:30"."""
+        return self._derived("TIME", zone)
+
+    def day(self, zone: str | None = None) -> Self:
+        """The day of the month in a zone, 1 to 31."""
+        return self._derived("DAY", zone)
+
+    def month(self, zone: str | None = None) -> Self:
+        """The month in a zone, 1 to 12; constants may be names, such as "JAN"."""
+        return self._derived("MONTH", zone)
+
+    def year(self, zone: str | None = None) -> Self:
+        """The year in a zone."""
+        return self._derived("YEAR", zone)
+
+    def age(self, other: str | None = None) -> Self:
+        """The seconds from this instant to the arrival of the event, or to another of its timestamps; constants may be durations.
+
+        >>> from matchwood import attr
+        >>> print(attr("created").age() < "1 h", "OR", attr("created").age("received") < "PT5M")
+        AGE(created) < 3600 OR AGE(created, received) < 300
+        """
+        return self._derived("AGE", other)
 
 
 class IntervalOf(TemporalMethods):

@@ -19,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
-from matchwood.encode.derived import derived_events, merged_events
+from matchwood.encode.derived import merged_events
 from matchwood.encode.rejects import EncodedEvents
 from matchwood.planner.exercise import LIVE
 from matchwood.schema import UNKNOWN_SYMBOL, Schema, Type
-from matchwood.schema.functions import is_derived, source_of
+from matchwood.schema.functions import is_derived
 from matchwood.spark import columns
 from matchwood.spark.batches import (
     EventBatch,
@@ -161,7 +162,7 @@ class LiveState:
             return
         until, events = self._index.until(numbers), self._index.extract(numbers)
         for attribute in sorted(derived, key=lambda attribute: attribute.dims):
-            computed = derived_events(events, schema.find(source_of(attribute.name)), attribute, register=False)
+            computed = computed_events(events, schema, attribute, register=False)
             events = merged_events(events, _known(computed, known), attribute.dims)
         self._index.delete(numbers)
         self._index.insert(events, numbers, until)
