@@ -1,7 +1,7 @@
 """CQL2: a case of our own for each official example of the standard (OGC 21-065), by the name of the example.
 
 A case that is accepted has an event that matches and one that does not; one that is refused has the words by which the error
-names the construct. `-alt01` examples exist as text only.
+names the construct. `-alt01` examples exist as text only. docs/cql2.md lists what is accepted.
 """
 
 from __future__ import annotations
