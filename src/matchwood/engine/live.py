@@ -143,6 +143,8 @@ class Live:
         O(1) if it has learnt none; otherwise O(events that wait), for derived attributes O(events).
         """
         names, found = self._waiting.learnt(schema)
+        if not names:
+            return
         derived = sorted((schema.find(name) for name in names if is_derived(name)), key=lambda known: known.dims)
         ids = np.array(sorted(found), np.int64)
         ids = ids[self._events.knows(ids)]

@@ -274,7 +274,7 @@ class RowStore:
             count = int((~np.isin(kinds, arrays.CONTINUING)).sum())
             if count > MAX_COUNT:
                 raise SubscriptionError(
-                    f"subscription {rows.ids[r]}: a row names {count} dimensions and circles, the limit is {MAX_COUNT}"
+                    f"subscription {rows.ids[r]}: a row names {count} dimensions and shapes, the limit is {MAX_COUNT}"
                 )
 
     def note_dimensions(self, rows: Rows) -> None:

@@ -10,6 +10,7 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
            ROUND   a circle; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -), the
                    first with the latitude's dimension in `more`
            COUNTED intervals as those of a SET, then two words more: how many of them the value meets, least and most
+           SHAPED  a region, as words (`kernels.regions`)
            GRADED  narrows nothing: its weight counts by closeness (`grades`). The weight of the predicate's first entry is the
                    sum of all its weights, a bound; the weight that counts in full is with the first grade
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
@@ -35,6 +36,7 @@ from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
 from matchwood.store.kernels.places import chord_squared, rate_of, unit_vector
+from matchwood.store.kernels.regions import region_words, write_region
 
 ROW = np.dtype(
     [
@@ -58,7 +60,8 @@ MAX_COUNT = 0xFFFF  # main entries that a row may have
 PLAIN, SET, ABSENT, JOINED, NARROWS = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
 ROUND = np.uint16(JOINED | NARROWS)  # a circle
 COUNTED = np.uint16(JOINED | NARROWS | 16)
-GRADED = np.uint16(JOINED | NARROWS | 32)
+SHAPED = np.uint16(JOINED | NARROWS | 32)  # a region
+GRADED = np.uint16(JOINED | NARROWS | 64)
 _HAS_PARTS = np.uint16(SET | 16)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
@@ -80,7 +83,9 @@ WORDS = 4  # of an entry
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
-_COUNT, _PART, _GRADE, _CURVE = arrays.COUNT, arrays.PART, arrays.GRADE, arrays.CURVE
+_COUNT, _PART = arrays.COUNT, arrays.PART
+_REGION, _RING, _VERTEX = arrays.REGION, arrays.RING, arrays.VERTEX
+_GRADE, _CURVE = arrays.GRADE, arrays.CURVE
 
 
 class Store(State):
@@ -179,7 +184,7 @@ def shape_of(rows, r):
     begin, end = rows.offsets[r], rows.offsets[r + 1]
     for e in range(begin, end):
         kind = rows.kinds[e]
-        if kind == _MORE or kind == _PART or kind == _CURVE:
+        if kind == _MORE or kind == _PART or kind == _RING or kind == _VERTEX or kind == _CURVE:
             continue
         main += 1
         if kind == _CIRCLE:
@@ -189,6 +194,8 @@ def shape_of(rows, r):
         elif kind == _COUNT:
             number, width = set_shape(rows, e + 1, _PART)
             extras += extras_of(number * width + 3)
+        elif kind == _REGION:
+            extras += extras_of(region_words(rows, e))
         elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
             number, width = set_shape(rows, e, _MORE)
             extras += extras_of(number * width + 1)
@@ -258,7 +265,7 @@ def write_entries(store, rows, r, start, main):
                 extra += extras_of(write_set(entries, rows, e - 1, _MORE, extra))
             set_.hi = rows.hi[e]
             continue
-        if kind == _PART or kind == _CURVE:
+        if kind == _PART or kind == _RING or kind == _VERTEX or kind == _CURVE:
             continue
         if kind == _GRADE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, GRADED, np.uint32(extra - start))
@@ -270,6 +277,9 @@ def write_entries(store, rows, r, start, main):
             write_word(entries, WORDS * np.int64(extra) + words, rows.lo[e])
             write_word(entries, WORDS * np.int64(extra) + words + 1, rows.hi[e])
             extra += extras_of(words + 2)
+        elif kind == _REGION:
+            write_entry(entries[at], -np.inf, np.inf, 0.0, dim, SHAPED, np.uint32(extra - start))
+            extra += extras_of(write_region(entries, rows, e, WORDS * np.int64(extra), latitude))
         elif kind == _CIRCLE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, ROUND, np.uint32(extra - start))
             write_entry(entries[extra], rows.lo[e], rows.hi[e], rows.weight[e], np.uint16(0), PLAIN, latitude)

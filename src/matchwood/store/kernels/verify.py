@@ -10,9 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper
+from matchwood.jit.intrinsics import read_word
 from matchwood.store.kernels.grades import graded_gain
 from matchwood.store.kernels.parts import meets_value
 from matchwood.store.kernels.places import is_within
+from matchwood.store.kernels.regions import region_holds
 from matchwood.store.kernels.rows import (
     ABSENT,
     COUNTED,
@@ -20,6 +22,8 @@ from matchwood.store.kernels.rows import (
     JOINED,
     NARROWS,
     SET,
+    SHAPED,
+    WORDS,
     count_bounds,
     part_hi,
     part_lo,
@@ -127,6 +131,9 @@ def entry_holds(entries, start, at, values, events):
         return entry.kind == ABSENT and np.isnan(value.lo)
     if entry.kind == COUNTED:
         return count_holds(entries, start, at, events, np.int64(value.first), np.int64(value.parts))
+    if entry.kind == SHAPED:
+        word = WORDS * (start + np.int64(entry.more))
+        return region_holds(entries, word, value.lo, values[np.int64(read_word(entries, word))].lo)
     if entry.kind == GRADED:
         return True
     if entry.kind & NARROWS:
