@@ -35,6 +35,7 @@ from matchwood.lang.expression import (
     Quantifier,
     Shape,
 )
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
 from matchwood.schema.functions import is_derived
 
@@ -109,7 +110,7 @@ class _Writer:
         return self._predicate(tree, negated)
 
     def _predicate(self, tree: Predicate, negated: bool) -> tuple[Any, set[str]]:
-        if is_derived(tree.attribute):
+        if is_derived(tree.attribute) or isinstance(tree, (Like, TextTest)):
             raise self.unknown(tree)
         name = self.name(tree.attribute)
         if isinstance(tree, IsNull):

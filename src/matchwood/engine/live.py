@@ -10,6 +10,7 @@ import numpy as np
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.encode.derived import derived_events, merged_events
 from matchwood.encode.events import EventReader
+from matchwood.encode.live_rows import without_tests
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.ids import MAX_ID, event_id
 from matchwood.engine.waiting import Waiting, WaitingValues
@@ -18,7 +19,7 @@ from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import Mode
 from matchwood.planner.planned_events import PlannedEvents
 from matchwood.schema import Attribute, Schema
-from matchwood.schema.functions import is_derived, source_of
+from matchwood.schema.functions import is_derived, is_hidden, source_of
 from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
 
@@ -142,7 +143,8 @@ class Live:
         O(1) if it has learnt none; otherwise O(events that wait), for derived attributes O(events).
         """
         names, found = self._waiting.learnt(schema)
-        derived = sorted((schema.find(name) for name in names if is_derived(name)), key=lambda known: known.dims)
+        shown = [name for name in names if is_derived(name) and not is_hidden(name)]
+        derived = sorted((schema.find(name) for name in shown), key=lambda known: known.dims)
         ids = np.array(sorted(found), np.int64)
         ids = ids[self._events.knows(ids)]
         waiting = ids.tolist()
@@ -159,6 +161,7 @@ class Live:
         for attribute in derived:
             computed = derived_events(merged, schema.find(source_of(attribute.name)), attribute, register=True)
             merged = merged_events(merged, computed, attribute.dims)
+        merged = without_tests(merged, schema)
         self._events.delete(ids)
         self._events.insert(merged, ids, before.until)
         self._waiting.settle(waiting, schema)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matchwood import geo
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.places import Circle
+from matchwood.patterns import Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,25 @@ class Placed:
     circles: tuple[Circle, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Tests of strings, while an expression is normalised; rows have a `Holds` in its place (`lang.text_tests`).
+
+    One value passes a test of each of `clauses`, no value passes one of `none`, and for each of `some` a value passes one of its
+    tests. `held` is what comparisons with constants ask for beside it.
+    """
+
+    attribute: str
+    weight: float
+    clauses: tuple[tuple[Test, ...], ...] = ()
+    none: tuple[Test, ...] = ()
+    some: tuple[tuple[Test, ...], ...] = ()
+    held: Holds | None = None
+
+
 RowPredicate = Holds | Absent | Placed
+DraftPredicate = RowPredicate | Tested
+"""Of a row that is being made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +96,13 @@ class Row:
     predicates: tuple[RowPredicate, ...]
 
 
-def can_hold(predicate: RowPredicate) -> bool:
+def can_hold(predicate: DraftPredicate) -> bool:
     """Is there a value for which the predicate holds? Of circles only some contradictions are noticed. O(circles)."""
     if isinstance(predicate, Holds):
         return bool(predicate.keys) and all(count.keys.count >= count.least for count in predicate.counts)
     if isinstance(predicate, Absent):
         return True
+    if isinstance(predicate, Tested):
+        return predicate.held is None or can_hold(predicate.held)
     nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
     return bool(predicate.lon) and bool(predicate.lat) and not nowhere

@@ -16,6 +16,8 @@ from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate
 from matchwood.lang.parser import without_numbers
+from matchwood.lang.rows import normalise
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Schema, Type, type_of
 from matchwood.spark import columns, task
 from matchwood.spark.ingest_worker import LINES, Encoding, encoded_parts, split_corrupt
@@ -64,8 +66,11 @@ def learn_expressions(texts: Iterable[object], schema: Schema) -> None:
 def learn_expression(text: object, schema: Schema) -> bool:
     """Extend a schema by an expression; False if it is invalid."""
     try:
-        for predicate in predicates_of(read_expression(text)):
+        expression = read_expression(text)
+        for predicate in predicates_of(expression):
             _learn_predicate(predicate, schema)
+        if any(_has_tests(predicate, schema) for predicate in predicates_of(expression)):
+            normalise(expression, schema)  # which registers the tests: several on one attribute are one
     except (MatchwoodError, RecursionError):
         return False
     return True
@@ -82,6 +87,10 @@ def _learn_predicate(predicate: Predicate, schema: Schema) -> None:
             attribute = schema.attribute_for(predicate.attribute, type_)
         if attribute.type is Type.STRING and type_ is Type.STRING:
             schema.key(attribute, value)
+
+
+def _has_tests(predicate: Predicate, schema: Schema) -> bool:
+    return isinstance(predicate, Like | TextTest) or schema.find(predicate.attribute).order is not None
 
 
 def predicates_of(expression: Expression) -> Iterator[Predicate]:
