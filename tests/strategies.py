@@ -32,6 +32,7 @@ from matchwood.lang.expression import (
     all_of,
     any_of,
 )
+from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
 from matchwood.schema import Point, Scalar
 from matchwood.schema.functions import derived_name, is_derived
 
@@ -136,9 +137,23 @@ def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Pre
     )
 
 
+def temporals(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Temporal]:
+    """A temporal function of any arguments that may stand together."""
+    name = names() if attributes is None else st.sampled_from(attributes)
+    ordered = st.lists(timestamps(), min_size=2, max_size=2).map(lambda ends: Interval(*sorted(ends)))
+    constant = timestamps() | ordered | st.builds(Interval, timestamps(), st.none()) | st.just(Interval(None, None))
+    anything = constant | name | st.builds(Interval, name | st.none(), name | timestamps())
+    sides = st.tuples(anything, constant, st.booleans()).map(lambda pair: pair[1::-1] if pair[2] else pair[:2])
+    return st.tuples(st.sampled_from(TemporalFunction), sides, weights()).map(
+        lambda parts: Temporal(parts[0], *parts[1], weight=parts[2])
+    )
+
+
 def expressions(attributes: Sequence[str] | None = None, *, max_leaves: int = 8) -> st.SearchStrategy[Expression]:
     """A tree of any node kind, over `attributes` or over any names."""
-    leaves: st.SearchStrategy[Expression] = predicates(attributes) | st.builds(Constant, st.booleans())
+    leaves: st.SearchStrategy[Expression] = st.one_of(
+        predicates(attributes), st.builds(Constant, st.booleans()), temporals(attributes)
+    )
     return st.recursive(leaves, _combined, max_leaves=max_leaves)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matchwood.lang.builder import attr
     from matchwood.lang.event import Event
     from matchwood.lang.parser import parse
+    from matchwood.lang.temporal_builder import interval
     from matchwood.schema import Point, Range, Schema
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ _MODULES = {
     "lang.builder": ["attr"],
     "lang.event": ["Event"],
     "lang.parser": ["parse"],
+    "lang.temporal_builder": ["interval"],
     "schema": ["Point", "Range", "Schema"],
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -55,6 +57,7 @@ __all__ = [
     "attr",
     "connect",
     "connect_sync",
+    "interval",
     "parse",
 ]
 

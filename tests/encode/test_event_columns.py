@@ -26,14 +26,24 @@ PLAIN: dict[str, st.SearchStrategy[Any]] = {
     "n": st.one_of(st.sampled_from([None, -0.0, math.nan]), st.floats(), st.integers(-(2**53), 2**53)),
     "s": st.sampled_from(["x", "y", "new", None]),
     "b": st.sampled_from([True, False, None]),
-    "place": st.tuples(st.floats(-180, 180), st.floats(-90, 90)),
+    "place": st.one_of(
+        st.tuples(st.floats(-180, 180), st.floats(-90, 90)),
+        st.fixed_dictionaries({"lon": st.floats(-180, 180), "lat": st.floats(-90, 90)}),
+    ),
     "unknown": st.sampled_from([1, [2], {"n": 3}]),
 }
 ODD: dict[str, list[Any]] = {
     "n": [True, "x", 2**53 + 1, -(2**60), [1, 2], {"lo": 1}, np.float64(2.0)],
     "s": [5, ["x", "y"], b"x"],
     "b": [1, "true"],
-    "place": [(1, 2), (500.0, 0.0), [1.0, 2.0], {"lon": 1.0, "lat": 2.0}],
+    "place": [
+        (1, 2),
+        (500.0, 0.0),
+        [1.0, 2.0],
+        {"lon": 1, "lat": 2.0},
+        {"lon": 1.0, "lat": 2.0, "z": 0.0},
+        {"lon": 1.0},
+    ],
     "in": [{"n": 3}, {"n": "x"}, 7],
     "t": ["2026-01-01T00:00:00Z", "x", 5],
     "i": [7, 2**60, "x"],

@@ -11,6 +11,7 @@ from matchwood.jit.intrinsics import (
     boxes_hit,
     prefetch,
     trailing_zeros,
+    unite_planes,
 )
 from matchwood.store.kernels.candidates import KEY
 from matchwood.store.kernels.rows import ENTRY
@@ -38,6 +39,11 @@ def _hits(dims, lo, hi, at, key_lo, key_hi):
 @kernel
 def _holds(entries, at, keys, dim):
     return box_holds(entries, at, keys, dim)
+
+
+@kernel
+def _unite(target, source, base, ahead, steps, begin, end):
+    unite_planes(target, 16, source, base, ahead, steps, begin, end)
 
 
 def expected(dims: np.ndarray, lo: np.ndarray, hi: np.ndarray, at: int, key_lo: np.ndarray, key_hi: np.ndarray) -> int:
@@ -123,3 +129,17 @@ def test_an_interval_holds_by_the_rules_of_float_comparison() -> None:
                     keys[1]["hi"], keys[1]["below"] = key_hi, -key_lo
                     bits = int(lo <= key_hi) | int(key_lo <= hi) << 1
                     assert _holds(entries, 1, keys, 1) == bits, (lo, hi, key_lo, key_hi)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9])
+def test_planes_are_united_with_what_is_there(count: int) -> None:
+    rng = np.random.default_rng(count)
+    source = rng.integers(0, 2**40, 16 * 12, np.uint64)
+    steps = np.zeros(12, [("plane", "i8"), ("other", "i8")])
+    steps["plane"], steps["other"] = rng.permutation(12) - 1, 1 << 40
+    target = rng.integers(0, 2**40, 48, np.uint64)
+    before = target.copy()
+    _unite(target, source, 16, 10**9, steps, 2, 2 + count)
+    for step in steps["plane"][2 : 2 + count]:
+        before[16:32] |= source[16 * (step + 1) : 16 * (step + 2)]
+    assert target.tolist() == before.tolist()

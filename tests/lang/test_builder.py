@@ -37,6 +37,8 @@ from matchwood.lang.expression import (
     any_of,
 )
 from matchwood.lang.parser import parse
+from matchwood.lang.temporal import Interval, Temporal, Times
+from matchwood.lang.temporal_builder import interval
 from tests.strategies import expressions
 
 a, b = attr("a"), attr("b")
@@ -126,7 +128,16 @@ def rebuilt(node: Expression) -> Expression:
             return getattr(of(node).count_of(values), COMPARISONS[operator])(count)
         case BBox(west=west, south=south, east=east, north=north):
             return of(node).in_box(west, south, east, north)
+        case Temporal(function=function, left=left, right=right, weight=weight):
+            method = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in function.value)
+            return getattr(times(left), method)(times(right)) ^ weight
     return any_of(*map(rebuilt, node.children))  # type: ignore[attr-defined]
+
+
+def times(argument: Times):  # type: ignore[no-untyped-def]
+    if isinstance(argument, Interval):
+        return interval(*(attr(end) if isinstance(end, str) else end for end in argument))
+    return attr(argument) if isinstance(argument, str) else interval(argument)
 
 
 def of(node: Expression):  # type: ignore[no-untyped-def]

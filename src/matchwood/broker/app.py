@@ -7,61 +7,64 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from matchwood.broker import publishing, routes, streams
+from matchwood.broker import publishing, streams
 from matchwood.broker.broker import Broker
+from matchwood.broker.commands import Publish
 from matchwood.broker.http import Answer, Receive, Request, Scope, Send, of_problem, respond
 from matchwood.broker.keys import Scope as KeyScope
 from matchwood.broker.keys import redacted
 from matchwood.broker.problems import problem_of, problem_of_status
 from matchwood.broker.route_table import ROUTES
+from matchwood.broker.routes import administration, consumers, events, hooks, subscriptions
 from matchwood.errors import MatchwoodError
 
 LOG = logging.getLogger("matchwood.broker")
 
 Handler = Callable[[Request], Awaitable[Answer]]
 HANDLERS: dict[tuple[str, str], Handler] = {
-    ("POST", "/v1/subscriptions"): routes.subscribe,
-    ("GET", "/v1/subscriptions"): routes.list_subscriptions,
-    ("GET", "/v1/subscriptions/{id}"): routes.get_subscription,
-    ("PUT", "/v1/subscriptions/{id}"): routes.put_subscription,
-    ("PATCH", "/v1/subscriptions/{id}"): routes.patch_subscription,
-    ("DELETE", "/v1/subscriptions/{id}"): routes.delete_subscription,
-    ("GET", "/v1/subscriptions/{id}/live"): routes.live_of,
+    ("POST", "/v1/subscriptions"): subscriptions.subscribe,
+    ("GET", "/v1/subscriptions"): subscriptions.list_subscriptions,
+    ("GET", "/v1/subscriptions/{id}"): subscriptions.get_subscription,
+    ("PUT", "/v1/subscriptions/{id}"): subscriptions.put_subscription,
+    ("PATCH", "/v1/subscriptions/{id}"): subscriptions.patch_subscription,
+    ("DELETE", "/v1/subscriptions/{id}"): subscriptions.delete_subscription,
+    ("GET", "/v1/subscriptions/{id}/live"): subscriptions.live_of,
     ("POST", "/v1/events"): publishing.publish,
-    ("GET", "/v1/events"): routes.list_events,
-    ("DELETE", "/v1/events/{seq}"): routes.retract_event,
-    ("POST", "/v1/match"): routes.match,
-    ("POST", "/v1/explain"): routes.explain,
-    ("POST", "/v1/replay"): routes.replay,
-    ("GET", "/v1/consumers"): routes.list_consumers,
-    ("POST", "/v1/consumers/{name}/pull"): routes.pull,
-    ("POST", "/v1/consumers/{name}/ack"): routes.acknowledge,
-    ("POST", "/v1/consumers/{name}/nack"): routes.give_back,
-    ("GET", "/v1/dead"): routes.list_dead,
-    ("POST", "/v1/dead/replay"): routes.replay_dead,
-    ("POST", "/v1/dead/discard"): routes.discard_dead,
-    ("GET", "/v1/hooks"): routes.list_hooks,
-    ("PUT", "/v1/hooks/{name}"): routes.put_hook,
-    ("POST", "/v1/hooks/{name}/rotate"): routes.rotate_hook,
-    ("DELETE", "/v1/hooks/{name}"): routes.delete_hook,
-    ("GET", "/v1/schema"): routes.get_schema,
-    ("PUT", "/v1/schema"): routes.put_schema,
-    ("GET", "/v1/status"): routes.status,
-    ("POST", "/v1/snapshot"): routes.snapshot,
-    ("GET", "/v1/keys"): routes.list_keys,
-    ("POST", "/v1/keys"): routes.new_key,
-    ("POST", "/v1/keys/{id}/rotate"): routes.rotate_key,
-    ("DELETE", "/v1/keys/{id}"): routes.delete_key,
-    ("GET", "/v1/tenants"): routes.list_tenants,
-    ("PUT", "/v1/tenants/{name}"): routes.put_tenant,
-    ("GET", "/healthz"): routes.healthz,
-    ("GET", "/readyz"): routes.readyz,
-    ("GET", "/metrics"): routes.metrics,
-    ("GET", "/openapi.json"): routes.openapi_document,
-    ("GET", "/asyncapi.json"): routes.asyncapi_document,
+    ("GET", "/v1/events"): events.list_events,
+    ("DELETE", "/v1/events/{seq}"): events.retract_event,
+    ("POST", "/v1/match"): events.match,
+    ("POST", "/v1/explain"): events.explain,
+    ("POST", "/v1/replay"): events.replay,
+    ("GET", "/v1/consumers"): consumers.list_consumers,
+    ("POST", "/v1/consumers/{name}/pull"): consumers.pull,
+    ("POST", "/v1/consumers/{name}/ack"): consumers.acknowledge,
+    ("POST", "/v1/consumers/{name}/nack"): consumers.give_back,
+    ("GET", "/v1/dead"): consumers.list_dead,
+    ("POST", "/v1/dead/replay"): consumers.replay_dead,
+    ("POST", "/v1/dead/discard"): consumers.discard_dead,
+    ("GET", "/v1/hooks"): hooks.list_hooks,
+    ("PUT", "/v1/hooks/{name}"): hooks.put_hook,
+    ("POST", "/v1/hooks/{name}/rotate"): hooks.rotate_hook,
+    ("DELETE", "/v1/hooks/{name}"): hooks.delete_hook,
+    ("GET", "/v1/schema"): administration.get_schema,
+    ("PUT", "/v1/schema"): administration.put_schema,
+    ("GET", "/v1/status"): administration.status,
+    ("POST", "/v1/snapshot"): administration.snapshot,
+    ("GET", "/v1/keys"): administration.list_keys,
+    ("POST", "/v1/keys"): administration.new_key,
+    ("POST", "/v1/keys/{id}/rotate"): administration.rotate_key,
+    ("DELETE", "/v1/keys/{id}"): administration.delete_key,
+    ("GET", "/v1/tenants"): administration.list_tenants,
+    ("PUT", "/v1/tenants/{name}"): administration.put_tenant,
+    ("GET", "/healthz"): administration.healthz,
+    ("GET", "/readyz"): administration.readyz,
+    ("GET", "/metrics"): administration.metrics,
+    ("GET", "/openapi.json"): administration.openapi_document,
+    ("GET", "/asyncapi.json"): administration.asyncapi_document,
 }
 """The function of each route; `/v1/stream` is apart, since it has no single answer."""
 
@@ -140,7 +143,7 @@ class App:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         method = scope["method"]
         found = self._find("GET" if method == "HEAD" else method, scope)  # the server leaves out the body
-        label, status = "other", 500
+        label = "other"
         try:
             if found is not None:
                 route, variables = found
@@ -148,7 +151,7 @@ class App:
                 request = self._request(scope, receive, variables, route.scope)
                 answer = await route.handler(request)
             elif method == "GET" and scope["path"] == _STREAM:
-                label, status = "GET /v1/stream", 200
+                label = "GET /v1/stream"
                 request = self._request(scope, receive, {}, KeyScope.SUBSCRIBE)
                 await streams.serve_sse(request, self.broker, receive, send)
                 return
@@ -161,17 +164,46 @@ class App:
         except Exception as error:
             LOG.exception("%s failed", label)
             answer = of_problem(problem_of(error))
-        status = answer.status
+        self._count(label, answer.status, None if found is None else found[0].counts)
+        await respond(send, answer)
+
+    def _count(self, label: str, status: int, counts: dict[int, Any] | None) -> None:
         if status >= 500:
             LOG.error("%s answered %d", redacted(label), status)
-        if found is None:
+        if counts is None:
             self.broker.metrics.requests.labels(label, str(status)).inc()
+            return
+        counter = counts.get(status)
+        if counter is None:
+            counter = counts[status] = self.broker.metrics.requests.labels(label, str(status))
+        counter.inc()
+
+    def publish_whole(self, head: Scope, body: bytes, done: Callable[[Answer], None]) -> None:
+        """`POST /v1/events` of a request that is there as a whole: `done` gets its answer, now or later, in the loop."""
+        route = self._plain["POST", "/v1/events"]
+
+        def answered(make: Callable[[], Answer]) -> None:
+            try:
+                answer = make()
+            except MatchwoodError as error:
+                answer = of_problem(problem_of(error))
+            except Exception as error:
+                LOG.exception("%s failed", route.label)
+                answer = of_problem(problem_of(error))
+            self._count(route.label, answer.status, route.counts)
+            done(answer)
+
+        try:
+            request = self._request(head, _never, {}, route.scope)
+            asked = publishing.read(request, body)
+            events, tenant = asked.readable(), request.tenant
+            if events:
+                tenant.submit(Publish(events, asked.k, lambda found: answered(partial(_answer, tenant, asked, found))))
+                return
+        except Exception as error:
+            answered(partial(_raise, error))
         else:
-            counter = found[0].counts.get(status)
-            if counter is None:
-                counter = found[0].counts[status] = self.broker.metrics.requests.labels(label, str(status))
-            counter.inc()
-        await respond(send, answer)
+            answered(partial(_answer, tenant, asked, []))
 
     def _request(self, scope: Scope, receive: Receive, path: dict[str, str], needed: KeyScope | None) -> Request:
         request = Request(scope, receive, path)
@@ -211,6 +243,19 @@ class App:
         headers = list(answer.headers)
         await send({"type": "websocket.http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": answer.body})
+
+
+def _answer(tenant: Any, asked: publishing.Asked, found: Any) -> Answer:
+    return _raise(found) if isinstance(found, BaseException) else publishing.answer(tenant, asked, found)
+
+
+def _raise(error: BaseException) -> Answer:
+    raise error
+
+
+async def _never() -> Any:
+    """The body of a request that is there as a whole is not received."""
+    raise AssertionError
 
 
 class RequestErrorAt(Exception):  # noqa: N818

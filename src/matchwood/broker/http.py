@@ -107,8 +107,8 @@ class Request:
             raise RequestError(f"the body is not JSON: {error}") from None
 
 
-async def respond(send: Send, answer: Answer) -> None:
-    """Send an answer."""
+def content_of(answer: Answer) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """The bytes of an answer's body, and all its headers."""
     body = answer.body
     headers = [*answer.headers]
     if body is None:
@@ -120,6 +120,12 @@ async def respond(send: Send, answer: Answer) -> None:
         headers.append(_JSON)
     if answer.status != 204:
         headers.append((b"content-length", str(len(content)).encode()))
+    return content, headers
+
+
+async def respond(send: Send, answer: Answer) -> None:
+    """Send an answer."""
+    content, headers = content_of(answer)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": content})
 

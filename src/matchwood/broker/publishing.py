@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -44,6 +45,20 @@ def _options(request: Request) -> tuple[int | None, str | None, int | None, str 
     return found
 
 
+class Asked(NamedTuple):
+    """What a request wants to publish; an event that cannot be read is its error."""
+
+    events: list[Incoming | MatchwoodError]
+    k: int | None
+    ranking: bool
+    """Does the answer have the matches?"""
+    is_batch: bool
+
+    def readable(self) -> list[Incoming]:
+        """The events that can be published."""
+        return [event for event in self.events if not isinstance(event, MatchwoodError)]
+
+
 async def publish(request: Request) -> Answer:
     """The route itself."""
     trace = request.headers.get(b"traceparent")
@@ -54,17 +69,21 @@ async def publish(request: Request) -> Answer:
 
 
 async def _publish(request: Request, trace: str | None) -> Answer:
-    """Publish what a request brings; `trace` goes with events that have none of their own."""
+    asked = read(request, await request.body(), trace)
+    events = asked.readable()
+    return answer(request.tenant, asked, await request.tenant.publish(events, asked.k) if events else [])
+
+
+def read(request: Request, body: bytes, trace: str | None = None) -> Asked:
+    """What a request asks for; `trace` goes with events that have none of their own."""
     k, wait, until, id_ = _OPTIONS.get(request.query_string) or _options(request)
-    tenant: Tenant = request.tenant
-    body = await request.body()
     kind = request.headers.get(b"content-type", b"application/json").partition(b";")[0].strip().lower()
     if b"ce-specversion" in request.headers or kind.startswith(b"application/cloudevents"):
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         found = cloudevents.read(headers, body, max_events=BATCH)
         if isinstance(found, list):
-            return await _several(tenant, [_of_plain(one, until, trace) for one in found], k, wait)
-        return await _single(tenant, _plain(found, until, trace), k, wait)
+            return Asked([_of_plain(one, until, trace) for one in found], k, wait is not None, True)
+        return Asked([_plain(found, until, trace)], k, wait is not None, False)
     if kind == b"application/x-ndjson":
         lines = body.split(b"\n")
         if len(lines) > BATCH + 1:
@@ -73,13 +92,13 @@ async def _publish(request: Request, trace: str | None) -> Answer:
             _line(line, None if id_ is None else f"{id_}#{position}", until, trace)
             for position, line in enumerate(line for line in lines if line.strip())
         ]
-        return await _several(tenant, events, k, wait)
+        return Asked(events, k, wait is not None, True)
     if kind not in (b"application/json", b""):
         raise MediaTypeError(
             f"content type {kind[:50].decode('latin-1')!r} is not supported; "
             "send application/json, application/x-ndjson or CloudEvents"
         )
-    return await _single(tenant, incoming(body, id_, until, trace), k, wait)
+    return Asked([incoming(body, id_, until, trace)], k, wait is not None, False)
 
 
 def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None = None) -> Incoming:
@@ -91,7 +110,7 @@ def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None 
     if b"\n" in body or b"\r" in body:
         body = _ENCODE(values)  # streams need one line
     if not _SCALARS.issuperset(map(type, values.values())):
-        values = {name: of_json(value) for name, value in values.items()}
+        values = {name: value if type(value) in _SCALARS else of_json(value) for name, value in values.items()}
     return Incoming(values, body, id_, until, trace)
 
 
@@ -122,26 +141,21 @@ def _of_plain(
         return error
 
 
-async def _single(tenant: Tenant, event: Incoming, k: int | None, wait: str | None) -> Answer:
-    [taken] = await tenant.publish([event], k)
-    if isinstance(taken, MatchwoodError):
-        raise taken
-    return Answer(202, published(tenant, taken, wait is not None))
-
-
-async def _several(tenant: Tenant, events: list[Incoming | MatchwoodError], k: int | None, wait: str | None) -> Answer:
-    good = [event for event in events if not isinstance(event, MatchwoodError)]
-    results = iter(await tenant.publish(good, k) if good else [])
+def answer(tenant: Tenant, asked: Asked, results: Iterable[Taken | MatchwoodError]) -> Answer:
+    """The answer to a request of whose readable events this became."""
+    remaining = iter(results)
     answers: list[Published | None] = []
     rejected: list[Rejected] = []
-    for position, event in enumerate(events):
-        result = event if isinstance(event, MatchwoodError) else next(results)
-        if isinstance(result, MatchwoodError):
+    for position, event in enumerate(asked.events):
+        result = event if isinstance(event, MatchwoodError) else next(remaining)
+        if not isinstance(result, MatchwoodError):
+            answers.append(published(tenant, result, asked.ranking))
+        elif asked.is_batch:
             answers.append(None)
             rejected.append(Rejected(position=position, problem=str(result)))
         else:
-            answers.append(published(tenant, result, wait is not None))
-    return Answer(202, PublishedMany(events=answers, rejected=rejected))
+            raise result
+    return Answer(202, PublishedMany(events=answers, rejected=rejected) if asked.is_batch else answers[0])
 
 
 def published(tenant: Tenant, taken: Taken, ranking: bool) -> Published:

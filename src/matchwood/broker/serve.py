@@ -55,6 +55,7 @@ def serve(options: ServeOptions) -> int:
         from matchwood.broker.app import App
         from matchwood.broker.broker import Broker
         from matchwood.broker.egress import Egress
+        from matchwood.broker.protocol import protocol_of
     except MissingExtraError:
         raise
     except ImportError as error:
@@ -88,12 +89,13 @@ def serve(options: ServeOptions) -> int:
         raise StorageError("--tls-key needs --tls-cert")
     if options.from_kafka and options.kafka_servers is None:
         raise RequestError("--from-kafka needs --kafka-servers")
+    app = App(made, lambda _, secret: first_key.append(secret))
     config = uvicorn.Config(
-        App(made, lambda _, secret: first_key.append(secret)),
+        app,
         host=options.host,
         port=options.port,
         loop="uvloop",
-        http="httptools",
+        http=protocol_of(app),
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         ws_max_size=1 << 20,

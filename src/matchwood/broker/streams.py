@@ -17,7 +17,7 @@ import msgspec
 from matchwood.broker import log
 from matchwood.broker.http import Receive, Request, Send
 from matchwood.broker.hub import SEND_SECONDS, Client, Hub, encode_match, json_frame, sse_frame
-from matchwood.broker.routes import shed_view
+from matchwood.broker.routes.consumers import shed_view
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Gap, Name
 from matchwood.errors import MatchwoodError, QuotaError, RequestError, UnknownSubscriptionError

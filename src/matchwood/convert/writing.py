@@ -35,6 +35,7 @@ from matchwood.lang.expression import (
     Quantifier,
     Shape,
 )
+from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
 from matchwood.schema.functions import is_derived
@@ -106,6 +107,8 @@ class _Writer:
                     f"conditions on one value of a list, {twice[0]!r},", f"write BETWEEN, or ANY({twice[0]}) in each"
                 )
             return (self.all if is_and else self.any)([condition for condition, _ in found]), set(names)
+        if isinstance(tree, Temporal):
+            return self._walk(rewritten(tree, negated=negated), False)
         assert isinstance(tree, Predicate)
         return self._predicate(tree, negated)
 

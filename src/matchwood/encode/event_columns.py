@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events, Float64s
 from matchwood.encode.derived import derived_entries, with_entries
 from matchwood.encode.flat import Entries
@@ -27,7 +28,7 @@ SPARSE = 4
 _EXACT_INTEGER = 2**53
 _NUMBERS = frozenset((int, float, type(None)))
 _STRINGS = frozenset((str, type(None)))
-_POINTS = frozenset((tuple, type(None)))
+_POINTS = frozenset((tuple, dict, type(None)))
 _NOWHERE = (math.nan, math.nan)
 _BOOLS = frozenset((bool, type(None)))
 
@@ -52,7 +53,7 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     )
     if len(known) * len(events) > SPARSE * sum(map(len, events)):
         return None
-    if any(name not in schema.attributes and schema.is_prefix(str(name)) for name in names):
+    if any(schema.is_prefix(str(name)) for name in names):
         return None
     cells = []
     for attribute in known:
@@ -64,7 +65,9 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     made = _joined(columns, [dim for attribute in known for dim in attribute.dims], len(events))
     made.schema = schema
     sources = [at for at, attribute in enumerate(known) if attribute.derived]
-    return with_entries(made, [_derived(known[at], cells[at], register) for at in sources]) if sources else made
+    if sources:
+        made = with_entries(made, [_derived(known[at], cells[at], register) for at in sources])
+    return with_event_ages(made, schema) if schema.ages else made
 
 
 def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries:

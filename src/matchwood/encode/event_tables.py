@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode import heads, wide_events
+from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Float64s, Int64s, make_events
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import is_list
@@ -79,6 +80,8 @@ class EventEncoder(BatchEncoder):
         positions, rejects = self._close(batch, ids, good, faults)
         offsets, chosen = selected(entries, good)
         events = make_events(offsets, chosen.dims, chosen.lo, chosen.hi, chosen.weight).stamped(self._schema)
+        if self._schema.ages:
+            events = with_event_ages(events, self._schema)
         numbers, names = self._renumbered(ids, good)
         return EncodedEvents(events, numbers[good], positions, until[good], rejects, names)
 

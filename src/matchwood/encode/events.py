@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events
 from matchwood.errors import EventError, MatchwoodError, SchemaError
 from matchwood.lang.bad_values import BadValues
@@ -139,7 +140,7 @@ class EventReader:
                 weights[position] = weight
         events = Events(np.array(self._offsets, np.int64), np.array(self._dims, np.uint16), keys, ends, weights)
         events.schema = self._schema
-        return events
+        return with_event_ages(events, self._schema) if self._schema.ages else events
 
     def take(self) -> Events:
         """As `build`; then start with no events again."""
@@ -187,9 +188,11 @@ class EventReader:
                 if attribute.derived:
                     self._derive(attribute, value)
                 continue
-            elif type_ is point and kind is tuple and (place := plain_point(value)) is not None:
+            elif type_ is point and (kind is tuple or kind is dict) and (place := plain_point(value)) is not None:
                 dims += attribute.dims
                 keys += place
+                if kind is dict:
+                    self._look_inside(prefix, name, value)
                 continue
             else:
                 self._other(attribute, value)

@@ -75,7 +75,7 @@ class EngineCore:
         self._prepare_index()
         self._clock = clock
         is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
-        self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values)
+        self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values, clock=clock)
         self._undo: Undo | None = None  # of the current change, or of one that was interrupted
         self._reclaiming = Reclaiming()
         self._saved_at: str | None = None  # the folder that holds exactly this engine

@@ -60,7 +60,8 @@ def explain_rows(
     """The explanation of one subscription, given by its rows, and one event. O(predicates)."""
     schema = reader.schema
     try:
-        keys = event_keys(json_event(event) if isinstance(event, JsonText) else event, schema, bad=reader.bad)
+        values = json_event(event) if isinstance(event, JsonText) else event
+        keys = event_keys(values, schema, bad=reader.bad, now=reader.now() if schema.ages else None)
     except MatchwoodError as error:
         known = event.id if isinstance(event, Event) else None
         raise error.about("the event" if known is None else f"event {known}") from None

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
-from matchwood.encode.derived import derived_events, merged_events
+from matchwood.encode.derived import merged_events
 from matchwood.encode.events import EventReader
 from matchwood.encode.live_rows import without_tests
 from matchwood.engine.expiry import Expiry
@@ -159,7 +160,7 @@ class Live:
         learnt = [dim for name in names for dim in schema.find(name).dims]
         merged = merged_events(before.events, reader.build(), learnt)
         for attribute in derived:
-            computed = derived_events(merged, schema.find(source_of(attribute.name)), attribute, register=True)
+            computed = computed_events(merged, schema, attribute, register=True)
             merged = merged_events(merged, computed, attribute.dims)
         merged = without_tests(merged, schema)
         self._events.delete(ids)

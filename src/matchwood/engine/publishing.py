@@ -12,6 +12,7 @@ from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.live_rows import rows_for_live, without_tests
 from matchwood.encode.picking import pick_events
+from matchwood.engine.aging import at_instant
 from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, event_id
 from matchwood.engine.live import LiveMatch
@@ -210,4 +211,10 @@ class Publishing(EngineCore):
         now = instant_key(self._clock())
         if until is not None and until <= now:
             return []
-        return self._live.match(rows_for_live(rows, self.schema), now, k=k, mode=mode, combine=self._scoring.compiled)
+        if self.schema.ages:
+            rows = at_instant(rows, self.schema, now)
+        return (
+            self._live.match(rows_for_live(rows, self.schema), now, k=k, mode=mode, combine=self._scoring.compiled)
+            if rows.size
+            else []
+        )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from matchwood.encode.ages import with_clock_ages
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.checks import check_events
 from matchwood.encode.event_columns import plain_events
@@ -16,6 +17,7 @@ from matchwood.encode.events import EventReader
 from matchwood.encode.json_text import JsonText, json_event, loads
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.encode.tables import is_table, read_events
+from matchwood.engine.clock import Clock
 from matchwood.errors import EventError, ExpressionError, MatchwoodError, SchemaError, SubscriptionError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.builder import attr
@@ -27,6 +29,7 @@ from matchwood.lang.moving import moved
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Point, Schema, describe, point_of, unwrapped
+from matchwood.schema.keys import instant_key
 
 Source = str | Expression | Mapping[str, Any] | bool
 """The expression of a subscription: text, a tree from the builder, or CQL2 JSON, in which `true` and `false` are expressions."""
@@ -69,8 +72,9 @@ class Reader:
     Values in events that their attributes cannot take are counted in `bad`, and refused if there is none.
     """
 
-    def __init__(self, schema: Schema, limits: Limits, bad: BadValues | None = None) -> None:
+    def __init__(self, schema: Schema, limits: Limits, bad: BadValues | None = None, *, clock: Clock) -> None:
         self.schema = schema
+        self.clock = clock
         self.limits = limits
         self.bad = bad
 
@@ -151,10 +155,22 @@ class Reader:
         except MatchwoodError as error:
             known = event.id if isinstance(event, Event) else None
             raise error.about("the event" if known is None else f"event {known}") from None
-        return reader.build()
+        return self.arrived(reader.build())
+
+    def arrived(self, events: Events) -> Events:
+        """The events with their ages at this instant. O(1) if no subscription asks for an age."""
+        return with_clock_ages(events, self.schema, self.now()) if self.schema.ages else events
+
+    def now(self) -> float:
+        """The instant of the clock, in microseconds since 1970."""
+        return instant_key(self.clock())
 
     def events(self, events: ManyEvents, *, register: bool = False) -> ReadEvents:
         """The arrays of the events that can be used, and the errors of the others by position. O(values)."""
+        read = self._read_events(events, register=register)
+        return read._replace(arrays=self.arrived(read.arrays)) if self.schema.ages else read
+
+    def _read_events(self, events: ManyEvents, *, register: bool) -> ReadEvents:
         if isinstance(events, Events):
             self.check_schema(events, "events")
             check_events(events)

@@ -6,6 +6,7 @@ They read memory without bounds checks, so each says what its caller must guaran
     prefetch         load a cache line before it is needed
     boxes_hit        16 boxes against an event's keys, as a mask (two gathers, two compares)
     box_holds        one interval of the row store against an event's value, both ends at once
+    ..._words        16 words of bits at once: copied, united, intersected; `unite_planes` unites many
 """
 
 from __future__ import annotations
@@ -144,6 +145,34 @@ def unite_words(typing_context, target, at, source, begin):
         return context.get_dummy_value()
 
     return types.void(target, types.int64, source, types.int64), generate
+
+
+@intrinsic
+def unite_planes(typing_context, target, at, source, base, ahead, steps, begin, end):
+    """target[at : at + 16] |= source[base + 16 p : base + 16 p + 16] for the first int64 p of each record of steps[begin:end].
+
+    The caller guarantees that all are there. The union is kept in registers, so that no load waits for another. The words that
+    lie `ahead` words further on are prefetched.
+    """
+
+    def generate(context, builder, signature, arguments):
+        kinds, (target_, at_, source_, base_, ahead_, steps_, begin_, end_) = signature.args, arguments
+        vector = ir.VectorType(_I64, _LANES)
+        pointer = builder.bitcast(_element(context, builder, kinds[0], target_, at_), ir.PointerType(vector))
+        united = cgutils.alloca_once_value(builder, builder.load(pointer, align=8))
+        with cgutils.for_range_slice(builder, begin_, end_, ir.Constant(_I64, 1)) as (i, _):
+            step = builder.bitcast(_element(context, builder, kinds[5], steps_, i), ir.PointerType(_I64))
+            place = builder.add(base_, builder.mul(builder.load(step), ir.Constant(_I64, _LANES)))
+            words = _vector(context, builder, kinds[2], source_, place, _I64, 8, _LANES)
+            for half in (0, _LANES // 2):
+                later = builder.add(place, builder.add(ahead_, ir.Constant(_I64, half)))
+                prefetch_pointer(builder, _element(context, builder, kinds[2], source_, later))
+            builder.store(builder.or_(builder.load(united), words), united)
+        builder.store(builder.load(united), pointer, align=8)
+        return context.get_dummy_value()
+
+    place = types.int64
+    return types.void(target, place, source, place, place, steps, place, place), generate
 
 
 @intrinsic

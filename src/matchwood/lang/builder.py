@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import (
@@ -33,6 +33,8 @@ from matchwood.lang.expression import (
     Shape,
     instant,
 )
+from matchwood.lang.temporal import Times
+from matchwood.lang.temporal_builder import DerivedTimes
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 from matchwood.schema.functions import derived_name
@@ -174,14 +176,14 @@ class _Comparable:
         return ExpressionError(message).about(f"attribute {self._name!r}")
 
 
-class Attr(_Comparable):
+class Attr(_Comparable, DerivedTimes):
     """An attribute's name and the weight of the predicates made from it. Immutable; made by `attr`.
 
     Every method is O(1), or O(n) in the number of values it is given.
     """
 
     __slots__ = ()
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, name: str, weight: float = 1.0) -> None:
         if not isinstance(name, str) or not name:
@@ -190,13 +192,16 @@ class Attr(_Comparable):
         self._quantifier = None
         self._weight = self._number(weight, "a weight")
 
+    def _derived(self, function: str, argument: str | None = None) -> Self:
+        return type(self)(derived_name(function, self._name, argument), self._weight)
+
     def casei(self) -> Attr:
         """The attribute without differences of case; constants that it is compared with are folded in the same way.
 
         >>> print(attr("city").casei() == "OSLO")
         CASEI(city) = CASEI('oslo')
         """
-        return Attr(derived_name("CASEI", self._name), self._weight)
+        return self._derived("CASEI")
 
     def accenti(self) -> Attr:
         """The attribute without accents; constants that it is compared with lose theirs too.
@@ -204,7 +209,7 @@ class Attr(_Comparable):
         >>> print(attr("city").accenti() == "Tromsø")
         ACCENTI(city) = ACCENTI('Tromsø')
         """
-        return Attr(derived_name("ACCENTI", self._name), self._weight)
+        return self._derived("ACCENTI")
 
     def not_between(self, lo: object, hi: object) -> Between:
         """The value lies below `lo` or above `hi`."""
@@ -261,6 +266,9 @@ class Attr(_Comparable):
         A_COUNT(terms, ('graph', 'index', 'tree')) >= 2
         """
         return ListedCount(self._name, self._weight, self._scalars(values))
+
+    def _times(self) -> tuple[Times, float]:
+        return self._name, self._weight
 
     def __repr__(self) -> str:
         return f"attr({self._name!r})" if self._weight == 1.0 else f"attr({self._name!r}, weight={self._weight!r})"

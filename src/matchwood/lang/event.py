@@ -29,7 +29,7 @@ from matchwood.schema import (
     point_of,
     unwrapped,
 )
-from matchwood.schema.functions import function_of, is_hidden, root_of
+from matchwood.schema.functions import function_of, is_hidden, root_of, source_of
 from matchwood.schema.keys import UNKNOWN_SYMBOL, key_of
 
 PLACE = "place"
@@ -72,7 +72,12 @@ class EventKeys:
 
 
 def event_keys(
-    event: Event | Mapping[str, object], schema: Schema, *, register: bool = False, bad: BadValues | None = None
+    event: Event | Mapping[str, object],
+    schema: Schema,
+    *,
+    register: bool = False,
+    bad: BadValues | None = None,
+    now: float | None = None,
 ) -> EventKeys:
     """The keys of an event. O(values). The reference for `encode.events`, which does the same faster.
 
@@ -80,7 +85,8 @@ def event_keys(
     not known yet (`x IS NULL` was all that was said) only its presence counts. A nested object is read by dotted names. Strings
     are registered only with `register`: a stream of ever new strings must not fill the dictionary, and an unregistered one equals
     no constant of any subscription. A value that its attribute cannot take makes the attribute absent and is counted in `bad`;
-    without `bad` it raises `EventError` or `SchemaError`, both with the attribute and the value.
+    without `bad` it raises `EventError` or `SchemaError`, both with the attribute and the value. `now` is the instant of
+    arrival, in microseconds since 1970; without it there are no ages relative to the clock.
     """
     if not isinstance(event, Event):
         event = Event(event)
@@ -100,6 +106,8 @@ def event_keys(
                 raise given_twice(attribute.name)
             keys[attribute.name] = key
             _add_derived(keys, attribute, scalars_of(attribute, value, key), register)
+    for age in schema.ages:
+        _add_age(keys, age, now)
     weights = checked_weights(event.weights)
     given = {name: root_of(name) for name in keys}
     return EventKeys(keys, {name: weights[root] for name, root in given.items() if root in weights})
@@ -128,6 +136,17 @@ def _tests_that_hold(attribute: Attribute, values: list[Any]) -> IntervalSet:
         if written is not None and any(read_test(written).holds(text) for text in values):
             codes.append(float(code))
     return IntervalSet.of([(code, code) for code in codes])
+
+
+def _add_age(keys: dict[str, IntervalSet | Point], age: Attribute, now: float | None) -> None:
+    """Add an age: the time from each instant of one attribute to the last one of another, or to now, in seconds."""
+    other = function_of(age.name).argument
+    since, reference = keys.get(source_of(age.name)), now
+    if other is not None:
+        until = keys.get(other)
+        reference = until.hull[1] if isinstance(until, IntervalSet) else None
+    if isinstance(since, IntervalSet) and reference is not None and math.isfinite(reference):
+        keys[age.name] = IntervalSet.of([((reference - hi) / 1e6, (reference - lo) / 1e6) for lo, hi in since.parts])
 
 
 def scalars_of(attribute: Attribute, value: object, keys: IntervalSet | Point) -> list[Any]:

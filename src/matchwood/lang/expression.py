@@ -3,6 +3,7 @@
     Expression
     ├── And, Or (two or more, flat), Not
     ├── Constant                           TRUE, FALSE
+    ├── Temporal                           T_AFTER and the like, in lang/temporal.py: predicates once it is rewritten
     └── Predicate                          an attribute, a weight
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
@@ -79,6 +80,17 @@ class ListOperator(StrEnum):
     CONTAINED_BY = "a_containedBy"
     EQUALS = "a_equals"
     OVERLAPS = "a_overlaps"
+
+    @property
+    def mirrored(self) -> ListOperator:
+        """The operator with the same meaning when the list comes first: A_CONTAINS(('a', 'b'), x) is A_CONTAINEDBY(x, ...)."""
+        return _MIRRORED_LISTS.get(self, self)
+
+
+_MIRRORED_LISTS = {
+    ListOperator.CONTAINS: ListOperator.CONTAINED_BY,
+    ListOperator.CONTAINED_BY: ListOperator.CONTAINS,
+}
 
 
 class Shape(StrEnum):
@@ -238,7 +250,7 @@ class Predicate(Expression):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a weight, got {describe(weight)}") from None
 
     def _boost(self) -> str:
-        return "" if self.weight == 1.0 else f" ^{_number(self.weight)}"
+        return weight_suffix(self.weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,7 +422,9 @@ def name(text: str) -> str:
     if SEPARATOR in text:
         function, inner = function_of(text), name(source_of(text))
         word = text.partition(SEPARATOR)[0].partition(":")[0]
-        return f"{word}({inner})" if function.argument is None else f"{word}({inner}, {literal(function.argument)})"
+        if function.argument is None:
+            return f"{word}({inner})"
+        return f"{word}({inner}, {name(function.argument) if function.is_age else literal(function.argument)})"
     return text if _PLAIN.fullmatch(text) and text.upper() not in KEYWORDS else '"' + text.replace('"', '""') + '"'
 
 
@@ -423,6 +437,11 @@ def literal(value: Scalar) -> str:
     if isinstance(value, datetime):
         return f"TIMESTAMP('{value.isoformat().replace('+00:00', 'Z')}')"
     return _number(value)
+
+
+def weight_suffix(weight: float) -> str:
+    """A weight as it follows a predicate in the text language; nothing for the default."""
+    return "" if weight == 1.0 else f" ^{_number(weight)}"
 
 
 def _subject(predicate: Compare | Between | In) -> str:
@@ -451,7 +470,7 @@ def _check_functions(attribute: str) -> None:
                 raise SchemaError("a condition cannot name a hidden attribute")
             attribute = source_of(attribute)
     except SchemaError as error:
-        raise ExpressionError(f"attribute {attribute!r}: {error}") from None
+        raise ExpressionError(f"attribute {attribute.rpartition(SEPARATOR)[2]!r}: {error}") from None
     if not attribute:
         raise ExpressionError("an attribute's name cannot be empty")
 
@@ -463,7 +482,12 @@ def _fold(predicate: Predicate, *fields: str) -> None:
         return
     for field in fields:
         value = getattr(predicate, field)
-        new = tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
+        try:
+            new = (
+                tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
+            )
+        except SchemaError as error:
+            raise ExpressionError(f"{name(attribute)}: {error}") from None
         object.__setattr__(predicate, field, new)
 
 

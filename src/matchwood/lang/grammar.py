@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from matchwood.lang import template as read
+from matchwood.lang import temporal_grammar
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
@@ -48,6 +49,10 @@ _TEXT_OPERATORS = {operator.upper(): operator for operator in TextOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
 
+_Values = Callable[[list[Any]], tuple[Any, ...]]
+"""The values of a list, from those of a template."""
+
+
 @dataclass(slots=True)
 class _Group:
     """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand."""
@@ -68,6 +73,8 @@ class _Condition(NamedTuple):
     values: tuple[int, ...] = ()
     negated: bool = False
     """Does a NOT go around the predicate?"""
+    depth: int = 1
+    """Levels of the tree that the step makes: more than one if it is not a single predicate."""
 
 
 class Grammar:
@@ -86,6 +93,7 @@ class Grammar:
         self.at = 0
         self.converters = [read.CONVERTERS[kind] for kind in shape[0]]
         self.fixed: list[Any] = []
+        self.computed: list[tuple[int, Callable[[list[Any]], Any]]] = []
         self.steps: list[Step] = []
         self.places: list[Place] = []
         self.depths: list[int] = []
@@ -96,7 +104,12 @@ class Grammar:
         """The template of the shape; `PlacedError` if it is not of the grammar. O(tokens)."""
         self.expression()
         return Template(
-            tuple(self.converters), tuple(self.fixed), tuple(self.steps), tuple(self.places), self.conjuncts()
+            tuple(self.converters),
+            tuple(self.fixed),
+            tuple(self.steps),
+            tuple(self.places),
+            self.conjuncts(),
+            tuple(self.computed),
         )
 
     def conjuncts(self) -> tuple[Conjunct, ...]:
@@ -110,6 +123,8 @@ class Grammar:
             if condition is None or condition.attribute < constants:  # a quoted name, which is a constant, may be any
                 return ()
             name = self.fixed[condition.attribute - constants]
+            if name is None:  # a function with an argument
+                return ()
             is_plain = not is_derived(name) and all(
                 i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values
             )
@@ -190,10 +205,14 @@ class Grammar:
 
     def predicate(self) -> int:
         token = self.token
+        if self.begins_call(temporal_grammar.FUNCTIONS):
+            return self.node(temporal_grammar.temporal(self), token)
         condition = self.condition()
-        node = self.node(condition.step, token)
+        node = self.node(condition.step, token, condition.depth)
         if condition.negated:
             return self.negation(node, token)
+        if condition.depth > 1:
+            return node
         self.conditions[node] = condition
         return node
 
@@ -210,7 +229,12 @@ class Grammar:
             return self.text_test()
         if self.begins_value():
             value = self.value()
-            operator = self.comparison("expected a comparison after a value").mirrored
+            if self.token.upper in ("BETWEEN", "IN", "IS", "NOT"):
+                word = self.token.upper
+                raise self.problem(
+                    f"{word} needs the name of an attribute on its left, not a value; write x {word} ..."
+                )
+            operator = self.comparison(f"expected a comparison after a value{_unsupported(self.token)}").mirrored
             return self.compare(*self.subject(), operator, value)
         attribute, quantifier = self.subject()
         if self.token.text in _COMPARISONS:
@@ -218,6 +242,8 @@ class Grammar:
             return self.compare(attribute, quantifier, operator, self.value())
         if quantifier is None and self.takes("IS"):
             return self.is_null(attribute)
+        if quantifier is None and self.ends_operand():  # a bool by itself
+            return self.compare(attribute, None, Operator.EQ, self.constant(True))
         negated = self.takes("NOT")
         if self.takes("BETWEEN"):
             return self.between(attribute, quantifier, negated)
@@ -253,7 +279,9 @@ class Grammar:
     def lists(self) -> _Condition:
         operator = _LIST_OPERATORS[self.token.upper]
         self.at += 2
-        attribute, listed = self.attribute_and_list(operator.upper())
+        is_mirrored = self.token.text == "("
+        attribute, listed = (self.list_and_attribute if is_mirrored else self.attribute_and_list)(operator.upper())
+        operator = operator.mirrored if is_mirrored else operator
         weight = self.weight()
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
@@ -274,15 +302,27 @@ class Grammar:
 
         return _Condition(step, attribute, weight)
 
-    def attribute_and_list(self, function: str) -> tuple[int, Callable[[list[Any]], tuple[Any, ...]]]:
+    def attribute_and_list(self, function: str) -> tuple[int, _Values]:
         """The arguments of a test of lists, and the parenthesis behind them."""
         attribute = self.attribute()
         self.expect(",", f"and a list of values after the name in {function}")
-        slots, is_list = self.list_of_values(f"before the list of {function}", f"in the list of {function}")
+        listed = self.listed(function)
         self.expect(")", f"at the end of {function}")
-        if is_list:
-            return attribute, itemgetter(slots[0])
-        return attribute, lambda values: tuple([values[slot] for slot in slots])
+        return attribute, listed
+
+    def list_and_attribute(self, function: str) -> tuple[int, _Values]:
+        """The same with the list first."""
+        listed = self.listed(function)
+        self.expect(",", f"and the name of an attribute after the list in {function}")
+        if self.token.text == "(":
+            raise self.problem(f"expected the name of an attribute in {function}, got a second list")
+        attribute = self.attribute()
+        self.expect(")", f"at the end of {function}")
+        return attribute, listed
+
+    def listed(self, function: str) -> _Values:
+        slots, is_list = self.list_of_values(f"before the list of {function}", f"in the list of {function}")
+        return itemgetter(slots[0]) if is_list else lambda values: tuple([values[slot] for slot in slots])
 
     def list_of_values(self, before: str, where: str) -> tuple[list[int], bool]:
         """The values of a list in parentheses; or the one constant that is the list as a whole, and True."""
@@ -358,11 +398,27 @@ class Grammar:
 
     def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
+        if self.token.upper in ("TRUE", "FALSE"):
+            return self.is_true(attribute, negated)
         self.expect("NULL", "after IS; compare with a value by =")
         weight = self.weight()
         return _Condition(
             lambda values, nodes: IsNull(values[attribute], values[weight], negated=negated), attribute, weight
         )
+
+    def is_true(self, attribute: int, negated: bool) -> _Condition:
+        """`x IS TRUE` is `x = TRUE`; `x IS NOT TRUE` also holds for an absent attribute, as in SQL."""
+        asked = self.token.upper == "TRUE"
+        self.at += 1
+        if not negated:
+            return self.compare(attribute, None, Operator.EQ, self.constant(asked))
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            other = Compare(values[attribute], values[weight], operator=Operator.EQ, value=not asked)
+            return Or((other, IsNull(values[attribute], values[weight])))
+
+        return _Condition(step, attribute, weight, depth=2)
 
     def dwithin(self) -> _Condition:
         attribute = self.place_attribute()
@@ -428,22 +484,27 @@ class Grammar:
         """A name, or functions of a name: the index of the attribute."""
         if not self.begins_call(FUNCTIONS):
             return self.plain_attribute()
-        function, opening = self.token.upper, self.token
+        function = self.token.upper
         self.at += 2
         attribute, argument = self.attribute(), None
         if self.takes(","):
-            argument = self.token
-            if argument.kind != "s":
-                raise self.problem(f"expected a string in single quotes as the second argument of {function}")
-            self.at += 1
+            argument = self.argument_of(function)
         self.expect(")", f"after the name in {function}")
         if argument is None:
             return self.converted(attribute, partial(derived_name, function))
-        if attribute < len(self.converters):
-            raise self.problem(f"{function} with two arguments takes a name without quotes", opening)
-        inner, convert = self.fixed[attribute - len(self.converters)], self.converters[argument.slot]
-        self.converters[argument.slot] = lambda text: derived_name(function, inner, convert(text))
-        return argument.slot
+        index = self.constant(None)
+        self.computed.append((index, lambda values: derived_name(function, values[attribute], values[argument])))
+        return index
+
+    def argument_of(self, function: str) -> int:
+        """The second argument of a function of an attribute: another attribute for AGE, a string for others."""
+        if function == "AGE":
+            return self.plain_attribute()
+        token = self.token
+        if token.kind != "s":
+            raise self.problem(f"expected a string in single quotes as the second argument of {function}, got {token}")
+        self.at += 1
+        return token.slot
 
     def converted(self, index: int, function: Callable[[Any], Any]) -> int:
         """The index of a value with a function applied to it."""
@@ -464,6 +525,10 @@ class Grammar:
             self.at += 1
             return self.constant(token.text)
         remedy = f'; a name that is a keyword needs double quotes: "{token.text}"' if token.kind == "w" else ""
+        if token.text == "(":
+            remedy = f"; {_NESTED}"
+        elif token.kind in "ns":
+            remedy = "; a condition compares an attribute with a constant, not two constants"
         raise self.problem(f"expected the name of an attribute, got {token}{remedy}")
 
     def begins_value(self) -> bool:
@@ -538,6 +603,10 @@ class Grammar:
     def token(self) -> Token:
         return self.tokens[self.at]
 
+    def ends_operand(self) -> bool:
+        """Is the operand complete before this token?"""
+        return self.token.kind == "end" or self.token.upper in ("AND", "OR", ")", "^")
+
     def takes(self, text: str) -> bool:
         """Step over the next token if it is the operator or keyword `text`."""
         found = self.token.upper == text
@@ -582,9 +651,12 @@ def _moved_out(negated: bool, quantifier: Quantifier | None) -> tuple[bool, bool
     return True, False, opposite(quantifier)
 
 
+_NESTED = "arithmetic is not supported, nor is a comparison with another attribute or a condition"
+
+
 def _unsupported(token: Token) -> str:
     """What to say about a token that other languages allow after an operand."""
-    if token.kind == "n" or token.upper in ("DIV", "MOD"):
+    if token.kind == "n" or token.upper in ("DIV", "MOD", "^"):
         return "; arithmetic is not supported"
     if token.upper in ("ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
         return "; write CASEI(x) LIKE 'a%', STARTS_WITH(x, 'a'), ENDS_WITH, CONTAINS or REGEX(x, '^a')"
@@ -599,4 +671,6 @@ def _why_no_value(token: Token) -> str:
     if token.kind == "w" and token.upper not in KEYWORDS:
         string = f"write a string in single quotes, '{token.text}'"
         return f"expected a value, got the name {token}; {string}; comparing two attributes is not supported"
+    if token.text == "(":
+        return f"expected a value, got {token}; {_NESTED}"
     return f"expected a value (a number, a 'string', TRUE, FALSE, TIMESTAMP('...')), got {token}"

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 from matchwood.errors import ExpressionError, SchemaError, TooComplexError
+from matchwood.lang import temporal_json
 from matchwood.lang.expression import (
     MAX_DEPTH,
     And,
@@ -51,6 +52,7 @@ from matchwood.lang.expression import (
     any_of,
     instant,
 )
+from matchwood.lang.temporal import Temporal
 from matchwood.lang.text_tests import FOLDED, Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar, describe
 from matchwood.schema.functions import (
@@ -67,6 +69,7 @@ _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify i
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+_LIST_OPERATORS = {operator.value: operator for operator in ListOperator}
 _QUANTIFIERS = {quantifier.value: quantifier for quantifier in Quantifier}
 _COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
 
@@ -108,6 +111,8 @@ def _written(expression: Expression, depth: int) -> dict[str, Any] | bool:
         child = _written(expression.child, depth + 1)
         negatable = isinstance(child, dict) and child["op"] in _NEGATABLE
         return {"op": "not", "args": [child], **({"prefix": True} if negatable else {})}
+    if isinstance(expression, Temporal):
+        return temporal_json.written(expression)
     if isinstance(expression, Predicate):
         return _written_predicate(expression)
     raise ExpressionError(f"expected an expression, got {_described(expression)}")
@@ -134,7 +139,9 @@ def _written_name(attribute: str) -> dict[str, Any]:
         return {"property": attribute}
     function, inner = function_of(attribute), _written_name(source_of(attribute))
     op = attribute.partition(SEPARATOR)[0].partition(":")[0].lower()
-    return {"op": op, "args": [inner] if function.argument is None else [inner, function.argument]}
+    if function.argument is None:
+        return {"op": op, "args": [inner]}
+    return {"op": op, "args": [inner, {"property": function.argument} if function.is_age else function.argument]}
 
 
 def _written_list(predicate: Predicate, values: tuple[Scalar, ...]) -> list[Any]:
@@ -191,6 +198,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
         raise TooComplexError(_TOO_DEEP)
     if isinstance(value, bool):
         return Constant(value)
+    if _is_property(value):  # a bool by itself
+        return _read_predicate("=", [value, True], {}, path)
     op, args = _checked_operation(value, path)
     if op == "not":
         return _read_not(value, args, path, depth)
@@ -199,6 +208,8 @@ def _read(value: object, path: str, depth: int) -> Expression:
             raise _error(f"{path}.args", "expected at least one expression, got none")
         children = [_read(arg, f"{path}.args[{index}]", depth + 1) for index, arg in enumerate(args)]
         return all_of(*children) if op == "and" else any_of(*children)
+    if op in temporal_json.FUNCTIONS:
+        return temporal_json.read(op, args, _read_weight(value, path), path)
     return _read_predicate(op, args, value, path)
 
 
@@ -244,9 +255,12 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
+    elif op in _LIST_OPERATORS and isinstance(args[0], (list, tuple)) and _is_property(args[1]):
+        op = _LIST_OPERATORS[op].mirrored.value
+        args, places, operator = args[::-1], places[::-1], Operator.EQ
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
-    weight = _read_number(value.get("weight", 1.0), f"{path}.weight")
+    weight = _read_weight(value, path)
     name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
     if "values" in further and kind is Compare:
@@ -257,6 +271,10 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
+
+
+def _read_weight(value: Any, path: str) -> float:
+    return _read_number(value.get("weight", 1.0), f"{path}.weight")
 
 
 def _read_subject(op: str, value: Any, path: str) -> tuple[str, dict[str, Any]]:
@@ -282,8 +300,11 @@ def _read_name(value: Any, path: str) -> str:
     if "property" in value:
         return str(value["property"])
     inner, *rest = value["args"]
+    if value["op"].upper() == "AGE":
+        rest = [other["property"] if _is_plain_property(other) else None for other in rest]
     if len(rest) > 1 or not all(isinstance(argument, str) for argument in rest):
-        raise _error(f"{path}.args", f"expected a property and at most one string, got {_described(value['args'])}")
+        more = "a second one" if value["op"].upper() == "AGE" else "one string"
+        raise _error(f"{path}.args", f"expected a property and at most {more}, got {_described(value['args'])}")
     name = derived_name(value["op"].upper(), _read_name(inner, f"{path}.args[0]"), rest[0] if rest else None)
     try:
         function_of(name)
@@ -362,6 +383,10 @@ def _is_property(value: object) -> bool:
     depth = 0
     while _is_function(value) and value["args"] and depth < MAX_DEPTH:  # type: ignore[index]
         value, depth = value["args"][0], depth + 1  # type: ignore[index]
+    return _is_plain_property(value)
+
+
+def _is_plain_property(value: object) -> bool:
     return isinstance(value, Mapping) and set(value) == {"property"} and isinstance(value["property"], str)
 
 
@@ -414,7 +439,8 @@ def _unsupported_call(value: object) -> str:
     """What to say about an operand that is a construct of CQL2 without a counterpart here."""
     if not isinstance(value, Mapping):
         return ""
-    return "; intervals are not supported, use between" if "interval" in value else _unsupported(value.get("op"))
+    interval = "; an interval is an argument of a temporal function such as t_during"
+    return interval if "interval" in value else _unsupported(value.get("op"))
 
 
 def _unsupported(op: object) -> str:
@@ -425,8 +451,6 @@ def _unsupported(op: object) -> str:
         return f"; arithmetic is not supported, got {op!r}"
     if op in ("casei", "accenti"):
         return f"; {op!r} is used in place of a property or of a string"
-    if op.startswith("t_"):
-        return f"; temporal functions are not supported, got {op!r}; use comparisons or between"
     if op.startswith("s_"):
         return f"; spatial functions other than s_dwithin and s_intersects with a bbox are not supported, got {op!r}"
     return "" if op in _OPERATIONS else f"; functions are not supported, got {op!r}"
@@ -494,5 +518,6 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     **dict.fromkeys(map(str, TextOperator), (2, ("weight",))),
     "s_dwithin": (3, ("weight", "shape")),
     "s_intersects": (2, ("weight",)),
+    **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -24,9 +24,10 @@ from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, Row, RowPredicate, Tested, can_hold
+from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.lang.text_tests import together
 from matchwood.patterns import Test
-from matchwood.schema import Schema
+from matchwood.schema import Schema, Type
 
 __all__ = ["Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
 
@@ -106,6 +107,10 @@ class _Normaliser:
             return self.rows(expression.child, negated=not negated)
         if isinstance(expression, Constant):
             return [{}] if expression.value is not negated else []
+        if isinstance(expression, Temporal):
+            for name in expression.attributes:
+                self.schema.attribute_for(name, Type.TIMESTAMP)
+            return self.rows(rewritten(expression, negated=negated), negated=False)
         assert isinstance(expression, (And, Or))
         parts = [self.rows(child, negated=negated) for child in expression.children]
         return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)

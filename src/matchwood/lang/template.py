@@ -66,6 +66,8 @@ class Template:
     places: tuple[Place, ...]
     conjuncts: tuple[Conjunct, ...] = ()
     """What the text consists of, if it is a conjunction of predicates on different attributes with plain names."""
+    computed: tuple[tuple[int, Callable[[list[Any]], Any]], ...] = ()
+    """The values that are made from others: the index of each, and how."""
 
     def build(self, constants: list[str]) -> Expression:
         """The expression with these constants; `ExpressionError` if one is not valid. O(steps)."""
@@ -79,6 +81,8 @@ class Template:
         """What the steps refer to."""
         values = [convert(text) for convert, text in zip(self.converters, constants, strict=True)]
         values += self.fixed
+        for index, compute in self.computed:
+            values[index] = compute(values)
         return values
 
     def first_error(self, constants: list[str]) -> PlacedError:
@@ -90,7 +94,7 @@ class Template:
             for index, (convert, text) in enumerate(zip(self.converters, constants, strict=True)):
                 place = (2 * index + 1, 0)
                 values.append(convert(text))
-            values += self.fixed
+            values = self.values(constants)
             for step, place in zip(self.steps, self.places, strict=True):  # noqa: B007
                 nodes.append(step(values, nodes))
         except _ItemError as error:
@@ -175,6 +179,11 @@ def midnight(text: str) -> datetime:
         return instant(date.fromisoformat(_string(text)))
     except ValueError:
         raise ExpressionError(f"expected a date such as 2026-01-31, got {_string(text)!r}") from None
+
+
+def interval_end(text: str) -> datetime | None:
+    """The instant in a quoted ISO 8601 text; None for an open end, '..'."""
+    return None if text == "'..'" else timestamp(text)
 
 
 def weight(text: str) -> float:

@@ -12,10 +12,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from matchwood.errors import SchemaError
+from matchwood.schema.calendar import PARTS, constant_of, part_of
+from matchwood.schema.durations import seconds_of
 from matchwood.schema.types import Type
 
 SEPARATOR = "\x1f"
@@ -36,6 +38,10 @@ class Function:
     folds_constants: bool = False
     """Is a constant that the derived attribute is compared with put through the function too? It must be idempotent then."""
     argument: str | None = None
+    reads_constant: Callable[[Any], Any] | None = None
+    """How a constant that the derived attribute is compared with is read: 'MON' as the number of a weekday."""
+    is_age: bool = False
+    """Is it computed after everything else, from two instants (encode/ages.py)? The argument is then an attribute."""
 
 
 def casei(text: str) -> str:
@@ -80,9 +86,27 @@ def _plain(function: Function) -> Callable[[str | None], Function]:
     return made
 
 
+def _part(part: str) -> Callable[[str | None], Function]:
+    def made(zone: str | None) -> Function:
+        call, reads = part_of(part, zone), partial(constant_of, part)
+        return Function(part, Type.TIMESTAMP, Type.NUMBER, call, argument=zone, reads_constant=reads)
+
+    return made
+
+
+def _age(other: str | None) -> Function:
+    if other is not None and (not other or SEPARATOR in other):
+        raise SchemaError(f"AGE takes the names of one or two attributes, got {other!r}")
+    return Function(
+        "AGE", Type.TIMESTAMP, Type.NUMBER, lambda key: None, argument=other, reads_constant=seconds_of, is_age=True
+    )
+
+
 FUNCTIONS: dict[str, Callable[[str | None], Function]] = {
     "CASEI": _plain(Function("CASEI", Type.STRING, Type.STRING, casei, folds_constants=True)),
     "ACCENTI": _plain(Function("ACCENTI", Type.STRING, Type.STRING, accenti, folds_constants=True)),
+    **{part: _part(part) for part in PARTS},
+    "AGE": _age,
 }
 """The functions by name; each is made from its argument, None for none."""
 
@@ -138,7 +162,10 @@ def function_of(name: str) -> Function:
 
 
 def folded(name: str, value: Any) -> Any:
-    """A constant that the attribute `name` is compared with, put through those of its functions that fold constants."""
+    """A constant that the attribute `name` is compared with, put through those of its functions that fold or read constants."""
+    reads = function_of(name).reads_constant
+    if reads is not None:
+        return reads(value)
     if not isinstance(value, str):
         return value
     if SEPARATOR in (source := source_of(name)):

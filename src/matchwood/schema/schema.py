@@ -43,6 +43,8 @@ class Schema:
         self.learn = learn
         self._attributes: dict[str, Attribute] = {}
         self._derived: dict[str, Attribute] = {}
+        self.ages: tuple[Attribute, ...] = ()
+        self.has_clock = True  # can AGE be relative to the clock?
         self._by_dimension: list[Attribute] = []
         self._learnt: list[_Step] = []
         self.forgotten = 0  # how often something learnt was forgotten: arrays encoded before may name other attributes
@@ -260,8 +262,15 @@ class Schema:
     def _derive(self, name: str) -> Attribute:
         """A new derived attribute; the attribute that it is computed from gets the type that the function takes."""
         function = function_of(name)
+        if function.is_age and function.argument is None and not self.has_clock:
+            raise SchemaError(
+                "AGE of one attribute is relative to the clock of an engine, which Spark has not; "
+                "name a second attribute: AGE(created, received)"
+            )
         try:
             self.attribute_for(source_of(name), function.takes)
+            if function.is_age and function.argument is not None:
+                self.attribute_for(function.argument, function.takes)
         except ValueTypeError as error:
             raise error.about(f"{function.name}(...)") from None
         symbols = Symbols() if function.gives in CODED else None
@@ -277,6 +286,8 @@ class Schema:
             assert source is not None
             source.derived = (*source.derived, attribute)
             self._derived[attribute.name] = attribute
+            if function_of(attribute.name).is_age:
+                self.ages = (*self.ages, attribute)
             return
         for prefix in _prefixes_of(attribute.name):
             self._prefixes[prefix] = self._prefixes.get(prefix, 0) + 1
@@ -305,6 +316,7 @@ class Schema:
             assert source is not None
             source.derived = tuple([other for other in source.derived if other is not attribute])
             del self._derived[attribute.name]
+            self.ages = tuple([other for other in self.ages if other is not attribute])
         elif self._attributes.get(attribute.name) is attribute:
             del self._attributes[attribute.name]
             for prefix in _prefixes_of(attribute.name):
@@ -327,7 +339,9 @@ class Schema:
 def _check_derived(attribute: Attribute, schema: Schema) -> None:
     """Refuse a derived attribute of a saved schema that does not fit its function or the attribute it is computed from."""
     function, source = function_of(attribute.name), schema.get(source_of(attribute.name))
-    if source is None or source.type is not function.takes or attribute.type is not function.gives:
+    other = schema.get(function.argument) if function.is_age and function.argument is not None else source
+    takes = {None if found is None else found.type for found in (source, other)}
+    if source is None or takes != {function.takes} or attribute.type is not function.gives:
         raise SchemaError(f"attribute {attribute.name!r} does not fit the attribute that it is computed from")
 
 

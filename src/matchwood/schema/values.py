@@ -84,18 +84,20 @@ def _is_wrapped(value: object) -> bool:
     return getattr(value, "ndim", None) == 0 and hasattr(value, "dtype") and callable(getattr(value, "item", None))
 
 
-def plain_point(pair: tuple[Any, ...]) -> Point | None:
-    """The point that a pair of floats is, as nearly all are; None for anything else, which `point_of` reads or refuses."""
-    if len(pair) == 2 and type(pair[0]) is float and type(pair[1]) is float:
-        lon, lat = pair
-        if -180.0 <= lon <= 180.0 and -90.0 <= lat <= 90.0:
-            return Point(lon + 0.0, lat + 0.0)
+def plain_point(value: tuple[Any, ...] | dict[Any, Any]) -> Point | None:
+    """The point that a pair of floats is, or {"lon", "lat"} with floats, as nearly all are; None for anything else, which
+    `point_of` reads or refuses."""
+    if len(value) != 2:
+        return None
+    lon, lat = value if type(value) is tuple else (value.get("lon"), value.get("lat"))  # type: ignore[union-attr]
+    if type(lon) is float and type(lat) is float and -180.0 <= lon <= 180.0 and -90.0 <= lat <= 90.0:
+        return Point(lon + 0.0, lat + 0.0)
     return None
 
 
 def point_of(value: object) -> Point:
     """A point from a `Point`, a (lon, lat) pair, {"lon", "lat"} or a GeoJSON point."""
-    if type(value) is tuple and (plain := plain_point(value)) is not None:
+    if (type(value) is tuple or type(value) is dict) and (plain := plain_point(value)) is not None:
         return plain
     if isinstance(value, Mapping):
         pair: Any = value.get("coordinates") if "coordinates" in value else (value.get("lon"), value.get("lat"))

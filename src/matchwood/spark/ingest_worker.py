@@ -68,7 +68,9 @@ class Encoding:
 
     def opened(self) -> Schema:
         """The schema."""
-        return Schema.from_json(json.loads(self.schema))
+        schema = Schema.from_json(json.loads(self.schema))
+        schema.has_clock = False
+        return schema
 
 
 @dataclass(frozen=True)

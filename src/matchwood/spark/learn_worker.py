@@ -17,6 +17,7 @@ from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate
 from matchwood.lang.parser import without_numbers
 from matchwood.lang.rows import normalise
+from matchwood.lang.temporal import Temporal
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Schema, Type, type_of
 from matchwood.spark import columns, task
@@ -67,6 +68,8 @@ def learn_expression(text: object, schema: Schema) -> bool:
     """Extend a schema by an expression; False if it is invalid."""
     try:
         expression = read_expression(text)
+        for name in times_of(expression):
+            schema.attribute_for(name, Type.TIMESTAMP)
         for predicate in predicates_of(expression):
             _learn_predicate(predicate, schema)
         if any(_has_tests(predicate, schema) for predicate in predicates_of(expression)):
@@ -102,6 +105,14 @@ def predicates_of(expression: Expression) -> Iterator[Predicate]:
             yield from predicates_of(child)
     elif isinstance(expression, Predicate):
         yield expression
+
+
+def times_of(expression: Expression) -> Iterator[str]:
+    """The attributes of the temporal functions in an expression: timestamps, whatever they are compared with."""
+    if isinstance(expression, Temporal):
+        yield from expression.attributes
+    for child in getattr(expression, "children", (expression.child,) if isinstance(expression, Not) else ()):
+        yield from times_of(child)
 
 
 def constants_of(predicate: Predicate) -> tuple[Any, ...]:

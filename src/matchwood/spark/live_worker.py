@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
 from matchwood.encode.derived import derived_events, merged_events
 from matchwood.encode.rejects import EncodedEvents
@@ -166,6 +167,10 @@ class LiveState:
             for attribute in source.derived:
                 computed = _known(derived_events(events, source, attribute, register=False), known)
                 events = merged_events(events, computed, np.unique(computed.dims).tolist())
+        for age in schema.ages:
+            if age.dims[0] < known:
+                computed = computed_events(events, schema, age, register=False)
+                events = merged_events(events, _known(computed, known), age.dims)
         self._index.delete(numbers)
         self._index.insert(events, numbers, until)
 

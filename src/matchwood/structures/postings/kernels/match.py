@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
-from matchwood.jit.intrinsics import copy_words, intersect_words, trailing_zeros, unite_words
+from matchwood.jit.intrinsics import copy_words, intersect_words, prefetch, trailing_zeros, unite_planes, unite_words
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import (
     BOUNDARIES,
@@ -47,6 +47,7 @@ from matchwood.structures.postings.kernels.layout import (
 
 GROUP = 64  # events that are intersected with a block together
 MAX_ADMITTED = 1 << 20  # words of the bits of a group, unless one event needs more
+LISTED = 256  # hits that are prefetched before the first of them is read
 GROUP_STEPS = 64 * GROUP  # steps of a group, unless one event needs more
 
 # What an event reads of an axis: a plane, or a list of positions that is added or taken away. `next` is the first position of the
@@ -54,7 +55,7 @@ GROUP_STEPS = 64 * GROUP  # steps of a group, unless one event needs more
 STEP = np.dtype([("plane", "i8"), ("next", "i8"), ("at", "i8"), ("end", "i8")])
 ADDED, TAKEN = -1, -2  # instead of a plane
 PASSED = np.int64(1) << 40  # beyond all positions
-SPAN = np.dtype([("begin", "i8"), ("end", "i8")])
+SPAN = np.dtype([("begin", "i8"), ("lists", "i8"), ("end", "i8"), ("pad", "i8")])  # planes, then lists from `lists` on
 
 
 class PostingsScratch(State):
@@ -148,7 +149,7 @@ def find_steps(postings, scratch, events, e, g, n, grouped):
     scratch.spread[g] = np.int64(-1)
     for number in range(postings.axes.size):
         span = scratch.spans[spans + number]
-        span.begin = span.end = n
+        span.begin = span.lists = span.end = n
     part, end = events.offsets[e], events.offsets[e + 1]
     while part < end:
         dim, first = np.int64(events.dims[part]), part
@@ -188,8 +189,23 @@ def find_steps(postings, scratch, events, e, g, n, grouped):
             scratch.steps[n].plane, scratch.steps[n].next = np.int64(ADDED), PASSED
             n += 1
         span.end = n
+        span.lists = planes_first(scratch.steps, span.begin, n)
     scratch.simple[g] = np.uint8(simple)
     return n
+
+
+@helper
+def planes_first(steps, begin, end):
+    """Put the planes among steps[begin:end] before the lists; return where the lists begin. O(steps)."""
+    lists = begin
+    for i in range(begin, end):
+        if steps[i].plane >= 0:
+            plane = steps[i].plane
+            if lists < i:
+                steps[i] = steps[lists]
+            steps[lists].plane = plane
+            lists += 1
+    return lists
 
 
 @helper
@@ -224,16 +240,16 @@ def add_steps(postings, scratch, cell, alone, n):
 def admit_axis(postings, scratch, g, number, block):
     """Write into `words` the positions of a block that the axis admits for event g."""
     span = scratch.spans[g * postings.axes.size + number]
-    words, base = scratch.words, block * postings.counts[PLANES] * WORDS
+    block_words = postings.counts[PLANES] * WORDS
+    words, base = scratch.words, block * block_words
     copy_words(words, 0, postings.bits, base + (postings.axes[number].plane + HAVING) * WORDS)
     if scratch.spread[g] == number:
         unite_words(words, 0, scratch.listed, (g * blocks_of(postings) + block) * WORDS)
+    unite_planes(words, 0, postings.bits, base, block_words, scratch.steps, span.begin, span.lists)
     limit = (block + 1) * BLOCK
-    for i in range(span.begin, span.end):
+    for i in range(span.lists, span.end):
         step = scratch.steps[i]
-        if step.plane >= 0:
-            unite_words(words, 0, postings.bits, base + step.plane * WORDS)
-        elif step.next < limit:
+        if step.next < limit:
             note_listed(postings, words, step, block)
 
 
@@ -257,7 +273,8 @@ def note_listed(postings, words, step, block):
 @helper
 def intersect_axes(postings, scratch, g, block, target):
     """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any."""
-    admitted, base = scratch.admitted, block * postings.counts[PLANES] * WORDS
+    block_words = postings.counts[PLANES] * WORDS
+    admitted, base = scratch.admitted, block * block_words
     copy_words(admitted, target, postings.bits, base + LIVE * WORDS)
     for number in range(postings.axes.size):
         span = scratch.spans[g * postings.axes.size + number]
@@ -267,6 +284,8 @@ def intersect_axes(postings, scratch, g, block, target):
         elif span.end == span.begin + 1 and scratch.steps[span.begin].plane >= 0:
             at = base + scratch.steps[span.begin].plane * WORDS
         if at >= 0:
+            prefetch(postings.bits, at + block_words)  # the same plane of the next block: two cache lines
+            prefetch(postings.bits, at + block_words + WORDS // 2)
             left = intersect_words(admitted, target, postings.bits, at)
         else:
             admit_axis(postings, scratch, g, number, block)
@@ -291,9 +310,42 @@ def admit_group(postings, scratch, size):
 def take_admitted(postings, store, scratch, events, combine, g, exact, out):
     """Answer the loaded event, which is number g of its group. `exact`: exact positions need no verification."""
     blocks = blocks_of(postings)
+    if exact and not take_exact(postings, scratch, g * blocks * WORDS, out):
+        return
     for block in range(blocks):
-        if not take_block(postings, store, scratch, events, combine, block, (g * blocks + block) * WORDS, exact, out):
+        if not take_block(postings, store, scratch, events, combine, block, (g * blocks + block) * WORDS, out):
             return
+
+
+@helper
+def take_exact(postings, scratch, target, out):
+    """Add the exact ones of the positions that admitted[target:] has to the answer, and leave the others; False if `out` is full.
+
+    Hits are far apart in memory. So positions are listed first, in the place of ids, and their hits prefetched; then these are
+    read, some hundred at a time.
+    """
+    answer, hits, ids, admitted = scratch.candidates.answer[0], postings.hits, out.ids, scratch.admitted
+    words = blocks_of(postings) * WORDS
+    done = n = answer.end
+    for w in range(words):
+        word = admitted[target + w] & postings.exact[w]
+        admitted[target + w] ^= word
+        if n + 64 > ids.size:
+            answer.end = np.int64(-1)
+            return False
+        while word:
+            position = (w << 6) + np.int64(trailing_zeros(word))
+            word &= word - np.uint64(1)
+            prefetch(hits, position)
+            ids[n] = position
+            n += 1
+        if n - done >= LISTED or w == words - 1:
+            for i in range(done, n):
+                hit = hits[ids[i]]
+                ids[i], out.scores[i] = hit.id, hit.score
+            done = n
+    answer.end = n
+    return True
 
 
 @helper
@@ -306,17 +358,32 @@ def search_planes(postings, store, scratch, events, combine, exact, at_most_one,
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
         if intersect_axes(postings, scratch, 0, block, 0):
-            if not take_block(postings, store, scratch, events, combine, block, 0, exact, out):
+            if exact:
+                rank_exact(postings, scratch, block, out)
+            if not take_block(postings, store, scratch, events, combine, block, 0, out):
                 return
 
 
 @helper
-def take_block(postings, store, scratch, events, combine, block, target, exact, out):
-    """Add the positions of a block that admitted[target:] has to the answer, or to the candidates; False if `out` is full."""
+def rank_exact(postings, scratch, block, out):
+    """Offer the exact ones of the admitted positions of a block to the k best, and leave the others."""
+    answer = scratch.candidates.answer[0]
+    begin, n = answer.begin, answer.end
+    for w in range(WORDS):
+        word = scratch.admitted[w] & postings.exact[block * WORDS + w]
+        scratch.admitted[w] ^= word
+        while word:
+            hit = postings.hits[block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))]
+            word &= word - np.uint64(1)
+            n = begin + keep_best(out, begin, n - begin, answer.k, hit.id, hit.score, False)
+    answer.end = n
+
+
+@helper
+def take_block(postings, store, scratch, events, combine, block, target, out):
+    """Add the positions of a block that admitted[target:] has to the candidates; False if `out` is full."""
     candidates, admitted = scratch.candidates, scratch.admitted
     answer = candidates.answer[0]
-    if exact and not take_exact(postings, scratch, block, target, out):
-        return False
     for w in range(WORDS):
         word = admitted[target + w]
         while word:
@@ -325,29 +392,6 @@ def take_block(postings, store, scratch, events, combine, block, target, exact, 
             add_candidate(store, candidates, events, combine, postings.slots[position], out)
             if answer.end < 0:
                 return False
-    return True
-
-
-@helper
-def take_exact(postings, scratch, block, target, out):
-    """Add the exact ones of the admitted positions to the answer and leave the others; False if `out` is full."""
-    answer = scratch.candidates.answer[0]
-    begin, n, k = answer.begin, answer.end, answer.k
-    if k == 0 and n + BLOCK > out.ids.size:
-        answer.end = np.int64(-1)
-        return False
-    for w in range(WORDS):
-        word = scratch.admitted[target + w] & postings.exact[block * WORDS + w]
-        scratch.admitted[target + w] ^= word
-        while word:
-            hit = postings.hits[block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))]
-            word &= word - np.uint64(1)
-            if k == 0:
-                out.ids[n], out.scores[n] = hit.id, hit.score
-                n += 1
-            else:
-                n = begin + keep_best(out, begin, n - begin, k, hit.id, hit.score, False)
-    answer.end = n
     return True
 
 

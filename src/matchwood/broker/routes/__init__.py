@@ -1,0 +1,1 @@
+"""The routes but for publishing and streams: one function each, named in `app`."""
