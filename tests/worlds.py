@@ -90,7 +90,7 @@ class Dice:
         return int(self._pick(n))
 
 
-@dataclass
+@dataclass(eq=False)
 class World:
     """A schema, subscriptions (id, priority, expression, rows) and events, and their arrays."""
 

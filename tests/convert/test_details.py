@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from matchwood.convert import READERS
+from matchwood import Engine, ManualClock
+from matchwood.convert import READERS, from_elasticsearch
 from matchwood.lang.parser import parse
 from tests.convert.oracle import matches, score
 
@@ -71,3 +73,23 @@ def test_two_ranges_may_be_met_by_two_elements_but_each_by_one() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "text", "minutes"),
+    [
+        ({"gte": "now-1h"}, "AGE(seen) <= 3600", {60, 59, 0, -5}),
+        ({"lt": "now-1h"}, "AGE(seen) > 3600", {61, 1500}),
+        ({"gt": "now-1d", "lte": "now-1h"}, "AGE(seen) >= 3600 AND AGE(seen) < 86400 ^0.0", {60, 61}),
+        ({"lte": "now+5m-1m"}, "AGE(seen) >= -240", {1500, 61, 60, 59, 0}),
+        ({"gt": "now", "boost": 2}, "AGE(seen) < 0 ^2.0", {-5}),
+    ],
+)
+def test_date_math_of_elasticsearch_is_an_age(ends: dict[str, Any], text: str, minutes: set[int]) -> None:
+    tree = from_elasticsearch({"range": {"seen": ends}})
+    assert str(tree) == text
+    now = datetime(2026, 5, 1, 12, tzinfo=UTC)
+    engine = Engine(clock=ManualClock(now))
+    engine.subscribe(tree)
+    found = {m for m in (1500, 61, 60, 59, 0, -5) if engine.match({"seen": now - timedelta(minutes=m)})}
+    assert found == minutes

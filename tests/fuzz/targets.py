@@ -37,9 +37,17 @@ from tests.worlds import TYPES, an_event, an_expression, seeded_dice
 LINES = 16
 
 
+TIMED = (
+    "T_DURING(INTERVAL(begun, ended), INTERVAL('2026-03-01T00:00:00Z', '..')) ^0.5",
+    "NOT T_METBY(INTERVAL('2026-01-01', '2026-03-01'), seen) OR T_AFTER(seen, DATE('2026-03-01'))",
+    "HOUR(seen, 'Europe/Berlin') BETWEEN 9 AND 17 AND WEEKDAY(seen, '+05:30') IN ('MON', 'TUE')",
+    "AGE(seen) < '1 h' OR AGE(begun, \"ended\") >= 'PT5M' AND flag IS NOT TRUE",
+)
+
+
 @cache
 def expressions() -> tuple[Expression, ...]:
-    return tuple(an_expression(seeded_dice(seed)) for seed in range(400))
+    return tuple(an_expression(seeded_dice(seed)) for seed in range(400)) + tuple(map(parse, TIMED)) * 10
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from matchwood.encode.arrays import INTERVAL, MORE, Events, Rows, make_events, make_rows
+from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Events, Rows, make_events, make_rows
 from matchwood.structures import PostingsIndex, Scan
 from tests.worlds import listed, ranked
 
@@ -223,3 +223,112 @@ def test_a_filed_row_that_its_posting_decides_is_not_verified() -> None:
         assert listed(index.top_k(asked, 2)) == listed(scan.top_k(asked, 2))
     assert index.stats().details["rows_filed"] == n
     index.check()
+
+
+def searches(count: int, *, seed: int, first: int = 0) -> Rows:
+    """Rows on one list of terms: all of some, at least one or two of some, none of some; and on a country."""
+    rng = np.random.default_rng(seed)
+    offsets, dims, kinds, lo, hi = [0], [], [], [], []
+
+    def add(dim: int, kind: int, low: float, high: float) -> None:
+        for column, value in zip((dims, kinds, lo, hi), (dim, kind, low, high), strict=True):
+            column.append(value)
+
+    for _ in range(count):
+        if rng.random() < 0.3:
+            add(COUNTRY, INTERVAL, *2 * [float(rng.integers(0, 5))])
+        terms = sorted({float(term) for term in 60 * rng.random(rng.integers(1, 5)) ** 2 // 1})
+        least = int(rng.choice([len(terms), 1, min(2, len(terms))], p=[0.7, 0.15, 0.15]))
+        if least == len(terms):
+            add(INTERESTS, INTERVAL, *2 * [terms[int(rng.integers(len(terms)))]])
+        else:
+            add(INTERESTS, INTERVAL, -np.inf, np.inf)
+        unwanted = float(rng.integers(0, 30))
+        if rng.random() < 0.2 and least == len(terms) and unwanted not in terms:  # intervals lack what is excluded
+            add(INTERESTS, COUNT, 0.0, 0.0)
+            add(INTERESTS, PART, unwanted, unwanted)
+        if least < len(terms) or len(terms) > 1:
+            add(INTERESTS, COUNT, float(least), float(rng.choice([np.inf, 2.0], p=[0.9, 0.1])) if least < 3 else np.inf)
+            for term in terms:
+                add(INTERESTS, PART, term, term)
+        offsets.append(len(dims))
+    return make_rows(
+        first + np.arange(count), rng.integers(0, 9, count) / 4, offsets, dims, kinds, lo, hi, [1.0] * len(dims)
+    )
+
+
+def documents(count: int, *, seed: int, ranges: bool = False) -> Events:
+    rng = np.random.default_rng(seed)
+    offsets, dims, lo, hi = [0], [], [], []
+    for e in range(count):
+        terms = sorted({float(term) for term in 60 * rng.random(1 if e % 9 == 0 else 14) ** 2 // 1})
+        last = terms[-1] + 2.0 if ranges and e % 2 else terms[-1]
+        dims += [COUNTRY] + [INTERESTS] * len(terms)
+        lo += [float(rng.integers(0, 5)), *terms]
+        hi += [lo[-1 - len(terms)], *terms[:-1], last]
+        offsets.append(len(dims))
+    return make_events(offsets, dims, lo, hi)
+
+
+@pytest.mark.parametrize("ranges", [False, True])
+def test_rows_that_count_values_of_a_list_agree_with_scan(ranges: bool) -> None:
+    rows = searches(2500, seed=1)
+    rows = rows._replace(weight=np.where(rows.kinds == INTERVAL, rows.weight, 0.0))
+    events = documents(120, seed=2, ranges=ranges)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    for step in range(2):
+        assert ranked(index.match(events)) == ranked(scan.match(events))
+        for k in (1, 6):
+            assert listed(index.top_k(events, k)) == listed(scan.top_k(events, k))
+        index.check()
+        for one in (index, scan):
+            one.set_priority(np.arange(2, 2500, 3), np.full(833, 3.0))
+            one.delete(np.arange(step, 2500, 3))
+            one.insert(searches(40, seed=9, first=3000 + 100 * step))
+
+
+def test_a_row_that_asks_for_several_values_is_filed_under_the_rarest_and_decided_by_two() -> None:
+    common, rare, size = 7.0, 1000.0, 3000
+    keys = np.column_stack([np.full(size, common), rare + np.arange(size)])
+    entries = np.column_stack([keys[:, 0], np.full(size, 2.0), keys])
+    ends = np.column_stack([keys[:, 0], np.full(size, np.inf), keys])
+    kinds, zeros = np.tile([INTERVAL, COUNT, PART, PART], size), np.zeros(4 * size)
+    rows = make_rows(
+        np.arange(size), np.zeros(size), 4 * np.arange(size + 1), zeros, kinds, entries.ravel(), ends.ravel(), zeros
+    )
+    index = PostingsIndex.build(rows)
+    events = make_events(
+        [0, 3, 5], [0] * 5, [common, 1003.0, 1005.0, 5.0, 1004.0], [common, 1003.0, 1005.0, 5.0, 1004.0]
+    )
+    found = index.match(events)
+    assert sorted(found.ids.tolist()) == [3, 5]
+    assert found.offsets.tolist() == [0, 2, 2]
+    assert index.stats().candidates == 0
+
+
+def test_rows_without_not_in_are_exact_for_lists_beside_rows_with_it() -> None:
+    size = 4000
+    terms = np.arange(size) % 4 * 1.0
+    plain = make_rows(
+        np.arange(size), np.zeros(size), np.arange(size + 1), [0] * size, [INTERVAL] * size, terms, terms, [1.0] * size
+    )
+    lo = np.column_stack([terms, np.zeros(size), np.full(size, 9.0)]).ravel()
+    hi = np.column_stack([terms, np.zeros(size), np.full(size, 9.0)]).ravel()
+    without = make_rows(
+        size + np.arange(size),
+        np.zeros(size),
+        3 * np.arange(size + 1),
+        [0] * 3 * size,
+        [INTERVAL, COUNT, PART] * size,
+        lo,
+        hi,
+        [1.0, 0.0, 0.0] * size,
+    )
+    index, scan = PostingsIndex(), Scan()
+    for one in (index, scan):
+        one.insert(plain)
+        one.insert(without.take(0, 200))
+    events = make_events([0, 2, 4], [0] * 4, [1.0, 5.0, 1.0, 9.0], [1.0, 5.0, 1.0, 9.0])
+    assert ranked(index.match(events)) == ranked(scan.match(events))
+    index.check()
+    assert index.stats().candidates <= 2 * 50

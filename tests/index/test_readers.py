@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,24 @@ FOREVER = np.inf
 readable = pytest.mark.parametrize("name", sorted(SYSTEMS))
 
 
-def fitted(world: World, name: str) -> World:
-    """The world without lists and ranges if the structure takes none."""
-    if Capability.RANGE_EVENTS not in SYSTEMS[name].capabilities:
+def fitted(name: str, seed: int, subscriptions: int, events: int) -> World:
+    """A world, without lists and ranges if the structure takes none. Nobody may change it."""
+    return _world(seed, subscriptions, events, Capability.RANGE_EVENTS in SYSTEMS[name].capabilities)
+
+
+@cache
+def _world(seed: int, subscriptions: int, events: int, ranges: bool) -> World:
+    world = a_world(seeded_dice(seed), subscriptions, events)
+    if not ranges:
         points = world.event_arrays()
         world.events = [e for i, e in enumerate(world.events) if not _has_range(points.take(i, i + 1))]
     return world
+
+
+@cache
+def said(world: World, mode: str = "all") -> list[list[tuple[int, float]]]:
+    """What the oracle says: most of the time of these tests, so it is asked once a world."""
+    return world.expected(mode=mode)
 
 
 def _has_range(event: Events) -> bool:
@@ -66,9 +79,9 @@ def same(a: Matches, b: Matches) -> bool:
 
 @readable
 def test_readers_get_the_answers_that_one_alone_gets(name: str) -> None:
-    world = fitted(a_world(seeded_dice(3), 150, 24), name)
+    world = fitted(name, 3, 150, 24)
     index = SYSTEMS[name].build(world.rows())
-    events, expected = world.event_arrays(), world.expected()
+    events, expected = world.event_arrays(), said(world)
 
     def reader(number: int) -> Callable[[], None]:
         def read() -> None:
@@ -88,7 +101,7 @@ def test_readers_get_the_answers_that_one_alone_gets(name: str) -> None:
 
 @readable
 def test_readers_count_what_all_of_them_did(name: str) -> None:
-    world = fitted(a_world(seeded_dice(4), 100, 20), name)
+    world = fitted(name, 4, 100, 20)
     index, events, rounds = SYSTEMS[name].build(world.rows()), world.event_arrays(), 25
     index.match(events)
     alone = index.stats()
@@ -109,15 +122,15 @@ def test_readers_count_what_all_of_them_did(name: str) -> None:
 def test_readers_see_what_was_added_since_they_last_read(name: str) -> None:
     if Capability.UPDATES not in SYSTEMS[name].capabilities:
         pytest.skip("the index says that it is static")
-    world = fitted(a_world(seeded_dice(5), 240, 12), name)
+    world = fitted(name, 5, 240, 12)
     index, ids, events = make_system(name), sorted(world.subscriptions), world.event_arrays()
-    turn, added = threading.Barrier(READERS + 1), 0
+    turn, added, all_ = threading.Barrier(READERS + 1), 0, said(world)
     steps = [1, 5, 6, 40, 41, 160, len(ids)]
 
     def read() -> None:
         for step in steps:
             turn.wait()
-            expected = [[hit for hit in hits if hit[0] in ids[:step]] for hits in world.expected()]
+            expected = [[hit for hit in hits if hit[0] in ids[:step]] for hits in all_]
             assert ranked(index.match(events)) == expected
             turn.wait()
 
@@ -222,11 +235,11 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("threads", [1, READERS])
 @pytest.mark.usefixtures("_small_parts")
 def test_a_batch_in_parts_has_the_answers_in_its_order(name: str, threads: int) -> None:
-    world = fitted(a_world(seeded_dice(8), 150, 90), name)
+    world = fitted(name, 8, 150, 90)
     index = SYSTEMS[name].build(world.rows())
     events = concatenate_events([world.event_arrays()] * 3)
     for mode in ["all", "any"] if Capability.ANY in index.capabilities else ["all"]:
-        expected = 3 * world.expected(mode=mode)
+        expected = 3 * said(world, mode)
         for _ in range(3):  # at first nothing is known about the workload
             assert ranked(index.match(events, mode=mode, threads=threads)) == expected
             assert listed(index.match(events, mode=mode, threads=threads, ordered=True)) == expected

@@ -11,8 +11,10 @@ import pytest
 
 from matchwood import Engine
 from matchwood.encode.arrays import ABSENT, INTERVAL, MORE, Events, Rows
+from matchwood.structures import Scan
 from matchwood.workloads import Keywords, PaperAlerts, Routing, Targeting, Workload, WorkloadError, measure
 from matchwood.workloads.targeting import AGE, COUNTRY, DEVICE, GENDER, HOUR, INTERESTS, OS, SITE
+from tests.worlds import ranked
 
 SMALL: dict[str, Workload] = {
     "targeting": Targeting(size=5_000),
@@ -213,3 +215,12 @@ def test_alerts_without_the_file_are_refused_with_the_remedy(tmp_path: Path) -> 
 def test_parameters_that_cannot_be_are_refused(kind: type[Workload], wrong: dict[str, object]) -> None:
     with pytest.raises(WorkloadError):
         kind(**wrong)  # type: ignore[arg-type]
+
+
+def test_keywords_as_attributes_and_as_a_list_have_the_same_matches() -> None:
+    terms, lists = (Keywords(size=2_000, vocabulary=300, stop_words=5, as_list=as_list) for as_list in (False, True))
+    found = [
+        ranked(Scan.build(workload.subscriptions()).match(workload.events(60, batch=1))) for workload in (terms, lists)
+    ]
+    assert found[0] == found[1]
+    assert sum(map(len, found[0])) > 500

@@ -20,6 +20,7 @@ from matchwood.convert.reading import Leaves, check_depth, list_at, made, mappin
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import BBox, Constant, DWithin, Expression, IsNull, Not, Operator, instant
 from matchwood.schema import Point, describe
+from matchwood.schema.functions import derived_name
 
 MAX_COMBINATIONS = 200
 """Of `should` clauses, for a `minimum_should_match` between one and all of them."""
@@ -202,8 +203,14 @@ def _range(body: Mapping[str, Any], path: str, context: _Context) -> Expression:
         if key in ends:
             raise refusal(f"{place}.{key}", "not supported; write times in ISO 8601 with their zone")
     weight = _options(ends, tuple(_ENDS), place, context)
+    dated = {key: end for key, end in ends.items() if isinstance(end, str) and end.startswith("now")}
+    if dated and len(dated) < sum(ends.get(key) is not None for key in _ENDS):
+        raise refusal(place, "one end is relative to now and the other is not; write both in one way")
+    read: Callable[..., tuple[Operator, Any]] = _end
+    if dated:
+        name, read = derived_name("AGE", name), _end_by_age
     found = [
-        _end(_ENDS[key], end, name, f"{place}.{key}", context.leaves)
+        read(_ENDS[key], end, name, f"{place}.{key}", context.leaves)
         for key, end in ends.items()
         if key in _ENDS and end is not None
     ]
@@ -236,6 +243,20 @@ def _end(operator: Operator, value: object, name: str, path: str, leaves: Leaves
     return operator, leaves.scalar(name, moment, path)
 
 
+def _end_by_age(operator: Operator, value: str, name: str, path: str, leaves: Leaves) -> tuple[Operator, Any]:
+    """One end of a range in date math, relative to the arrival of the event: later than an hour ago is younger than an hour."""
+    math = _DATE_MATH.fullmatch(value)
+    if math is None:
+        raise refusal(
+            path, f"of date math, now with weeks, days, hours, minutes and seconds is supported, got {describe(value)}"
+        )
+    seconds = sum(int(f"{sign}{amount or 1}") * _SECONDS[unit] for sign, amount, unit in _STEPS.findall(math[1]))
+    return operator.mirrored, leaves.scalar(name, -seconds, path)
+
+
+_DATE_MATH = re.compile(r"now((?:[+-][0-9]{0,9}[wdhHms])*)", re.ASCII)
+_STEPS = re.compile(r"([+-])([0-9]*)([wdhHms])", re.ASCII)
+_SECONDS = {"w": 604_800, "d": 86_400, "h": 3600, "H": 3600, "m": 60, "s": 1}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 
 
@@ -247,7 +268,8 @@ def _moment(text: str, path: str) -> datetime:
         pass
     expected = "a number, 2026-01-31 or 2026-01-31T12:00:00Z"
     raise refusal(
-        path, f"expected {expected}, got {describe(text)}; strings have no order, and date math is not supported"
+        path,
+        f"expected {expected}, got {describe(text)}; strings have no order, and of date math only now is supported",
     )
 
 

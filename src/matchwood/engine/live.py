@@ -144,6 +144,8 @@ class Live:
         O(1) if it has learnt none; otherwise O(events that wait), for derived attributes O(events).
         """
         names, found = self._waiting.learnt(schema)
+        if not names:
+            return
         shown = [name for name in names if is_derived(name) and not is_hidden(name)]
         derived = sorted((schema.find(name) for name in shown), key=lambda known: known.dims)
         ids = np.array(sorted(found), np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,8 @@ class Subscription(NamedTuple):
 def listed(matches: Matches, names: Names | None) -> list[Match]:
     """The matches of one event as objects."""
     ids = matches.ids.tolist() if names is None else [names.text(id_) for id_ in matches.ids.tolist()]
-    return list(map(Match._make, zip(ids, matches.scores.tolist(), strict=True)))
+    # `Match._make` without the call of a Python function for each match.
+    return list(map(tuple.__new__, repeat(Match), zip(ids, matches.scores.tolist(), strict=True)))
 
 
 def with_metadata(matches: Matches, names: Names | None, metadata: Mapping[int, object]) -> list[MatchWithMetadata]:

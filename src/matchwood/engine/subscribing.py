@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows
-from matchwood.encode.checks import check_rows
 from matchwood.encode.rejects import EncodedSubscriptions, Reject
 from matchwood.encode.tables import read_subscriptions
 from matchwood.engine.ids import Id, shown_id
@@ -24,6 +23,7 @@ from matchwood.errors import DuplicateSubscriptionError, QueryError, Subscriptio
 from matchwood.lang.evaluate import Mode
 from matchwood.lang.expression import Expression
 from matchwood.schema import describe
+from matchwood.store.soundness import check_sound
 
 LISTED_AT_ONCE = 1024
 """Subscriptions that `subscriptions` reads at a time."""
@@ -152,7 +152,7 @@ class Subscribing(Publishing):
             )
         with self._changing() as change:
             self._reader.check_schema(rows, "rows")
-            check_rows(rows, self.schema.dimensions)
+            check_sound(rows, self.schema.dimensions)
             check_codes(rows, self.schema)
             if rows.until is not None and (rows.until < np.inf).any():
                 self._subscriptions.check_can_expire()

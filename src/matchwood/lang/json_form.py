@@ -252,7 +252,10 @@ def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
 
 def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicate:
     places = [f"{path}.args[{index}]" for index in range(len(args))]
-    if op in _COMPARISONS and not _is_subject(args[0]) and _is_subject(args[1]):
+    is_call = (
+        op in _COMPARISONS and isinstance(args[1], Mapping) and "op" in args[1] and not isinstance(args[0], Mapping)
+    )
+    if op in _COMPARISONS and not _is_subject(args[0]) and (_is_subject(args[1]) or is_call):
         operator = _COMPARISONS[op].mirrored
         args, places = args[::-1], places[::-1]
     elif op in _LIST_OPERATORS and isinstance(args[0], (list, tuple)) and _is_property(args[1]):

@@ -41,14 +41,20 @@ def pick_distinct(rng: np.random.Generator, shares: Float64s, count: int, size: 
     pending = np.arange(count)
     while len(pending):
         part = chosen[pending]
-        repeated = np.zeros(part.shape, dtype=bool)
-        for column in range(1, size):
-            for before in range(column):
-                repeated[:, column] |= part[:, column] == part[:, before]
+        repeated = _repeated(part)
         part[repeated] = pick(rng, shares, int(repeated.sum()))
         chosen[pending] = part
         pending = pending[repeated.any(axis=1)]
     return chosen
+
+
+def _repeated(rows: Uint16s) -> NDArray[np.bool_]:
+    """Which entries stand in their row once before. O(entries log row)."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ascending = np.take_along_axis(rows, order, axis=1)
+    repeated = np.zeros(rows.shape, dtype=bool)
+    np.put_along_axis(repeated, order[:, 1:], ascending[:, 1:] == ascending[:, :-1], axis=1)
+    return repeated
 
 
 def _first_arrivals(rng: np.random.Generator, shares: Float64s, count: int, size: int) -> Uint16s:

@@ -1,8 +1,8 @@
 """Keywords: searches that wait for documents which have all of some terms and, for a few, lack another.
 
-A term is a dimension: a document has the key 1 in the dimensions of its terms, a required term is the point 1, a forbidden one
-`IS NULL`. `A_CONTAINS(terms, (...)) AND terms != ...` says the same of one list attribute; `postings` then takes
-longer for all matches.
+In one form a term is a dimension: a document has the key 1 in the dimensions of its terms, a required term is the point 1, a
+forbidden one `IS NULL`. In the other, `as_list`, a document is a list of terms, and a search says `A_CONTAINS(terms, (...)) AND
+terms != ...` of it: what users write. Both have the same matches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, INTERVAL, Events, Float64s, Rows, make_rows
+from matchwood.encode.arrays import ABSENT, COUNT, INTERVAL, PART, Events, Float64s, Rows, make_events, make_rows
 from matchwood.schema import MAX_DIMENSIONS, Schema
 from matchwood.workloads.columns import bids
 from matchwood.workloads.draw import UNUSED, ascending, events_of, offsets_of, pick_distinct, zipf
@@ -37,6 +37,8 @@ class Keywords(Workload):
     """Different terms of a document, minimum and maximum."""
     weight: float = 0.0
     """Of every predicate; with 0 the score is the priority."""
+    as_list: bool = False
+    """Are the terms of a document the values of one list, rather than attributes?"""
 
     PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "100k": {},
@@ -59,7 +61,9 @@ class Keywords(Workload):
         )
 
     def schema(self) -> Schema:
-        """`t00000`, `t00001`, ..., all numbers."""
+        """`t00000`, `t00001`, ..., all numbers; or `terms`, numbers too."""
+        if self.as_list:
+            return Schema({"terms": "number"}, learn=False)
         return Schema.from_json(_schema(self.vocabulary))
 
     def subscriptions(self) -> Rows:
@@ -80,16 +84,39 @@ class Keywords(Workload):
         keys = np.where(kinds == ABSENT, np.nan, 1.0)
         priority = bids(self._stream(Part.WEIGHTS), self.size)
         offsets = offsets_of(used.sum(axis=1))
+        if self.as_list:
+            return self._listed(dims, kinds == ABSENT, offsets, priority)
         return make_rows(
             np.arange(self.size), priority, offsets, dims, kinds, keys, keys, np.full(len(dims), self.weight)
         )
+
+    def _listed(self, terms: np.ndarray, is_forbidden: np.ndarray, offsets: np.ndarray, priority: Float64s) -> Rows:
+        """The searches as rows of one list attribute; the terms of search i are offsets[i]:offsets[i + 1]."""
+        entries: list[tuple[int, float, float, float]] = []
+        ends = [0]
+        for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+            named, absent = terms[begin:end].tolist(), is_forbidden[begin:end].tolist()
+            wanted = [term for term, is_absent in zip(named, absent, strict=True) if not is_absent]
+            entries.append((INTERVAL, wanted[-1], wanted[-1], self.weight * len(named)))
+            for parts, least, most in (
+                (sorted(set(named) - set(wanted)), 0, 0.0),
+                (wanted if wanted[1:] else (), len(wanted), np.inf),
+            ):
+                if parts:
+                    entries += [(COUNT, least, most, 0.0), *((PART, term, term, 0.0) for term in parts)]
+            ends.append(len(entries))
+        kinds, lo, hi, weight = zip(*entries, strict=True)
+        return make_rows(np.arange(self.size), priority, ends, np.zeros(len(kinds)), kinds, lo, hi, weight)
 
     def events(self, count: int, *, batch: int = 0) -> Events:
         """Documents; terms are ascending."""
         rng = self._stream(Part.EVENTS, batch)
         sizes = rng.integers(self.terms[0], self.terms[1] + 1, count)
         dims = ascending(pick_distinct(rng, self.popularity(), count, self.terms[1]), sizes)
-        return events_of(dims, np.ones(dims.shape))
+        events = events_of(dims, np.ones(dims.shape))
+        if not self.as_list:
+            return events
+        return make_events(events.offsets, np.zeros(len(events.dims)), events.dims, events.dims)
 
     def popularity(self) -> Float64s:
         """The share of each term; the first is the commonest."""

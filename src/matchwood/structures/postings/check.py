@@ -48,7 +48,7 @@ def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
     found = []
     for entry in store.state.entries[start : start + int(row["count"])]:
         parts = [(float(entry["lo"]), float(entry["hi"]))]
-        if entry["kind"] & SET:
+        if entry["kind"] & SET or entry["kind"] == COUNTED:
             parts = set_of(store.state.entries, start + int(entry["more"]))
         found.append((entry, np.array(parts, [("lo", "f8"), ("hi", "f8")])))
     return found
@@ -69,22 +69,52 @@ def _score(store: RowStore, slot: int) -> float:
 
 def _check_filed(postings: Postings, store: RowStore, slot: int, pivot: int) -> None:
     entries = _entries(store, slot)
-    entry, parts = entries[pivot]
+    entry, parts = entries[pivot & layout.ENTRY_MASK]
+    if pivot >> layout.PART:
+        assert _asks_all(store, slot, entry, len(parts)), f"slot {slot} is filed under one of several values"
+        parts = parts[(pivot >> layout.PART) - 1 :][:1]
     assert (parts["lo"] == parts["hi"]).all(), f"slot {slot}: its pivot names other things than values"
+    keys = {(int(e["dim"]), float(part["lo"])) for e, each in entries for part in each if part["lo"] == part["hi"]}
     for part in parts:
         file = postings.table[int(place_of(postings.table, int(entry["dim"]), float(part["lo"])))]
         mine = [p for p in _postings_of(postings, file) if p["slot"] == slot]
         assert len(mine) == 1, f"slot {slot} is filed {len(mine)} times under {part['lo']}"
         assert mine[0]["score"] == _score(store, slot), f"slot {slot}: its posting has another score"
         assert bool(mine[0]["flags"] & layout.SEVERAL) == (len(parts) > 1), f"slot {slot}: wrong mark of several values"
-        rest = [e["kind"] for i, (e, _) in enumerate(entries) if i != pivot]
-        is_whole = mine[0]["dim"] == layout.NO_SECOND if not rest else rest == [PLAIN]
-        is_whole = is_whole and not entry["kind"] & ~SET and not store.state.rows[slot]["flags"] & SIBLING
-        assert bool(mine[0]["flags"] & layout.WHOLE) == is_whole, f"slot {slot}: wrong mark of a whole row"
-        if mine[0]["dim"] != layout.NO_SECOND:
+        whole = bool(mine[0]["flags"] & layout.WHOLE)
+        assert whole == _is_whole(store, slot, pivot, mine[0]), f"slot {slot}: wrong mark of a whole row"
+        dim, lo, hi = int(mine[0]["dim"]), float(mine[0]["lo"]), float(mine[0]["hi"])
+        if mine[0]["flags"] & layout.KEYED:
+            assert (dim, lo) in keys, f"slot {slot}: {lo} is no key of the row"
+            assert len(parts) > 1 or (dim, lo) != (int(entry["dim"]), float(part["lo"])), f"slot {slot}: one key twice"
+            assert hi == layout.filter_bit(dim, lo), f"slot {slot}: wrong bit of its second key"
+        elif dim != layout.NO_SECOND:
             seconds = {(int(e["dim"]), float(e["lo"]), float(e["hi"])) for e, _ in entries}
-            second = (int(mine[0]["dim"]), float(mine[0]["lo"]), float(mine[0]["hi"]))
-            assert second in seconds, f"slot {slot}: {second} is no interval of the row"
+            assert (dim, lo, hi) in seconds, f"slot {slot}: {dim, lo, hi} is no interval of the row"
+
+
+def _asks_all(store: RowStore, slot: int, entry: np.void, values: int) -> bool:
+    if entry["kind"] != COUNTED:
+        return False
+    start = int(store.state.rows[slot]["start"])
+    return bounds_of(store.state.entries, start + int(entry["more"]))[0] == values
+
+
+def _is_whole(store: RowStore, slot: int, pivot: int, posting: np.void) -> bool:
+    """Do the pivot and the second key or interval decide?"""
+    entries = _entries(store, slot)
+    if store.state.rows[slot]["flags"] & SIBLING:
+        return False
+    if [entry["kind"] for entry, _ in entries] == [PLAIN, COUNTED]:
+        (head, _), (counted, parts) = entries
+        start = int(store.state.rows[slot]["start"])
+        bounds = tuple(bounds_of(store.state.entries, start + int(counted["more"])))
+        is_two = bounds == (2.0, np.inf) and len(parts) == 2 and (parts["lo"] == parts["hi"]).all()
+        return bool(is_two and head["lo"] == head["hi"] and head["lo"] in parts["lo"])
+    rest = [entry["kind"] for i, (entry, _) in enumerate(entries) if i != pivot & layout.ENTRY_MASK]
+    if entries[pivot & layout.ENTRY_MASK][0]["kind"] & ~SET:
+        return False
+    return bool(posting["dim"] == layout.NO_SECOND) if not rest else rest == [PLAIN]
 
 
 def _plane(postings: Postings, plane: int) -> np.ndarray:
@@ -129,6 +159,10 @@ class _Axis:
             assert (meets | ~admitted).all(), f"{where}: cell {np.argmin(meets | ~admitted)} admits it, and it is exact"
 
 
+def _excludes(entry: np.void) -> bool:
+    return bool(entry["kind"] & SET and entry["lo"] == -np.inf and entry["hi"] == np.inf)
+
+
 def _excludes_only(store: RowStore, slot: int, entry: np.void) -> bool:
     start = int(store.state.rows[slot]["start"])
     return bool(entry["kind"] == COUNTED and bounds_of(store.state.entries, start + int(entry["more"]))[1] == 0.0)
@@ -143,7 +177,9 @@ def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: 
     assert postings.hits[position]["id"] == row["id"], f"position {position} has another id than its row"
     by_axis: dict[int, list[tuple[np.void, np.ndarray]]] = {}
     is_exact = bool(postings.exact[position >> 6] >> np.uint64(position & 63) & np.uint64(1))
+    excluding = False
     for entry, parts in _entries(store, slot):
+        excluding |= _excludes(entry) or _excludes_only(store, slot, entry)
         dim = int(entry["dim"])
         number = int(postings.axis_of[dim]) if dim < len(postings.axis_of) else -1
         if _excludes_only(store, slot, entry):
@@ -154,5 +190,7 @@ def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: 
         assert not (is_exact and (number < 0 or entry["kind"] & NARROWS)), f"slot {slot} is no exact one"
         if number >= 0 and not entry["kind"] & NARROWS:
             by_axis.setdefault(number, []).append((entry, parts))
+    for_lists = bool(postings.exact_for_lists[position >> 6] >> np.uint64(position & 63) & np.uint64(1))
+    assert for_lists == (is_exact and not excluding), f"slot {slot}: wrong bit of one that is exact for lists"
     for number, axis in enumerate(axes):
         axis.check(position, by_axis.get(number, []), is_exact=is_exact)

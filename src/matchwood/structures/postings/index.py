@@ -22,6 +22,7 @@ from matchwood.structures.postings.kernels.match import (
     MAX_ADMITTED,
     SPAN,
     STEP,
+    TOGETHER,
     PostingsScratch,
     answer_events,
 )
@@ -128,6 +129,8 @@ class PostingsIndex(VerifyingIndex):
                 words=zeros(WORDS, WORD),
                 stamps=np.zeros(rows, np.uint32),
                 stamp=np.zeros(1, np.uint32),
+                filter=zeros(layout.FILTER // 64, WORD),
+                places=np.zeros(TOGETHER, np.int64),
             )
 
     def _build(self, slots: Slots) -> None:
@@ -214,8 +217,8 @@ class PostingsIndex(VerifyingIndex):
         bounds = grown(postings.bounds, blocks)
         bounds[old:] = -np.inf
         by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
-        exact = grown(postings.exact, blocks * WORDS)
-        self._postings = postings._replace(bits=bits, bounds=bounds, exact=exact, **by_position)
+        exact = {name: grown(getattr(postings, name), blocks * WORDS) for name in ("exact", "exact_for_lists")}
+        self._postings = postings._replace(bits=bits, bounds=bounds, **exact, **by_position)
 
 
 _BY_POSITION = ("hits", "slots")
@@ -235,6 +238,7 @@ def _empty() -> Postings:
         "hits": layout.HIT,
         "slots": np.uint32,
         "exact": np.uint64,
+        "exact_for_lists": np.uint64,
         "homes": np.uint32,
         "filed": layout.POSTING,
     }

@@ -1,9 +1,10 @@
 """The arrays of `postings`: rows filed under a rare value, and bit planes for all other rows.
 
-Filed rows   A row with a rare equality (a value, an IN list) is filed under each value of that predicate, its *pivot*. `table` is
-             an open hash table (dimension, key) -> region of `filed`. A posting holds the slot, a second interval of the row,
-             tested before the row is read, and the score of the row if every weight of the event is 1, which is an upper
-             bound if none is above 1. If the row has no further predicate, the posting is WHOLE and decides.
+Filed rows   A row with a rare equality (a value, an IN list) is filed under each value of that predicate, its *pivot*. A row that
+             asks for several values of a list is filed under the rarest of them, if it asks for all, else under each.
+             `table` is an open hash table (dimension, key) -> region of `filed`. A posting holds the slot, a second key or
+             interval of the row, tested before the row is read, and the score of the row if every weight of the event is 1,
+             which is an upper bound if none is above 1. If the row has no further predicate, the posting is WHOLE and decides.
 Planes       Every other row has a *position*. An *axis* is a dimension that these rows use. Its `cuts` divide the keys into
              cells: cell c holds the keys from cut c - 1 to before cut c. A plane has a bit for each position:
 
@@ -19,7 +20,8 @@ Blocks       1,024 positions are a block, 16 words of each plane, planes one aft
 Guides       The cell of a key is found in one step or few: an axis divides its keys into equal parts, and a guide has the
              number of cuts before each part.
 Invariant    A row may be admitted too often, never too rarely. A row with a bit in `exact` is admitted exactly when it matches,
-             for an event whose values on axes with NOT IN are single keys (`check`).
+             for an event whose values on axes with NOT IN are single keys; one in `exact_for_lists`, which has no NOT IN, for
+             every event (`check`).
 
 A new position has ones in all planes. A deleted row loses its LIVE bit; its position is not used again until all is rebuilt.
 """
@@ -30,7 +32,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rows import ABSENT, NARROWS, SET, part_hi, part_lo, parts_of
+from matchwood.store.kernels.rows import ABSENT, COUNTED, NARROWS, SET, count_bounds, part_hi, part_lo, parts_of
 
 AXIS = np.dtype(
     [
@@ -60,9 +62,13 @@ LIVE = 0  # the number of a plane
 LACKING, HAVING, CELLS = 0, 1, 2  # planes of an axis, counted from `AXIS.plane`
 MAX_PIVOT = 64  # values of a predicate that may be a pivot
 NONE = np.uint32(0xFFFFFFFF)
-IS_FILED = np.uint32(0x80000000)  # homes: the rest is the number of the pivot's entry
+IS_FILED = np.uint32(0x80000000)  # homes: the rest is the pivot
+PART = 16  # a pivot is the number of an entry and, from this bit on, 1 + the number of one of its values; 0 for all of them
+ENTRY_MASK = (1 << PART) - 1
 UNKNOWN = -2  # a pivot that has not been chosen; -1 is none
-SEVERAL, WHOLE = np.uint16(1), np.uint16(2)  # flags of a posting: its row has other ones; it decides
+# flags of a posting: its row has other ones; it decides; its second interval is a key, `lo`, with the bit `hi` of the filter
+SEVERAL, WHOLE, KEYED = np.uint16(1), np.uint16(2), np.uint16(4)
+FILTER = 1 << 14  # bits of the filter of an event's keys
 NO_SECOND = np.uint16(0xFFFF)
 
 # positions in `Postings.counts`
@@ -92,6 +98,7 @@ class Postings(State):
     hits: np.ndarray = array(HIT)  # by position; the score if every predicate holds and every weight of the event is 1
     slots: np.ndarray = array(np.uint32)  # by position
     exact: np.ndarray = array(np.uint64)  # a bit for each position
+    exact_for_lists: np.ndarray = array(np.uint64)  # the same
     homes: np.ndarray = array(np.uint32)  # by slot: its position, or IS_FILED and the entry of its pivot
     table: np.ndarray = array(FILE)
     filed: np.ndarray = array(POSTING)
@@ -99,13 +106,24 @@ class Postings(State):
 
 
 @helper
+def hash_of(dim, key):
+    """A hash of a value. 0.0 and -0.0 are one key."""
+    word = np.float64(key + 0.0).view(np.uint64) ^ (np.uint64(dim) * np.uint64(0x9E3779B97F4A7C15))
+    word = (word ^ (word >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return word ^ (word >> np.uint64(32))
+
+
+@helper
+def filter_bit(dim, key):
+    """The bit of a value in the filter of an event's keys."""
+    return np.int64(hash_of(dim, key) >> np.uint64(40)) & (FILTER - 1)
+
+
+@helper
 def place_of(table, dim, key):
     """Where the table has the value, or would put it. O(1) expected."""
     mask = np.uint64(table.size - 1)
-    # 0.0 and -0.0 are one key.
-    word = np.float64(key + 0.0).view(np.uint64) ^ (np.uint64(dim) * np.uint64(0x9E3779B97F4A7C15))
-    word = (word ^ (word >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    at = (word ^ (word >> np.uint64(32))) & mask
+    at = hash_of(dim, key) & mask
     while table[at].used and not (table[at].key == key and table[at].dim == np.uint32(dim)):
         at = (at + np.uint64(1)) & mask
     return np.int64(at)
@@ -113,8 +131,11 @@ def place_of(table, dim, key):
 
 @helper
 def pivot_values(entries, start, at):
-    """How many values the entry names, 0 if it names other things than few values. O(values)."""
-    if entries[start + at].kind & (ABSENT | NARROWS):
+    """How many values the entry names, 0 if it names other things than few values, or asks for none of them. O(values)."""
+    kind = entries[start + at].kind
+    if kind & ABSENT or (kind & NARROWS and kind != COUNTED):
+        return np.int64(0)
+    if kind == COUNTED and count_bounds(entries, start, at)[0] < 1.0:
         return np.int64(0)
     first, number, width = parts_of(entries, start, at)
     if number > MAX_PIVOT:
@@ -123,6 +144,23 @@ def pivot_values(entries, start, at):
         if part_lo(entries, first, width, i) != part_hi(entries, first, width, i):
             return np.int64(0)
     return number
+
+
+@helper
+def asks_all(entries, start, at):
+    """Does the entry ask for all its values at once?"""
+    if entries[start + at].kind != COUNTED:
+        return False
+    return count_bounds(entries, start, at)[0] == np.float64(parts_of(entries, start, at)[1])
+
+
+@helper
+def values_of(entries, start, pivot):
+    """(first word, number, words of each) of the values of a pivot, as `parts_of` gives them for an entry."""
+    first, number, width = parts_of(entries, start, pivot & ENTRY_MASK)
+    if pivot >> PART:
+        return first + ((pivot >> PART) - 1) * width, np.int64(1), width
+    return first, number, width
 
 
 @helper

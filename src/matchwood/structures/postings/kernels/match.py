@@ -28,11 +28,13 @@ from matchwood.store.kernels.candidates import (
     score_to_reach,
     start_answers,
 )
+from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import keep_best
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     FILED,
     HAVING,
+    KEYED,
     LACKING,
     LIVE,
     NO_SECOND,
@@ -42,11 +44,14 @@ from matchwood.structures.postings.kernels.layout import (
     WHOLE,
     WORDS,
     cell_of,
+    filter_bit,
+    hash_of,
     place_of,
 )
 
 GROUP = 64  # events that are intersected with a block together
 MAX_ADMITTED = 1 << 20  # words of the bits of a group, unless one event needs more
+TOGETHER = 32  # values that are looked up before their files are searched
 LISTED = 256  # hits that are prefetched before the first of them is read
 GROUP_STEPS = 64 * GROUP  # steps of a group, unless one event needs more
 
@@ -62,13 +67,15 @@ class PostingsScratch(State):
     candidates: Candidates = nested(Candidates)
     steps: np.ndarray = array(STEP)
     spans: np.ndarray = array(SPAN)  # by event of a group and axis: its steps
-    simple: np.ndarray = array(np.uint8)  # by event of a group: do exact positions need no verification?
+    simple: np.ndarray = array(np.uint8)  # by event of a group: are its values on axes with NOT IN single keys?
     admitted: np.ndarray = array(np.uint64)  # by event of a group: the positions that all axes admit, a bit each
     spread: np.ndarray = array(np.int64)  # by event of a group: the axis whose lists are bits as well, -1 for none
     listed: np.ndarray = array(np.uint64)  # these bits
     words: np.ndarray = array(np.uint64)  # [WORDS]: admitted by one axis
     stamps: np.ndarray = array(np.uint32)  # by slot: the event that last found it under several values
     stamp: np.ndarray = array(np.uint32)  # [1]
+    filter: np.ndarray = array(np.uint64)  # [FILTER // 64]: the keys of the event, a bit each; some share one
+    places: np.ndarray = array(np.int64)  # [TOGETHER]: where the table has some values
 
 
 @kernel
@@ -89,7 +96,9 @@ def answer_events(postings, store, scratch, query, first, out, ends):
             return e
         unit, at_most_one = weights_of(events, e)
         if postings.counts[POSITIONS] > 0:
-            exact = unit and combine is None and scratch.simple[e - group_begin] != 0
+            exact = postings.exact if scratch.simple[e - group_begin] else postings.exact_for_lists
+            if not unit or combine is not None:
+                exact = exact[:0]
             if grouped:
                 take_admitted(postings, store, scratch, events, combine, e - group_begin, exact, out)
             else:
@@ -308,9 +317,9 @@ def admit_group(postings, scratch, size):
 
 @helper
 def take_admitted(postings, store, scratch, events, combine, g, exact, out):
-    """Answer the loaded event, which is number g of its group. `exact`: exact positions need no verification."""
+    """Answer the loaded event, which is number g of its group. Positions in `exact` need no verification."""
     blocks = blocks_of(postings)
-    if exact and not take_exact(postings, scratch, g * blocks * WORDS, out):
+    if exact.size > 0 and not take_exact(postings, scratch, exact, g * blocks * WORDS, out):
         return
     for block in range(blocks):
         if not take_block(postings, store, scratch, events, combine, block, (g * blocks + block) * WORDS, out):
@@ -318,7 +327,7 @@ def take_admitted(postings, store, scratch, events, combine, g, exact, out):
 
 
 @helper
-def take_exact(postings, scratch, target, out):
+def take_exact(postings, scratch, exact, target, out):
     """Add the exact ones of the positions that admitted[target:] has to the answer, and leave the others; False if `out` is full.
 
     Hits are far apart in memory. So positions are listed first, in the place of ids, and their hits prefetched; then these are
@@ -328,7 +337,7 @@ def take_exact(postings, scratch, target, out):
     words = blocks_of(postings) * WORDS
     done = n = answer.end
     for w in range(words):
-        word = admitted[target + w] & postings.exact[w]
+        word = admitted[target + w] & exact[w]
         admitted[target + w] ^= word
         if n + 64 > ids.size:
             answer.end = np.int64(-1)
@@ -358,19 +367,19 @@ def search_planes(postings, store, scratch, events, combine, exact, at_most_one,
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
         if intersect_axes(postings, scratch, 0, block, 0):
-            if exact:
-                rank_exact(postings, scratch, block, out)
+            if exact.size > 0:
+                rank_exact(postings, scratch, exact, block, out)
             if not take_block(postings, store, scratch, events, combine, block, 0, out):
                 return
 
 
 @helper
-def rank_exact(postings, scratch, block, out):
+def rank_exact(postings, scratch, exact, block, out):
     """Offer the exact ones of the admitted positions of a block to the k best, and leave the others."""
     answer = scratch.candidates.answer[0]
     begin, n = answer.begin, answer.end
     for w in range(WORDS):
-        word = scratch.admitted[w] & postings.exact[block * WORDS + w]
+        word = scratch.admitted[w] & exact[block * WORDS + w]
         scratch.admitted[w] ^= word
         while word:
             hit = postings.hits[block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))]
@@ -398,36 +407,69 @@ def take_block(postings, store, scratch, events, combine, block, target, out):
 @helper
 def search_files(postings, store, scratch, events, combine, e, unit, at_most_one, out):
     """Answer the loaded event e from the rows filed under its values; a range looks at every file of its dimension."""
-    candidates = scratch.candidates
+    begin, end = np.int64(events.offsets[e]), np.int64(events.offsets[e + 1])
     scratch.stamp[0] += np.uint32(1)
-    ranged = False
-    for i in range(events.offsets[e], events.offsets[e + 1]):
-        if events.lo[i] == events.hi[i]:
-            at = place_of(postings.table, np.int64(events.dims[i]), events.lo[i])
-            search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out)
-            if candidates.answer[0].end < 0:
-                return
-        else:
-            ranged = True
-    if ranged:
-        for at in range(postings.table.size):
-            file = postings.table[at]
-            if not file.used or file.size == 0 or np.int64(file.dim) >= candidates.values.size:
-                continue
-            value = candidates.values[np.int64(file.dim)]
-            if not (value.lo <= file.key and file.key <= value.hi):
-                continue
-            for part in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
-                if events.lo[part] < events.hi[part] and events.lo[part] <= file.key and file.key <= events.hi[part]:
-                    search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out)
-                    break
-            if candidates.answer[0].end < 0:
-                return
+    pointed = True
+    for i in range(begin, end):
+        pointed &= events.lo[i] == events.hi[i]
+        bit = filter_bit(np.int64(events.dims[i]), events.lo[i])
+        scratch.filter[bit >> 6] |= np.uint64(1) << np.uint64(bit & 63)
+    search_values(postings, store, scratch, events, combine, begin, end, pointed, unit, at_most_one, out)
+    if not pointed and scratch.candidates.answer[0].end >= 0:
+        search_ranges(postings, store, scratch, events, combine, unit, at_most_one, out)
+    for i in range(begin, end):
+        scratch.filter[filter_bit(np.int64(events.dims[i]), events.lo[i]) >> 6] = np.uint64(0)
 
 
 @helper
-def search_file(postings, store, scratch, events, combine, at, unit, at_most_one, out):
-    """Make hits or candidates of the rows filed under one value. `unit`: are all weights of the event 1?"""
+def search_values(postings, store, scratch, events, combine, begin, end, pointed, unit, at_most_one, out):
+    """Search the files of the values of an event that are single keys. `pointed`: all are.
+
+    Files are far apart in memory, so some are looked up, and their postings prefetched, before the first of them is searched.
+    """
+    table, places = postings.table, scratch.places
+    for first in range(begin, end, TOGETHER):
+        last = min(first + TOGETHER, end)
+        for i in range(first, last):
+            home = hash_of(np.int64(events.dims[i]), events.lo[i]) & np.uint64(table.size - 1)
+            prefetch(table, np.int64(home))
+        for i in range(first, last):
+            places[i - first] = place_of(table, np.int64(events.dims[i]), events.lo[i])
+            prefetch(postings.filed, np.int64(table[places[i - first]].start))
+        for i in range(first, last):
+            if events.lo[i] == events.hi[i]:
+                search_file(
+                    postings, store, scratch, events, combine, places[i - first], pointed, unit, at_most_one, out
+                )
+                if scratch.candidates.answer[0].end < 0:
+                    return
+
+
+@helper
+def search_ranges(postings, store, scratch, events, combine, unit, at_most_one, out):
+    """Search the files whose keys are in a range of the loaded event. O(keys)."""
+    candidates = scratch.candidates
+    for at in range(postings.table.size):
+        file = postings.table[at]
+        if not file.used or file.size == 0 or np.int64(file.dim) >= candidates.values.size:
+            continue
+        value = candidates.values[np.int64(file.dim)]
+        if not (value.lo <= file.key and file.key <= value.hi):
+            continue
+        for part in range(np.int64(value.first), np.int64(value.first) + np.int64(value.parts)):
+            if events.lo[part] < events.hi[part] and events.lo[part] <= file.key and file.key <= events.hi[part]:
+                search_file(postings, store, scratch, events, combine, at, False, unit, at_most_one, out)
+                break
+        if candidates.answer[0].end < 0:
+            return
+
+
+@helper
+def search_file(postings, store, scratch, events, combine, at, pointed, unit, at_most_one, out):
+    """Make hits or candidates of the rows filed under one value.
+
+    `pointed`: the filter has all keys of the event. `unit`: are all its weights 1?
+    """
     candidates, file = scratch.candidates, postings.table[at]
     if not file.used:
         return
@@ -437,7 +479,13 @@ def search_file(postings, store, scratch, events, combine, at, unit, at_most_one
     for p in range(np.int64(file.start), np.int64(file.start) + np.int64(file.size)):
         posting = postings.filed[p]
         is_hit = decides and posting.flags & WHOLE
-        if posting.dim != NO_SECOND:
+        if posting.flags & KEYED:
+            bit = np.int64(posting.hi)
+            if pointed and not (scratch.filter[bit >> 6] >> np.uint64(bit & 63)) & np.uint64(1):
+                continue
+            if not value_meets(candidates.values[np.int64(posting.dim)], events, posting.lo, posting.lo):
+                continue
+        elif posting.dim != NO_SECOND:
             value = candidates.values[np.int64(posting.dim)]
             if not (posting.lo <= value.hi and value.lo <= posting.hi):
                 continue

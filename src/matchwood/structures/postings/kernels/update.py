@@ -26,9 +26,11 @@ from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     DEAD,
+    ENTRY_MASK,
     FILED,
     HAVING,
     IS_FILED,
+    KEYED,
     KEYS,
     LACKING,
     LIMIT,
@@ -36,17 +38,21 @@ from matchwood.structures.postings.kernels.layout import (
     MEMBERS,
     NO_SECOND,
     NONE,
+    PART,
     PLANES,
     POSITIONS,
     SEVERAL,
     UNKNOWN,
     WHOLE,
     WORDS,
+    asks_all,
     begins_at,
     cell_of,
     excludes,
+    filter_bit,
     pivot_values,
     place_of,
+    values_of,
 )
 
 
@@ -59,12 +65,18 @@ def count_mentions(postings, store, slots, first):
         start = np.int64(row.start)
         if 2 * (counts[KEYS] + VALUES * np.int64(row.size)) > table.size:
             return i
+        head = np.nan
         for at in range(np.int64(row.count)):
+            entry = entries[start + at]
             values = pivot_values(entries, start, at)
             part, _, width = parts_of(entries, start, at)
-            dim = np.int64(entries[start + at].dim)
+            dim = np.int64(entry.dim)
+            if not entry.kind & JOINED:
+                head = entry.lo if values == 1 else np.nan
             for v in range(values):
                 key = part_lo(entries, part, width, v)
+                if entry.kind == COUNTED and key == head:
+                    continue  # the predicate has named it before
                 file = table[place_of(table, dim, key)]
                 if not file.used:
                     file.key, file.dim, file.used = key, np.uint32(dim), np.uint32(1)
@@ -83,30 +95,43 @@ def rehash(old, table):
 
 
 @helper
+def mentions_of(postings, dim, key):
+    """How many rows name a value."""
+    file = postings.table[place_of(postings.table, dim, key)]
+    return np.int64(file.mentions) if file.used else np.int64(1)
+
+
+@helper
 def choose_pivot(postings, store, slot):
-    """The entry whose values the fewest rows name, -1 if even these are too many. O(values)."""
-    row, entries, table = store.rows[slot], store.entries, postings.table
-    start = np.int64(row.start)
+    """The entry, or the value of it, that the fewest rows name, -1 if even these are too many. O(values).
+
+    They are never too many if the row asks for a number of values, of which planes know nothing.
+    """
+    row, entries = store.rows[slot], store.entries
+    start, size = np.int64(row.start), np.int64(row.count)
     best, least = np.int64(-1), postings.counts[LIMIT] + 1
-    for at in range(np.int64(row.count)):
-        values = pivot_values(entries, start, at)
-        if values == 0:
-            continue
+    for at in range(size):
+        if entries[start + at].kind == COUNTED and pivot_values(entries, start, at) > 0:
+            least = np.int64(1) << 62
+    for at in range(size):
+        values, every = pivot_values(entries, start, at), asks_all(entries, start, at)
         part, _, width = parts_of(entries, start, at)
         mentions = np.int64(0)
         for v in range(values):
-            file = table[place_of(table, np.int64(entries[start + at].dim), part_lo(entries, part, width, v))]
-            mentions += np.int64(file.mentions) if file.used else np.int64(1)
-            if mentions >= least:
+            named = mentions_of(postings, np.int64(entries[start + at].dim), part_lo(entries, part, width, v))
+            mentions += named
+            if every and named < least:
+                best, least = np.int64(at) | ((np.int64(v) + 1) << PART), named
+            elif mentions >= least:
                 break
-        if mentions < least:
+        if values > 0 and mentions < least and not every:
             best, least = np.int64(at), mentions
     return best
 
 
 @kernel
 def choose_pivots(postings, store, slots, pivots):
-    """pivots[i] = the entry under whose values the row of slots[i] is filed, -1 if it belongs in the planes."""
+    """pivots[i] = the pivot under whose values the row of slots[i] is filed, -1 if it belongs in the planes."""
     for i in range(slots.size):
         pivots[i] = choose_pivot(postings, store, np.int64(slots[i]))
 
@@ -188,8 +213,8 @@ def file_row(postings, store, slot, pivot):
     """File a row under the values of its pivot; False, and nothing is changed, if there is no room."""
     row, entries, table, counts = store.rows[slot], store.entries, postings.table, postings.counts
     start = np.int64(row.start)
-    part, values, width = parts_of(entries, start, pivot)
-    dim = np.int64(entries[start + pivot].dim)
+    part, values, width = values_of(entries, start, pivot)
+    dim = np.int64(entries[start + (pivot & ENTRY_MASK)].dim)
     needed = np.int64(0)
     for v in range(values):
         file = table[place_of(table, dim, part_lo(entries, part, width, v))]
@@ -197,7 +222,7 @@ def file_row(postings, store, slot, pivot):
             needed += max(np.int64(1), 2 * np.int64(file.room))
     if counts[FILED] + needed > postings.filed.size:
         return False
-    second, score = second_entry(postings, store, slot, pivot), full_score(store, slot)
+    second, score = choose_second(postings, store, slot, pivot), full_score(store, slot)
     flags = SEVERAL if values > 1 else np.uint16(0)
     if is_whole(store, slot, pivot, second):
         flags |= WHOLE
@@ -215,39 +240,75 @@ def file_row(postings, store, slot, pivot):
         posting.slot, posting.flags, posting.score = np.uint32(slot), flags, score
         posting.dim = NO_SECOND
         if second >= 0:
-            entry = entries[start + second]
-            posting.dim, posting.lo, posting.hi = entry.dim, entry.lo, entry.hi
+            write_second(posting, entries, start, second)
     postings.homes[slot] = IS_FILED | np.uint32(pivot)
     return True
 
 
 @helper
-def is_whole(store, slot, pivot, second):
-    """Are the values of the pivot and the second interval all that the row asks for?"""
-    row, entries = store.rows[slot], store.entries
-    start = np.int64(row.start)
-    if row.flags & SIBLING or entries[start + pivot].kind & ~SET:
-        return False
-    if second < 0:
-        return row.count == 1
-    return row.count == 2 and entries[start + second].kind == PLAIN
+def write_second(posting, entries, start, second):
+    """Write what is tested before the row of a posting is read: a key, or the hull of an entry."""
+    entry = entries[start + (second & ENTRY_MASK)]
+    posting.dim, posting.lo, posting.hi = entry.dim, entry.lo, entry.hi
+    if second >> PART or pivot_values(entries, start, second) == 1:
+        first, _, width = values_of(entries, start, second)
+        posting.lo = part_lo(entries, first, width, 0)
+        posting.hi = np.float64(filter_bit(np.int64(entry.dim), posting.lo))
+        posting.flags |= KEYED
 
 
 @helper
-def second_entry(postings, store, slot, pivot):
-    """The entry that is tested before a filed row is read: that of the fewest mentions, else any interval; -1 for none."""
-    row, entries, table = store.rows[slot], store.entries, postings.table
+def is_whole(store, slot, pivot, second):
+    """Are the values of the pivot and what is tested second all that the row asks for?"""
+    row, entries = store.rows[slot], store.entries
     start = np.int64(row.start)
+    if row.flags & SIBLING:
+        return False
+    if row.count == 2 and entries[start + 1].kind == COUNTED:
+        return second >= 0 and asks_for_two(entries, start)
+    if entries[start + (pivot & ENTRY_MASK)].kind & ~SET:
+        return False
+    if second < 0:
+        return row.count == 1
+    return row.count == 2 and entries[start + (second & ENTRY_MASK)].kind == PLAIN
+
+
+@helper
+def asks_for_two(entries, start):
+    """Does a predicate of two entries ask for two values, one of which is its interval, and for nothing else?"""
+    head = entries[start]
+    if head.kind != PLAIN or head.lo != head.hi or pivot_values(entries, start, 1) != 2:
+        return False
+    if not asks_all(entries, start, 1) or count_bounds(entries, start, 1)[1] != np.inf:
+        return False
+    first, _, width = parts_of(entries, start, 1)
+    return head.lo == part_lo(entries, first, width, 0) or head.lo == part_lo(entries, first, width, 1)
+
+
+@helper
+def choose_second(postings, store, slot, pivot):
+    """What is tested before a filed row is read, as a pivot is given: of the fewest mentions, else any interval; -1 for none.
+
+    Never the one value of the pivot again.
+    """
+    row, entries = store.rows[slot], store.entries
+    start, pivot_at = np.int64(row.start), pivot & ENTRY_MASK
+    first, values, width = values_of(entries, start, pivot)
+    pivot_dim = entries[start + pivot_at].dim
+    pivot_key = part_lo(entries, first, width, 0) if values == 1 else np.nan
     best, least = np.int64(-1), np.int64(1) << 62
     for at in range(np.int64(row.count)):
         entry = entries[start + at]
-        if at == pivot or entry.kind & (ABSENT | NARROWS) or excludes(entry):
-            continue
-        mentions = np.int64(1) << 40
-        if pivot_values(entries, start, at) == 1:
-            mentions = np.int64(table[place_of(table, np.int64(entry.dim), entry.lo)].mentions)
-        if mentions < least:
-            best, least = np.int64(at), mentions
+        values, every = pivot_values(entries, start, at), asks_all(entries, start, at)
+        if every or values == 1:
+            first, _, width = parts_of(entries, start, at)
+            for v in range(values):
+                key = part_lo(entries, first, width, v)
+                mentions = mentions_of(postings, np.int64(entry.dim), key)
+                if mentions < least and not (key == pivot_key and entry.dim == pivot_dim):
+                    best, least = np.int64(at) | (((np.int64(v) + 1) << PART) if every else np.int64(0)), mentions
+        elif best < 0 and at != pivot_at and not entry.kind & (ABSENT | NARROWS) and not excludes(entry):
+            best, least = np.int64(at), np.int64(1) << 40
     return best
 
 
@@ -382,12 +443,14 @@ def put_row(postings, store, slot, masks):
     """Give a row the next position, of which the planes have been cleared; False if there is no room. O(its cells)."""
     counts, row = postings.counts, store.rows[slot]
     position, start = counts[POSITIONS], np.int64(row.start)
-    exact = not row.flags & SIBLING
+    exact, excluding = not row.flags & SIBLING, False
     for at in range(np.int64(row.count)):
         entry = store.entries[start + at]
         if excludes_only(store, start, at):
             note_exclusion(postings, entry)
+            excluding = True
             continue
+        excluding |= excludes(entry) != 0
         number = axis_at(postings, entry)
         if number < 0:
             exact = False
@@ -404,6 +467,8 @@ def put_row(postings, store, slot, masks):
     postings.slots[position] = np.uint32(slot)
     word, bit = position >> 6, np.uint64(1) << np.uint64(position & 63)
     postings.exact[word] = postings.exact[word] | bit if exact else postings.exact[word] & ~bit
+    for_lists = postings.exact_for_lists[word]
+    postings.exact_for_lists[word] = for_lists | bit if exact and not excluding else for_lists & ~bit
     block, bound = position // BLOCK, max_score(row)
     if not bound < postings.bounds[block]:  # NaN stays
         postings.bounds[block] = bound
@@ -448,9 +513,10 @@ def rank_rows(postings, store, slots, others):
 def rank_filed(postings, store, slot, pivot):
     """Write the score of a filed row into its postings."""
     entries, table, start = store.entries, postings.table, np.int64(store.rows[slot].start)
-    part, values, width = parts_of(entries, start, pivot)
+    part, values, width = values_of(entries, start, pivot)
+    dim = np.int64(entries[start + (pivot & ENTRY_MASK)].dim)
     for v in range(values):
-        file = table[place_of(table, np.int64(entries[start + pivot].dim), part_lo(entries, part, width, v))]
+        file = table[place_of(table, dim, part_lo(entries, part, width, v))]
         postings.filed[posting_of(postings, file, slot)].score = full_score(store, slot)
 
 
@@ -476,9 +542,10 @@ def remove_rows(postings, store, slots):
             postings.counts[DEAD] += 1
             continue
         start, pivot = np.int64(store.rows[slot].start), np.int64(home & ~IS_FILED)
-        part, values, width = parts_of(entries, start, pivot)
+        part, values, width = values_of(entries, start, pivot)
+        dim = np.int64(entries[start + (pivot & ENTRY_MASK)].dim)
         for v in range(values):
-            file = table[place_of(table, np.int64(entries[start + pivot].dim), part_lo(entries, part, width, v))]
+            file = table[place_of(table, dim, part_lo(entries, part, width, v))]
             at = posting_of(postings, file, slot)
             file.size -= np.uint32(1)
             postings.filed[at] = postings.filed[np.int64(file.start) + np.int64(file.size)]
