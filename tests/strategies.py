@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
+from matchwood.errors import ExpressionError
 from matchwood.lang.expression import (
     BBox,
     Between,
@@ -29,9 +30,12 @@ from matchwood.lang.expression import (
     Predicate,
     Quantifier,
     Shape,
+    SpatialOperator,
     all_of,
     any_of,
+    spatial,
 )
+from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
 from matchwood.schema import Point, Scalar
 from matchwood.schema.functions import derived_name, is_derived
@@ -134,7 +138,36 @@ def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Pre
         st.builds(IsNull, negated=st.booleans(), **on),
         st.builds(DWithin, centre=st.builds(Point, lon, lat), radius=radius, shape=st.sampled_from(Shape), **on),
         st.builds(_box, west=lon, east=lon, latitudes=latitudes, **on),
+        st.builds(_located, operator=st.sampled_from(SpatialOperator), geometry=geometries(), **on),
     )
+
+
+def geometries() -> st.SearchStrategy[Geometry]:
+    """A geometry of any type, within float64 as awkward as it may be; rings are closed, but may cross themselves."""
+    position = st.tuples(st.floats(-360.0, 360.0), st.floats(-90.0, 90.0))
+    near = st.tuples(st.floats(-180.0, 180.0), st.floats(-90.0, 90.0))
+    line = st.lists(near, min_size=2, max_size=4).map(tuple)
+    ring = st.lists(near, min_size=3, max_size=5).map(lambda ring: (*ring, ring[0]))
+    polygon = st.lists(ring, min_size=1, max_size=3).map(tuple)
+    sides = st.tuples(st.floats(-180.0, 180.0), st.floats(-90.0, 0.0), st.floats(-180.0, 180.0), st.floats(0.0, 90.0))
+    several = {"min_size": 1, "max_size": 3}
+    simple = st.one_of(
+        st.builds(Geometry, st.just(GeometryType.POINT), position),
+        st.builds(Geometry, st.just(GeometryType.MULTI_POINT), st.lists(position, **several).map(tuple)),
+        st.builds(Geometry, st.just(GeometryType.LINE_STRING), line),
+        st.builds(Geometry, st.just(GeometryType.MULTI_LINE_STRING), st.lists(line, **several).map(tuple)),
+        st.builds(Geometry, st.just(GeometryType.POLYGON), polygon),
+        st.builds(Geometry, st.just(GeometryType.MULTI_POLYGON), st.lists(polygon, **several).map(tuple)),
+    )
+    collection = st.builds(Geometry, st.just(GeometryType.COLLECTION), st.lists(simple, **several).map(tuple))
+    return st.one_of(simple, collection, st.builds(Geometry, st.just(GeometryType.BBOX), sides))
+
+
+def _located(attribute: str, weight: float, operator: SpatialOperator, geometry: Geometry) -> Predicate:
+    try:
+        return spatial(attribute, weight, operator, geometry)
+    except ExpressionError:  # WITHIN and TOUCHES of a collection
+        return spatial(attribute, weight, SpatialOperator.DISJOINT, geometry)
 
 
 def temporals(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Temporal]:

@@ -39,10 +39,14 @@ from matchwood.lang.expression import (
     Predicate,
     Quantifier,
     Shape,
+    Spatial,
+    SpatialOperator,
     all_of,
     any_of,
 )
+from matchwood.lang.geometry import GeometryType
 from matchwood.lang.rows import Row, normalise
+from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Range, Schema
 
 
@@ -69,6 +73,22 @@ INSTANTS = [DAY + timedelta(microseconds=us) for us in (0, 1, 2, 4, 3_600_000_00
 POINTS = [Point(x, y) for x in (-180.0, -74.01, -74.0, -73.99, 180.0) for y in (-90.0, 40.7, 40.71, 40.72, 90.0)]
 WEIGHTS = [0.0, 0.1, 0.25, 0.3, 1.0, 3.0]
 RADII = [500.0, 1200.0, 3000.0, 2e6, 3e7]
+GEOMETRIES = [
+    read_wkt(text)
+    for text in (
+        "POLYGON((-74.01 40.7, -73.99 40.7, -74 40.72, -74.01 40.7))",
+        "POLYGON((-74.02 40.69, -73.98 40.69, -73.98 40.73, -74.02 40.73, -74.02 40.69),"
+        " (-74.01 40.7, -74.01 40.72, -73.99 40.72, -73.99 40.7, -74.01 40.7))",
+        "MULTIPOLYGON(((-75 40.7, -74 40.7, -74 40.71, -75 40.7)), ((-74 40.71, -73 40.71, -73 41, -74 40.71)))",
+        "POLYGON((170 -90, 190 -90, 200 90, 160 90, 170 -90))",
+        "POLYGON((-180 40.705, 180 40.705, 180 90, -180 90, -180 40.705))",
+        "LINESTRING(-74.01 40.7, -74 40.7, -74 40.72, 0 40.72)",
+        "MULTILINESTRING((-180 90, 180 90), (-74 40.71, -73.99 40.71), (-74 40.71, -74.01 40.7))",
+        "MULTIPOINT(-74 40.7, 180 90, -74 40.71)",
+        "POINT(-74 40.71)",
+        "GEOMETRYCOLLECTION(POINT(-74 40.7), POLYGON((-74.01 40.71, -73.99 40.71, -74 40.72, -74.01 40.71)))",
+    )
+]
 
 
 class Dice:
@@ -175,6 +195,11 @@ def a_test_of_lists(dice: Dice, name: str, weight: float) -> Predicate:
 
 
 def a_place(dice: Dice, name: str, weight: float) -> Predicate:
+    if dice.chance(3):
+        geometry, operator = dice.one(GEOMETRIES), dice.one(list(SpatialOperator)[:6])
+        if geometry.type is GeometryType.COLLECTION:
+            operator = dice.one([SpatialOperator.INTERSECTS, SpatialOperator.DISJOINT])
+        return Spatial(name, weight, operator=operator, geometry=geometry)
     if dice.chance(3):
         (west, south), (east, north) = dice.one(POINTS), dice.one(POINTS)
         return BBox(name, weight, west=west, south=min(south, north), east=east, north=max(south, north))

@@ -110,7 +110,7 @@ def test_for_single_rows_without_circles_and_counts_an_event_tells_apart_what_is
         row
         for _, _, rows in world.subscriptions.values()
         for row in rows
-        if not any(isinstance(p, Placed) and (p.circles or not is_on_earth(p)) for p in row.predicates)
+        if not any(isinstance(p, Placed) and (p.circles or p.regions or not is_on_earth(p)) for p in row.predicates)
         and not any(isinstance(p, Holds) and p.counts for p in row.predicates)
     ]
     told = 0

@@ -218,7 +218,7 @@ def test_ids_that_are_negative_known_or_given_twice_are_refused_and_nothing_chan
 def test_a_row_with_more_entries_than_the_record_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_store, "MAX_COUNT", 4)
     store = RowStore()
-    with pytest.raises(SubscriptionError, match="subscription 6: a row names 5 dimensions and circles, the limit is 4"):
+    with pytest.raises(SubscriptionError, match="subscription 6: a row names 5 dimensions and shapes, the limit is 4"):
         store.add(plain_rows([6], entries=5))
     keys = np.arange(9.0) * 2
     store.add(make_rows([1], [0.0], [0, 9], [0] * 9, [INTERVAL] + [MORE] * 8, keys, keys, [1.0] + [0.0] * 8))

@@ -33,9 +33,11 @@ from matchwood.lang.expression import (
     Not,
     Operator,
     Or,
+    Spatial,
     all_of,
     any_of,
 )
+from matchwood.lang.geometry import geojson_of
 from matchwood.lang.parser import parse
 from matchwood.lang.temporal import Interval, Temporal, Times
 from matchwood.lang.temporal_builder import interval
@@ -126,6 +128,16 @@ def rebuilt(node: Expression) -> Expression:
             return getattr(of(node), method.get(operator, "overlaps"))(values)
         case ListCount(values=values, operator=operator, count=count):
             return getattr(of(node).count_of(values), COMPARISONS[operator])(count)
+        case Spatial(operator=operator, geometry=geometry):
+            method = {
+                "s_intersects": "intersects",
+                "s_within": "within",
+                "s_disjoint": "disjoint",
+                "s_touches": "touches",
+            }
+            if operator not in method:  # a point is never related in these ways to what is no point
+                return node
+            return getattr(of(node), method[operator])(geojson_of(geometry))
         case BBox(west=west, south=south, east=east, north=north):
             return of(node).in_box(west, south, east, north)
         case Temporal(function=function, left=left, right=right, weight=weight):

@@ -38,11 +38,15 @@ from matchwood.lang.expression import (
     Predicate,
     Quantifier,
     Shape,
+    Spatial,
+    SpatialOperator,
 )
+from matchwood.lang.geometry import GeometryType
 from matchwood.lang.intervals import EVERYTHING, closed, points
 from matchwood.lang.limits import Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.places import LATITUDES, LONGITUDES, square
+from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, location_of, parts_of
 from matchwood.lang.rows import Absent, Holds, Placed, Row, normalise
 from matchwood.schema import Point, Range, Schema
 from tests.worlds import INSTANTS, NUMBERS, TYPES, Dice, a_world, an_event, an_expression, seeded_dice
@@ -132,6 +136,15 @@ def leaf(predicate: Expression, value: Any) -> bool:
             for lon in lons
         )
         return inside and predicate.south <= value.lat <= predicate.north
+    if isinstance(predicate, Spatial):
+        where = location_of(parts_of(predicate.geometry), value)
+        is_point = predicate.geometry.type is GeometryType.POINT
+        return {
+            SpatialOperator.INTERSECTS: where != OUTSIDE,
+            SpatialOperator.WITHIN: where == INSIDE,
+            SpatialOperator.DISJOINT: where == OUTSIDE,
+            SpatialOperator.TOUCHES: where == BOUNDARY,
+        }.get(predicate.operator, is_point and where == INSIDE)
     assert isinstance(predicate, DWithin)
     if predicate.shape is Shape.SQUARE:
         lon, lat = square(predicate.centre, predicate.radius)

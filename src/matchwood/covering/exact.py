@@ -18,6 +18,7 @@ attribute that only the wide row names, makes an event that tells them apart. No
 - keys exist that no event can have: `t < seen < t + 1 us`, `vip != true` against `vip = false`, longitudes beyond 180;
 - circles: one circle is compared with one circle or with the box, never with several shapes together, and a radius beyond
   15,000 km only with circles of the same centre. A row whose circles exclude one another is not recognised as empty;
+- regions: a region is implied by one of the same vertices that accepts no more, or by a box in which its edges do not lie;
 - IS NOT NULL on a place was normalised before the schema knew the attribute as a point; its row then names no latitude.
 """
 
@@ -25,11 +26,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from matchwood import geo
+from matchwood.lang.geometry import Position
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.leaves import needed_by
 from matchwood.lang.places import Circle
+from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Region, location_of, with_copies
+from matchwood.lang.rings import exact_side
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import Point
 
@@ -63,6 +68,7 @@ def implies(narrow: RowPredicate, wide: RowPredicate) -> bool:
         wide.lon.covers(narrow.lon)
         and wide.lat.covers(narrow.lat)
         and all(_implies_circle(narrow, circle) for circle in wide.circles)
+        and all(_implies_region(narrow, region) for region in wide.regions)
     )
 
 
@@ -121,6 +127,49 @@ def _box_in_circle(narrow: Placed, wide: Circle) -> bool:
         return False  # the far meridian may lie inside the box
     corners = [Point(x, y) for x in (west, east) for y in (south, north)]
     return all(_near(corner, wide.centre, reach) for corner in corners)
+
+
+def _implies_region(narrow: Placed, wide: Region) -> bool:
+    west, east = _clipped(narrow.lon.hull, 180.0)
+    south, north = _clipped(narrow.lat.hull, 90.0)
+    if _box_in_region(wide, west, east, south, north):
+        return True
+    return any(own.parts == wide.parts and not own.accepts & ~wide.accepts for own in narrow.regions)
+
+
+def _box_in_region(region: Region, west: float, east: float, south: float, north: float) -> bool:
+    """Does the region accept every place of the box? Where no edge lies in the box, the location of one place is that of all.
+
+    Edges that touch the border of the box put places of it on their boundary. The antimeridian has two longitudes, so outside
+    a region it is left alone.
+    """
+    if west == east and south == north:
+        return region.holds(Point(west, south))
+    apart = True
+    for part in with_copies(region.parts):
+        ends = part.vertices if len(part.vertices) > 1 else part.vertices * 2
+        for a, b in pairwise(ends):
+            found = _separation(a, b, west, east, south, north)
+            if found is None:
+                return False
+            apart = apart and found
+    where = location_of(region.parts, Point((west + east) / 2.0, (south + north) / 2.0))
+    if where == INSIDE:
+        with_boundary = region.accepts & (BOUNDARY | INSIDE) == BOUNDARY | INSIDE
+        return bool(region.accepts & INSIDE) and (apart or (west < east and south < north and with_boundary))
+    return apart and where == OUTSIDE and bool(region.accepts & OUTSIDE) and west > -180.0 and east < 180.0
+
+
+def _separation(a: Position, b: Position, west: float, east: float, south: float, north: float) -> bool | None:
+    """True if the edge shares no place with the box, False if it only touches its border, None if it enters it."""
+    (x0, x1), (y0, y1) = sorted((a[0], b[0])), sorted((a[1], b[1]))
+    if x1 < west or x0 > east or y1 < south or y0 > north:
+        return True
+    sides = [exact_side(a, b, (x, y)) for x in (west, east) for y in (south, north)] if a != b else [1, -1]
+    if min(sides) > 0 or max(sides) < 0:
+        return True
+    beside = x1 <= west or x0 >= east or y1 <= south or y0 >= north
+    return False if beside or min(sides) >= 0 or max(sides) <= 0 else None
 
 
 def _clipped(hull: tuple[float, float], limit: float) -> tuple[float, float]:

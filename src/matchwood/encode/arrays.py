@@ -17,9 +17,14 @@ The entry kinds of `Rows`, with what their fields mean:
     COUNT     part of the predicate before it: of the intervals that follow, the value of the event meets at least `lo` and at
               most `hi` (0 and 0: none of them); weight 0
     PART      an interval of the COUNT before it, ascending and disjoint; weight 0
+    REGION    part of the point predicate before it: `lo` = the locations that it accepts (`lang.regions`, 1 to 6); dim is the
+              longitude's; hi and weight 0
+    RING      a part of the REGION before it: `lo` = its kind (0 shell, 1 hole, 2 line, 3 point), `hi` = the shift of its copy
+              (0, 360 or -360); weight 0
+    VERTEX    a vertex of the RING before it: lo = lon, hi = lat; weight 0
 
-CIRCLE, COUNT and PART come after the intervals of their predicate. They only narrow it: what is filtered by intervals alone has
-every row that matches.
+CIRCLE, COUNT, REGION and what follows them come after the intervals of their predicate. They only narrow it: what is filtered
+by intervals alone has every row that matches.
 
 The head of a predicate stands first, so `kinds` splits a row into predicates without looking at the schema.
 Entries keep the order in which the expression names them: scores are summed in this order, so every system that reads the same
@@ -48,6 +53,7 @@ if TYPE_CHECKING:
     from matchwood.schema import Schema
 
 INTERVAL, MORE, JOINED, ABSENT, CIRCLE, COUNT, PART = 0, 1, 2, 3, 4, 5, 6
+REGION, RING, VERTEX = 7, 8, 9
 NARROWING = CIRCLE
 """The kinds from here on narrow a predicate whose intervals come before."""
 

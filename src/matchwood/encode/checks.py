@@ -10,7 +10,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART, Events, Rows
+from matchwood.encode.arrays import (
+    ABSENT,
+    CIRCLE,
+    COUNT,
+    INTERVAL,
+    JOINED,
+    MORE,
+    PART,
+    REGION,
+    RING,
+    VERTEX,
+    Events,
+    Rows,
+)
 from matchwood.errors import EventError, MatchwoodError, SubscriptionError
 
 Flags = NDArray[np.bool_]
@@ -31,7 +44,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
     spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED) | (rows.kinds == PART)
     before = np.concatenate([[0], rows.kinds[:-1]]) if len(rows.kinds) else rows.kinds
     faults: list[tuple[Flags, str]] = [
-        (rows.kinds > PART, "unknown kind of entry"),
+        (rows.kinds > VERTEX, "unknown kind of entry"),
         (rows.dims >= dimensions, f"a dimension is not one of the schema's {dimensions}"),
         (first & ~head, "the first entry is not the head of a predicate"),
         (
@@ -41,6 +54,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         (~head & ~first & (before == ABSENT), "an entry continues a predicate that tests for absence"),
         ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
         *_faults_of_counts(rows, owner, before),
+        *_faults_of_regions(rows, owner, before, _behind_latitude(rows, head)),
         (_repeats(owner, rows.dims, head | (rows.kinds == JOINED)), "two predicates are on one dimension"),
         (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
         (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
@@ -83,6 +97,45 @@ def _faults_of_counts(rows: Rows, owner: np.ndarray, before: np.ndarray) -> list
             part & ~(follows & ((before == COUNT) | ((before == PART) & ascends))),
             "a PART entry does not follow a COUNT or PART entry of its dimension in ascending order",
         ),
+    ]
+
+
+def _faults_of_regions(
+    rows: Rows, owner: np.ndarray, before: np.ndarray, behind_latitude: Flags
+) -> list[tuple[Flags, str]]:
+    """What may be wrong with REGION, RING and VERTEX entries; `before` is the kind of the entry before each."""
+    region, ring, vertex = rows.kinds == REGION, rows.kinds == RING, rows.kinds == VERTEX
+    if not region.any() and not ring.any() and not vertex.any():
+        return []
+    follows = np.zeros(len(ring), np.bool_)
+    follows[1:] = (owner[1:] == owner[:-1]) & (rows.dims[1:] == rows.dims[:-1])
+    accepted = (rows.lo >= 1.0) & (rows.lo <= 6.0) & (rows.lo == np.floor(rows.lo))
+    known = np.isin(rows.lo, (0.0, 1.0, 2.0, 3.0)) & np.isin(rows.hi, (-360.0, 0.0, 360.0))
+    orphan = ring & (rows.lo == 1.0) & (before == REGION)  # a hole without a shell
+    empty = region.copy()
+    empty[:-1] &= ~(ring[1:] & follows[1:])
+    # The vertices of each ring: how many, and whether the last is the first.
+    begin = np.flatnonzero(ring)
+    edges = np.flatnonzero(np.concatenate([~vertex, [True]]))
+    end = edges[np.searchsorted(edges, begin + 1)]
+    size, last = end - begin - 1, np.maximum(end - 1, 0)
+    first = np.minimum(begin + 1, len(ring) - 1)
+    is_closed = (rows.lo[first] == rows.lo[last]) & (rows.hi[first] == rows.hi[last])
+    least = np.array([4, 4, 2, 1])[np.clip(np.nan_to_num(rows.lo[begin]), 0, 3).astype(np.int64)]
+    is_area = np.isin(rows.lo[begin], (0.0, 1.0))
+    misshapen = np.zeros(len(ring), np.bool_)
+    misshapen[begin] = (size < least) | (is_area & ~is_closed) | ((rows.lo[begin] == 3.0) & (size != 1))
+    inside = (np.abs(rows.lo) <= 360.0) & (np.abs(rows.hi) <= 90.0)
+    return [
+        (region & ~behind_latitude, "a region does not follow a longitude and a latitude"),
+        (region & ~accepted, "a region accepts none of the locations, or all"),
+        (empty, "a REGION entry has no RING"),
+        (ring & ~(follows & ((before == REGION) | (before == VERTEX))), "a RING entry does not follow a region"),
+        (ring & ~known, "the kind or the shift of a RING entry is unknown"),
+        (orphan, "the first ring of a region is a hole"),
+        (vertex & ~(follows & ((before == RING) | (before == VERTEX))), "a VERTEX entry does not follow a ring"),
+        (vertex & ~inside, "a vertex is not on the earth"),
+        (misshapen, "a ring has too few vertices or is not closed"),
     ]
 
 
@@ -141,8 +194,8 @@ def _continues(rows: Rows) -> Flags:
 
 
 def _behind_latitude(rows: Rows, head: Flags) -> Flags:
-    """Which circles come after a JOINED entry of the same predicate? Of other entries the answer means nothing."""
-    if not (rows.kinds == CIRCLE).any():
+    """Which circles and regions come after a JOINED entry of the same predicate? Of other entries the answer means nothing."""
+    if not ((rows.kinds == CIRCLE) | (rows.kinds == REGION)).any():
         return head
     predicate = np.cumsum(head)
     latest = np.maximum.accumulate(np.where(rows.kinds == JOINED, predicate, -1)) if len(head) else predicate

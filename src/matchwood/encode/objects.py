@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, NARROWING, REGION, RING, Rows
 from matchwood.encode.direct import add_text
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.row_entries import FIELDS, add_counts, add_entries
@@ -20,6 +20,7 @@ from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.places import Circle
+from matchwood.lang.regions import Kind, Part, Region
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
@@ -177,10 +178,22 @@ def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> It
                 )
                 for e in bends
             )
-            lat_end = bends[0] if bends else end
-            yield Placed(
-                attribute.name, weight, _decoded_set(rows, head, middle), _decoded_set(rows, middle, lat_end), circles
-            )
+            lat_end = next((e for e in range(middle, end) if rows.kinds[e] >= NARROWING), end)
+            lon, lat = _decoded_set(rows, head, middle), _decoded_set(rows, middle, lat_end)
+            yield Placed(attribute.name, weight, lon, lat, circles, _decoded_regions(rows, lat_end, end))
+
+
+def _decoded_regions(rows: Rows, start: int, end: int) -> tuple[Region, ...]:
+    starts = [e for e in range(start, end) if rows.kinds[e] == REGION]
+    regions = []
+    for first, last in zip(starts, [*starts, end][1:], strict=True):
+        rings = [e for e in range(first, last) if rows.kinds[e] == RING]
+        parts = [
+            Part(Kind(int(rows.lo[ring])), _decoded_set(rows, ring + 1, stop).parts, float(rows.hi[ring]))
+            for ring, stop in zip(rings, [*rings, last][1:], strict=True)
+        ]
+        regions.append(Region(tuple(parts), int(rows.lo[first])))
+    return tuple(regions)
 
 
 def _decoded_holds(rows: Rows, head: int, end: int, name: str) -> Holds:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART, REGION, RING, VERTEX
 from matchwood.lang.intervals import IntervalSet
+from matchwood.lang.regions import Region
 from matchwood.lang.row import Absent, Holds, RowPredicate
 from matchwood.schema import Attribute
 
@@ -25,6 +26,16 @@ def add_entries(out: list[float], attribute: Attribute, predicate: RowPredicate)
         for circle in predicate.circles:
             radius = -circle.radius if circle.outside else circle.radius
             out += (lon, CIRCLE, circle.centre.lon, circle.centre.lat, radius)
+        for region in predicate.regions:
+            _add_region(out, lon, region)
+
+
+def _add_region(out: list[float], dim: int, region: Region) -> None:
+    out += (dim, REGION, region.accepts, 0.0, 0.0)
+    for part in region.parts:
+        out += (dim, RING, part.kind, part.shift, 0.0)
+        for lon, lat in part.vertices:
+            out += (dim, VERTEX, lon, lat, 0.0)
 
 
 def add_counts(out: list[float], dim: int, predicate: Holds) -> None:

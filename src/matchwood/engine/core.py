@@ -123,6 +123,14 @@ class EngineCore:
             raise UnknownSubscriptionError(f"subscription {id_!r} is not there")
         return number
 
+    def _is_active(self, id_: Id) -> bool:
+        """Is there a subscription of this id that is matched, not paused?"""
+        with self._reading():
+            subscriptions = self._subscriptions
+            number = id_ if subscriptions.names is None else subscriptions.names.number(id_)
+            known = isinstance(number, int) and subscriptions.knows(number)
+            return known and number not in subscriptions.paused
+
     def _numbers(self, ids: Iterable[Id]) -> Int64s:
         given: Any = ids
         if type(ids) is not list and not isinstance(ids, np.ndarray):

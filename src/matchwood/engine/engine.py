@@ -17,8 +17,9 @@ from matchwood.engine.ids import Id
 from matchwood.engine.matching import Matching
 from matchwood.engine.saving import load_engine, save_engine
 from matchwood.engine.subscribing import Subscribing
+from matchwood.engine.tracking import MAX_OBJECTS, Tracker
 from matchwood.errors import MatchwoodError, QueryError
-from matchwood.lang.evaluate import Combine
+from matchwood.lang.evaluate import Combine, Mode
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.planner import AUTO, Planned
 from matchwood.planner.preparing import PREPARING
@@ -157,6 +158,30 @@ class Engine(Subscribing, Changing, Matching, Covering):
         if isinstance(planned, Planned) and not planned.wait(timeout):
             return False
         return PREPARING.wait(None if timeout is None else max(start + timeout - time.monotonic(), 0.0))
+
+    # tracking
+
+    def tracker(
+        self,
+        *,
+        dwell: float | None = None,
+        forget: float | None = None,
+        max_objects: int = MAX_OBJECTS,
+        mode: Mode | str = Mode.ALL,
+    ) -> Tracker:
+        """A tracker: which subscriptions an object has entered and left since its last event.
+
+        `dwell` is after how many seconds a stay is reported as dwelling, `forget` after how many seconds of silence an object is
+        forgotten, `max_objects` how many are followed at most; past that the one silent longest is forgotten. A tracker is
+        kept in memory: see `Tracker.to_json` and `restore`.
+
+        >>> engine = Engine()
+        >>> _ = engine.subscribe("BBOX(place, 0, 0, 2, 2)")
+        >>> tracker = engine.tracker(dwell=300)
+        >>> [stay.id for stay in tracker.track("van", {"place": (1, 1)}).entered]
+        [0]
+        """
+        return Tracker(self, dwell=dwell, forget=forget, max_objects=max_objects, mode=mode)
 
     # saving
 

@@ -29,12 +29,17 @@ from matchwood.lang.expression import (
     ListOperator,
     Lists,
     Operator,
+    Predicate,
     Quantifier,
     Shape,
+    SpatialOperator,
     instant,
+    spatial,
 )
+from matchwood.lang.geometry import geometry_of
 from matchwood.lang.temporal import Times
 from matchwood.lang.temporal_builder import DerivedTimes
+from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 from matchwood.schema.functions import derived_name
 
@@ -231,16 +236,24 @@ class Attr(_Comparable, DerivedTimes):
 
     def within(
         self,
-        centre: Point | Sequence[float] | Mapping[str, Any],
-        radius: float | tuple[float, str],
+        centre: Point | Sequence[float] | Mapping[str, Any] | str | object,
+        radius: float | tuple[float, str] | None = None,
         *,
         shape: Shape | str = Shape.CIRCLE,
-    ) -> DWithin:
+    ) -> Predicate:
         """The place lies within `radius` of `centre` (longitude, latitude): metres, or an amount and its unit.
+
+        Without a radius, the place lies inside a geometry and not on its boundary (S_WITHIN); see `intersects`.
 
         >>> print(attr("place").within((-73.98, 40.75), (1, "km"), shape="square"))
         DWITHIN(place, POINT(-73.98 40.75), 1000.0 m, SQUARE)
+        >>> print(attr("place").within("POLYGON((0 0, 1 0, 0 1, 0 0))"))
+        S_WITHIN(place, POLYGON((0.0 0.0, 1.0 0.0, 0.0 1.0, 0.0 0.0)))
         """
+        if radius is None:
+            if isinstance(centre, Point | tuple | list):
+                raise self._error(f"expected a radius beside the centre {describe(centre)}, or a geometry")
+            return self._spatial(SpatialOperator.WITHIN, centre)
         try:
             form = Shape(shape)
         except ValueError:
@@ -250,6 +263,22 @@ class Attr(_Comparable, DerivedTimes):
         if not isinstance(centre, (Mapping, str)) and isinstance(centre, Iterable):
             place = tuple([_plain(number) for number in centre])
         return DWithin(self._name, self._weight, centre=place, radius=metres, shape=form)
+
+    def intersects(self, geometry: Mapping[str, Any] | str | object) -> Predicate:
+        """The place lies in a geometry, its boundary included. The geometry is GeoJSON, WKT, or has `__geo_interface__`.
+
+        >>> print(attr("place").intersects({"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1], [0, 0]]]}))
+        S_INTERSECTS(place, POLYGON((0.0 0.0, 1.0 0.0, 0.0 1.0, 0.0 0.0)))
+        """
+        return self._spatial(SpatialOperator.INTERSECTS, geometry)
+
+    def disjoint(self, geometry: Mapping[str, Any] | str | object) -> Predicate:
+        """The place lies outside a geometry, and not on its boundary."""
+        return self._spatial(SpatialOperator.DISJOINT, geometry)
+
+    def touches(self, geometry: Mapping[str, Any] | str | object) -> Predicate:
+        """The place lies on the boundary of a geometry: on a ring of a polygon, or at an end of a line."""
+        return self._spatial(SpatialOperator.TOUCHES, geometry)
 
     def in_box(self, west: float, south: float, east: float, north: float) -> BBox:
         """The place lies in the box, borders included; `west > east` crosses the antimeridian.
@@ -288,6 +317,13 @@ class Attr(_Comparable, DerivedTimes):
 
     def __invert__(self) -> NoReturn:
         self.__and__(None)
+
+    def _spatial(self, operator: SpatialOperator, value: object) -> Predicate:
+        try:
+            geometry = read_wkt(value) if isinstance(value, str) else geometry_of(value)
+        except ExpressionError as error:
+            raise error.about(f"attribute {self._name!r}") from None
+        return spatial(self._name, self._weight, operator, geometry)
 
     def _quantified(self, quantifier: Quantifier) -> _Comparable:
         made = _Comparable()

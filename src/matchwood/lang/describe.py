@@ -28,12 +28,15 @@ from matchwood.lang.expression import (
     Or,
     Predicate,
     Quantifier,
+    Spatial,
+    SpatialOperator,
     all_of,
     any_of,
     literal,
 )
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
 from matchwood.lang.leaves import needed_by, values_in
+from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, box_of, geometry_of_parts
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 
@@ -212,7 +215,7 @@ def _value_of(known: Attribute, key: float, schema: Schema) -> Scalar | None:
 
 
 def _place_conditions(predicate: Placed) -> list[Expression]:
-    """The circles, and the box unless the circles imply it."""
+    """The circles and regions, and the box unless they imply it."""
     name, lon, lat = predicate.attribute, EVERYTHING, EVERYTHING
     conditions: list[Expression] = []
     for circle in predicate.circles:
@@ -221,9 +224,27 @@ def _place_conditions(predicate: Placed) -> list[Expression]:
         if not circle.outside:
             box = places.box_around_circle(circle.centre, circle.radius)
             lon, lat = lon & box[0], lat & box[1]
+    for region in predicate.regions:
+        operator, negated = _ASKED[region.accepts]
+        asked = Spatial(name, operator=operator, geometry=geometry_of_parts(region.parts))
+        conditions.append(Not(asked) if negated else asked)
+        if not region.accepts & OUTSIDE:
+            box = box_of(region.parts)
+            lon, lat = lon & box[0], lat & box[1]
     if (predicate.lon, predicate.lat) != (lon, lat):
         conditions += _box_conditions(name, predicate.lon, predicate.lat)
     return conditions or [IsNull(name, negated=True)]
+
+
+_ASKED = {
+    BOUNDARY | INSIDE: (SpatialOperator.INTERSECTS, False),
+    INSIDE: (SpatialOperator.WITHIN, False),
+    BOUNDARY: (SpatialOperator.TOUCHES, False),
+    OUTSIDE: (SpatialOperator.DISJOINT, False),
+    OUTSIDE | BOUNDARY: (SpatialOperator.WITHIN, True),
+    OUTSIDE | INSIDE: (SpatialOperator.TOUCHES, True),
+}
+"""The operator of what a region accepts, and whether it is negated."""
 
 
 def _box_conditions(name: str, lon: IntervalSet, lat: IntervalSet) -> list[Expression]:

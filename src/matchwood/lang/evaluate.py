@@ -83,6 +83,7 @@ def holds(predicate: RowPredicate, event: EventKeys) -> bool:
         value.lon in predicate.lon
         and value.lat in predicate.lat
         and all(circle.holds(value) for circle in predicate.circles)
+        and all(region.holds(value) for region in predicate.regions)
     )
 
 

@@ -8,7 +8,7 @@
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
         ├── Lists, ListCount               lists of values: A_CONTAINS and the like, A_COUNT
-        └── DWithin, BBox                  places
+        └── DWithin, BBox, Spatial         places
 
 `Compare`, `Between` and `In` may have a quantifier for the values of a list: ANY(x) > 3, ALL(x) > 3.
 
@@ -28,6 +28,8 @@ from enum import StrEnum
 from typing import Self
 
 from matchwood.errors import ExpressionError, SchemaError
+from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.wkt import wkt_of
 from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of
 from matchwood.schema.functions import SEPARATOR, folded, function_of, source_of
 
@@ -89,6 +91,30 @@ class ListOperator(StrEnum):
 _MIRRORED_LISTS = {
     ListOperator.CONTAINS: ListOperator.CONTAINED_BY,
     ListOperator.CONTAINED_BY: ListOperator.CONTAINS,
+}
+
+
+class SpatialOperator(StrEnum):
+    """How the point of an event lies to a geometry, by the names of CQL2 and with the meaning of OGC Simple Features."""
+
+    INTERSECTS = "s_intersects"
+    WITHIN = "s_within"
+    DISJOINT = "s_disjoint"
+    TOUCHES = "s_touches"
+    EQUALS = "s_equals"
+    CONTAINS = "s_contains"
+    CROSSES = "s_crosses"
+    OVERLAPS = "s_overlaps"
+
+    @property
+    def mirrored(self) -> SpatialOperator:
+        """The operator with the same meaning when the sides are exchanged."""
+        return _MIRRORED_PLACES.get(self, self)
+
+
+_MIRRORED_PLACES = {
+    SpatialOperator.WITHIN: SpatialOperator.CONTAINS,
+    SpatialOperator.CONTAINS: SpatialOperator.WITHIN,
 }
 
 
@@ -400,6 +426,36 @@ class BBox(Predicate):
     def __str__(self) -> str:
         corners = ", ".join(map(_number, (self.west, self.south, self.east, self.north)))
         return f"BBOX({name(self.attribute)}, {corners}){self._boost()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spatial(Predicate):
+    """How the event's point lies to a geometry. Made by `spatial`: that it intersects a box is a `BBox`."""
+
+    operator: SpatialOperator
+    geometry: Geometry
+
+    def __post_init__(self) -> None:
+        Predicate.__post_init__(self)
+        kind = self.geometry.type
+        if kind is GeometryType.BBOX and self.operator is SpatialOperator.INTERSECTS:
+            raise ExpressionError(f"attribute {self.attribute!r}: write a box that the point intersects as BBox")
+        if kind is GeometryType.COLLECTION and self.operator in (SpatialOperator.WITHIN, SpatialOperator.TOUCHES):
+            raise ExpressionError(
+                f"attribute {self.attribute!r}: {self.operator.upper()} is not supported for a GEOMETRYCOLLECTION, "
+                "whose boundary is not defined; use S_INTERSECTS, or a MULTIPOLYGON"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.operator.upper()}({name(self.attribute)}, {wkt_of(self.geometry)}){self._boost()}"
+
+
+def spatial(attribute: str, weight: float, operator: SpatialOperator, geometry: Geometry) -> Predicate:
+    """The predicate of a spatial function."""
+    if geometry.type is GeometryType.BBOX and operator is SpatialOperator.INTERSECTS:
+        west, south, east, north = geometry.coordinates
+        return BBox(attribute, weight, west=west, south=south, east=east, north=north)
+    return Spatial(attribute, weight, operator=operator, geometry=geometry)
 
 
 def all_of(*children: Expression) -> Expression:

@@ -33,10 +33,14 @@ from matchwood.lang.expression import (
     Or,
     Quantifier,
     Shape,
+    SpatialOperator,
     opposite,
+    spatial,
 )
+from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
 from matchwood.lang.tokens import Token, tokens_of
+from matchwood.lang.wkt import WORDS, coordinates_of
 from matchwood.schema import Point
 from matchwood.schema.functions import FUNCTIONS, derived_name, function_of, is_derived
 
@@ -44,6 +48,7 @@ _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operato
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
 _QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
 _LIST_OPERATORS = {operator.upper(): operator for operator in ListOperator}
+_SPATIAL_OPERATORS = {operator.upper(): operator for operator in SpatialOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
 
@@ -219,6 +224,8 @@ class Grammar:
             return self.dwithin()
         if self.calls("BBOX"):
             return self.bbox()
+        if self.begins_call(_SPATIAL_OPERATORS):
+            return self.spatial()
         if self.begins_call(_LIST_OPERATORS):
             return self.lists()
         if self.calls("A_COUNT"):
@@ -419,6 +426,17 @@ class Grammar:
 
     def bbox(self) -> _Condition:
         attribute = self.place_attribute()
+        west, south, east, north = self.borders()
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            sides = {"west": values[west], "south": values[south], "east": values[east], "north": values[north]}
+            return BBox(values[attribute], values[weight], **sides)
+
+        return _Condition(step, attribute, weight)
+
+    def borders(self) -> tuple[int, int, int, int]:
+        """The sides of a box, and the parenthesis behind them."""
         west = self.number(read.longitude, "the west border")
         self.expect(",", "after the west border")
         south = self.number(read.latitude, "the south border")
@@ -427,13 +445,77 @@ class Grammar:
         self.expect(",", "after the east border")
         north = self.number(read.latitude, "the north border")
         self.expect(")", "at the end of BBOX")
+        return west, south, east, north
+
+    def spatial(self) -> _Condition:
+        """A spatial function of an attribute and a geometry, in either order."""
+        function = self.token.upper
+        operator = _SPATIAL_OPERATORS[function]
+        self.at += 2
+        if self.begins_geometry():
+            geometry = self.geometry()
+            self.expect(",", f"and an attribute after the geometry in {function}")
+            attribute, operator = self.attribute(), operator.mirrored
+        else:
+            attribute = self.attribute()
+            self.expect(",", f"and a geometry after the name in {function}")
+            if not self.begins_geometry():
+                raise self.problem(_why_no_geometry(self.token))
+            geometry = self.geometry()
+        self.expect(")", f"at the end of {function}")
         weight = self.weight()
 
         def step(values: list[Any], nodes: list[Expression]) -> Expression:
-            sides = {"west": values[west], "south": values[south], "east": values[east], "north": values[north]}
-            return BBox(values[attribute], values[weight], **sides)
+            return spatial(values[attribute], values[weight], operator, geometry(values))
 
         return _Condition(step, attribute, weight)
+
+    def begins_geometry(self) -> bool:
+        return self.token.upper in WORDS or self.begins_call(("BBOX",))
+
+    def geometry(self) -> Callable[[list[Any]], Geometry]:
+        """A geometry as WKT or BBOX(...): what makes it from the values of the template."""
+        if self.calls("BBOX"):
+            borders = itemgetter(*self.borders())
+            return lambda values: Geometry(GeometryType.BBOX, borders(values))
+        word = self.token
+        type_ = WORDS[word.upper]
+        self.at += 1
+        self.takes("Z")
+        if self.token.kind == "l":  # all coordinates are one constant
+            slot = self.token.slot
+            self.at += 1
+            self.converters[slot] = partial(coordinates_of, type_=type_)
+            return lambda values: Geometry(type_, values[slot])
+        if self.takes("EMPTY"):
+            raise self.problem(f"an empty {word.upper} contains no place; leave the condition out", word)
+        if type_ not in (GeometryType.POINT, GeometryType.COLLECTION) or self.token.text != "(":
+            raise self.why_no_coordinates(word)
+        self.at += 1
+        if type_ is GeometryType.POINT:
+            slots = [self.number(read.degrees, "a longitude"), self.number(read.degrees, "a latitude")]
+            if self.token.kind == "n":  # the altitude, which is left out
+                self.at += 1
+            self.expect(")", "after the point's latitude")
+            return lambda values: Geometry(type_, tuple([values[slot] for slot in slots]))
+        members = [self.member()]
+        while self.takes(","):
+            members.append(self.member())
+        self.expect(")", "or , in GEOMETRYCOLLECTION")
+        return lambda values: Geometry(type_, tuple([member(values) for member in members]))
+
+    def member(self) -> Callable[[list[Any]], Geometry]:
+        """A member of a collection, which is not one itself."""
+        if not self.begins_geometry() or self.token.upper == "GEOMETRYCOLLECTION":
+            raise self.problem(f"expected a geometry such as POINT(4.35 50.85), got {self.token}")
+        return self.geometry()
+
+    def why_no_coordinates(self, word: Token) -> PlacedError:
+        """The first token that cannot be part of coordinates."""
+        while self.token.kind == "n" or self.token.text in ("(", ")", ","):
+            self.at += 1
+        example = "(0 0, 1 0, 0 1, 0 0)" if "LINE" in word.upper or "POINT" in word.upper else "((0 0, 1 0, 0 1, 0 0))"
+        return self.problem(f"expected the coordinates of a {word.upper} such as {example}, got {self.token}")
 
     def place_attribute(self) -> int:
         attribute = self.attribute()
@@ -612,6 +694,13 @@ def _moved_out(negated: bool, quantifier: Quantifier | None) -> tuple[bool, bool
 
 
 _NESTED = "arithmetic is not supported, nor is a comparison with another attribute or a condition"
+
+
+def _why_no_geometry(token: Token) -> str:
+    if token.kind in "wq" and token.upper not in KEYWORDS:
+        expected = "expected a geometry such as POLYGON((0 0, 1 0, 0 1, 0 0))"
+        return f"{expected}, got the name {token}; two attributes cannot be compared"
+    return f"expected a geometry such as POLYGON((0 0, 1 0, 0 1, 0 0)) or BBOX(-10, 35, 30, 60), got {token}"
 
 
 def _unsupported(token: Token) -> str:

@@ -46,11 +46,15 @@ from matchwood.lang.expression import (
     Predicate,
     Quantifier,
     Shape,
+    Spatial,
+    SpatialOperator,
     all_of,
     any_of,
     folding_functions,
     instant,
+    spatial,
 )
+from matchwood.lang.geometry import geojson_of, geometry_of
 from matchwood.lang.temporal import Temporal
 from matchwood.schema import Point, Scalar, describe
 from matchwood.schema.functions import FUNCTIONS, SEPARATOR, derived_name, function_of, is_derived, source_of
@@ -61,6 +65,7 @@ _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 3, 60, 60
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 _LIST_OPERATORS = {operator.value: operator for operator in ListOperator}
 _QUANTIFIERS = {quantifier.value: quantifier for quantifier in Quantifier}
+_SPATIAL = {operator.value: operator for operator in SpatialOperator}
 _COMPARISONS = {"!=": Operator.NE, **{("<>" if o is Operator.NE else o.value): o for o in Operator}}
 
 
@@ -167,6 +172,8 @@ def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
             return "s_dwithin", [point, radius], ({} if shape is Shape.CIRCLE else {"shape": shape.value})
         case BBox(west=west, south=south, east=east, north=north):
             return "s_intersects", [{"bbox": [west, south, east, north]}], {}
+        case Spatial(operator=located, geometry=geometry):
+            return located.value, [geojson_of(geometry)], {}
     raise ExpressionError(f"expected a predicate of the language, got {_described(predicate)}")
 
 
@@ -244,6 +251,8 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
     weight = _read_weight(value, path)
+    if op in _SPATIAL:
+        return _read_spatial(_SPATIAL[op], args, weight, path)
     name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
     if "values" in further and kind is Compare:
@@ -338,12 +347,27 @@ def _dwithin(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
     return {"centre": Point(lon, lat), "radius": _read_number(args[2], places[2]), "shape": Shape(shape)}
 
 
-def _intersects(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
-    if not isinstance(args[1], Mapping) or "bbox" not in args[1]:
-        expected = 'expected {"bbox": [WEST, SOUTH, EAST, NORTH]}'
-        raise _error(places[1], f"{expected}, got {_described(args[1])}; other geometries are not supported")
-    borders = _read_numbers(args[1]["bbox"], 4, f"{places[1]}.bbox")
-    return dict(zip(("west", "south", "east", "north"), borders, strict=True))
+def _read_spatial(operator: SpatialOperator, args: list[Any], weight: float, path: str) -> Predicate:
+    """A spatial function of a property and a geometry, in either order."""
+    at = 0 if _is_property(args[0]) else 1
+    if not _is_property(args[at]):
+        expected = 'expected a property and a geometry such as {"type": "Polygon", "coordinates": [...]}'
+        raise _error(f"{path}.args", f"{expected}, got {_described(args)}")
+    if _is_property(args[1 - at]):
+        raise _error(f"{path}.args[1]", "expected a geometry, got a property; two geometries cannot be compared")
+    if not isinstance(args[1 - at], Mapping):
+        raise _error(f"{path}.args[{1 - at}]", f"expected a geometry as GeoJSON, got {_described(args[1 - at])}")
+    if set(args[1 - at]) == {"bbox"}:
+        _read_numbers(args[1 - at]["bbox"], 4, f"{path}.args[{1 - at}].bbox")
+    try:
+        geometry = geometry_of(args[1 - at])
+    except ExpressionError as error:
+        raise error.about(f"{path}.args[{1 - at}]") from None
+    try:
+        name = _read_name(args[at], f"{path}.args[{at}]")
+        return spatial(name, weight, operator if at == 0 else operator.mirrored, geometry)
+    except ExpressionError as error:
+        raise error.about(path) from None
 
 
 def _is_property(value: object) -> bool:
@@ -422,7 +446,7 @@ def _unsupported(op: object) -> str:
     if op in ("casei", "accenti"):
         return f"; {op!r} is used in place of a property or of a string"
     if op.startswith("s_"):
-        return f"; spatial functions other than s_dwithin and s_intersects with a bbox are not supported, got {op!r}"
+        return f"; this spatial function is not supported, got {op!r}"
     return "" if op in _OPERATIONS else f"; functions are not supported, got {op!r}"
 
 
@@ -469,7 +493,6 @@ _READERS: dict[str, tuple[type[Predicate], Callable[[list[Any], list[str], Any],
     "isNull": (IsNull, _is_null),
     **{operator.value: (Lists, partial(_lists, operator)) for operator in ListOperator},
     "s_dwithin": (DWithin, _dwithin),
-    "s_intersects": (BBox, _intersects),
 }
 _NEGATABLE = ("between", "in", "isNull")
 _QUANTIFIABLE = (*_COMPARISONS, "between", "in")
@@ -483,7 +506,7 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "isNull": (1, ("weight",)),
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
     "s_dwithin": (3, ("weight", "shape")),
-    "s_intersects": (2, ("weight",)),
+    **dict.fromkeys(map(str, SpatialOperator), (2, ("weight",))),
     **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from matchwood.errors import ValueTypeError
+from matchwood.errors import ExpressionError, ValueTypeError
 from matchwood.lang import places
 from matchwood.lang.expression import (
     BBox,
@@ -25,9 +25,12 @@ from matchwood.lang.expression import (
     Predicate,
     Quantifier,
     Shape,
+    Spatial,
+    SpatialOperator,
 )
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
+from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Kind, Region, box_of, is_box, parts_of
 from matchwood.lang.row import Absent, Counted, Holds, Placed, RowPredicate
 from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
@@ -45,6 +48,9 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
     if isinstance(predicate, (DWithin, BBox)):
         schema.attribute_for(name, Type.POINT)
         return _placed(predicate, negated)
+    if isinstance(predicate, Spatial):
+        schema.attribute_for(name, Type.POINT)
+        return _located(predicate, negated)
     if isinstance(predicate, (Lists, ListCount)):
         return _of_lists(predicate, schema, negated)
     assert isinstance(predicate, (Compare, Between, In))
@@ -298,3 +304,38 @@ def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
         return [Placed(name, weight, lon, lat)]
     beside, above_or_below = places.LONGITUDES - lon, places.LATITUDES - lat
     return [Placed(name, weight, beside, EVERYTHING), Placed(name, weight, EVERYTHING, above_or_below)]
+
+
+_ACCEPTED = {
+    SpatialOperator.INTERSECTS: BOUNDARY | INSIDE,
+    SpatialOperator.DISJOINT: OUTSIDE,
+    SpatialOperator.WITHIN: INSIDE,
+    SpatialOperator.TOUCHES: BOUNDARY,
+    SpatialOperator.EQUALS: INSIDE,
+    SpatialOperator.CONTAINS: INSIDE,
+}
+"""The locations of a point for which each operator holds. For the last two the geometry has to be a point itself."""
+_ANYWHERE = OUTSIDE | BOUNDARY | INSIDE
+
+
+def _located(predicate: Spatial, negated: bool) -> list[RowPredicate]:
+    """A point crosses and overlaps nothing, and neither equals nor contains more than a point."""
+    name, weight, operator = predicate.attribute, predicate.weight, predicate.operator
+    try:
+        parts = parts_of(predicate.geometry)
+    except ExpressionError as error:
+        raise error.about(f"attribute {name!r}") from None
+    accepts = _ACCEPTED.get(operator, 0)
+    is_point = len(parts) == 1 and parts[0].kind is Kind.POINTS
+    if operator in (SpatialOperator.EQUALS, SpatialOperator.CONTAINS) and not is_point:
+        accepts = 0
+    if operator is SpatialOperator.TOUCHES and all(part.kind is Kind.POINTS for part in parts):
+        accepts = 0
+    if negated:
+        accepts ^= _ANYWHERE
+    if accepts in (0, _ANYWHERE):
+        return [Placed(name, weight, EVERYTHING, EVERYTHING)] if accepts else []
+    if accepts & OUTSIDE:
+        return [Placed(name, weight, EVERYTHING, EVERYTHING, regions=(Region(parts, accepts),))]
+    exact = is_box(parts) and (accepts == BOUNDARY | INSIDE or is_point)
+    return [Placed(name, weight, *box_of(parts), regions=() if exact else (Region(parts, accepts),))]

@@ -23,6 +23,8 @@ class Limits:
     """Intervals and other entries of all rows together, so also alternatives x predicates. An IN of n values takes up to n."""
     max_length: int = 1_000_000
     """Characters of a text."""
+    max_vertices: int = 10_000
+    """Positions of one geometry."""
 
     def check_length(self, length: int) -> None:
         """Refuse a text of so many characters."""
@@ -30,6 +32,14 @@ class Limits:
             raise TooComplexError(
                 f"the text has {length:,} characters, the limit is {self.max_length:,} (max_length); "
                 "split the subscription or raise the limit"
+            )
+
+    def check_vertices(self, vertices: int) -> None:
+        """Refuse a geometry of so many positions."""
+        if vertices > self.max_vertices:
+            raise TooComplexError(
+                f"a geometry has {vertices:,} positions, the limit is {self.max_vertices:,} (max_vertices); "
+                "simplify it, split it or raise the limit"
             )
 
     def check_rows(self, rows: int) -> None:

@@ -34,6 +34,10 @@ def moved(rows: Sequence[Row], attribute: str, place: Point) -> tuple[Row, ...]:
 
 
 def _moved(predicate: Placed, place: Point) -> Placed:
+    if predicate.regions:
+        raise ExpressionError(
+            f"cannot move: the condition on {predicate.attribute!r} names a geometry, which stays where it is; use update"
+        )
     if len(predicate.circles) == 1 and not predicate.circles[0].outside:
         (circle,) = predicate.circles
         if (predicate.lon, predicate.lat) == places.box_around_circle(circle.centre, circle.radius):

@@ -30,6 +30,8 @@ from matchwood.lang.template import PlacedError, Template
 from matchwood.schema import describe
 
 _NUMBER = r"[+-]?+ (?: [0-9]++ (?: \.[0-9]*+ )?+ | \.[0-9]++ ) (?: [eE][+-]?[0-9]++ )?+"
+_COORDINATES = r"[-+.,0-9eE\s]*+"
+"""Of LINESTRING, POLYGON and the like: all that is between the parentheses that nest in them is one constant."""
 _STRING = r"' [^']*+ (?: '' [^']*+ )*+ '"
 
 # One character class comes first, so that the search skips everything else in C; the look-behinds then decide what that
@@ -40,6 +42,9 @@ _CONSTANTS = re.compile(
             | (?<=") [^"]*+ (?: "" [^"]*+ )*+ "
             | (?: (?<=[iI][nN]\() | (?<=[iI][nN][ ]\() )
               \s*+ (?: {_NUMBER} (?: \s*+ , \s*+ {_NUMBER} )++ | {_STRING} (?: \s*+ , \s*+ {_STRING} )++ ) \s*+ \)
+            | (?: (?<=[gGzZ]\() | (?<=[gGzZ][ ]\() | (?<=[oO][nN]\() | (?<=[oO][nN][ ]\()
+                | (?<=[tT][iI][pP][oO][iI][nN][tT]\() | (?<=[tT][iI][pP][oO][iI][nN][tT][ ]\() )
+              {_COORDINATES} (?: \( {_COORDINATES} (?: \( {_COORDINATES} \) {_COORDINATES} )*+ \) {_COORDINATES} )*+ \)
             | (?: (?<=[0-9]) (?<! [\w.:]. ) [0-9]*+ (?: \.[0-9]*+ )?
                 | (?<=[+-]) (?: [0-9]++ (?: \.[0-9]*+ )? | \.[0-9]++ )
                 | (?<=\.) (?<! [\w.:]. ) [0-9]++

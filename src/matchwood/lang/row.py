@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matchwood import geo
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.places import Circle
+from matchwood.lang.regions import Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +59,14 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """The event's point lies in the box and satisfies every circle."""
+    """The event's point lies in the box and satisfies every circle and every region."""
 
     attribute: str
     weight: float
     lon: IntervalSet
     lat: IntervalSet
     circles: tuple[Circle, ...] = ()
+    regions: tuple[Region, ...] = ()
 
 
 RowPredicate = Holds | Absent | Placed
@@ -78,10 +80,11 @@ class Row:
 
 
 def can_hold(predicate: RowPredicate) -> bool:
-    """Is there a value for which the predicate holds? Of circles only some contradictions are noticed. O(circles)."""
+    """Is there a value for which the predicate holds? Of circles and regions only some contradictions are noticed. O(shapes)."""
     if isinstance(predicate, Holds):
         return bool(predicate.keys) and all(count.keys.count >= count.least for count in predicate.counts)
     if isinstance(predicate, Absent):
         return True
     nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
+    nowhere = nowhere or not all(region.accepts for region in predicate.regions)
     return bool(predicate.lon) and bool(predicate.lat) and not nowhere

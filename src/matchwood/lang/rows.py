@@ -19,10 +19,11 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
-from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, Spatial
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.regions import Part, Region
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate, can_hold
 from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.schema import Schema, Type
@@ -114,7 +115,11 @@ class _Normaliser:
         return self._conjunction(parts) if isinstance(expression, And) is not negated else self._disjunction(parts)
 
     def _leaf(self, predicate: Predicate, negated: bool) -> list[_Draft]:
-        self._named += len(getattr(predicate, "values", "1"))
+        if isinstance(predicate, Spatial):
+            self.limits.check_vertices(predicate.geometry.size)
+            self._named += predicate.geometry.size
+        else:
+            self._named += len(getattr(predicate, "values", "1"))
         self.limits.check_entries(self._named)
         drafts: list[_Draft] = []
         for found in leaf_predicates(predicate, self.schema, negated):
@@ -308,7 +313,15 @@ def _together(predicates: Sequence[RowPredicate], schema: Schema | None) -> RowP
     # A `Holds` here is an IS NOT NULL that was read before the type of the attribute was known: it adds only its weight.
     circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
     lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
-    return Placed(name, weight, lon, lat, circles)
+    return Placed(name, weight, lon, lat, circles, _regions_together(placed))
+
+
+def _regions_together(placed: list[Placed]) -> tuple[Region, ...]:
+    """The regions of several predicates; of those with the same parts, what all of them accept."""
+    accepted: dict[tuple[Part, ...], int] = {}
+    for region in (region for predicate in placed for region in predicate.regions):
+        accepted[region.parts] = accepted.get(region.parts, region.accepts) & region.accepts
+    return tuple([Region(parts, accepts) for parts, accepts in accepted.items()])
 
 
 def _held_together(name: str, weight: float, predicates: list[Holds], schema: Schema | None) -> Holds:
@@ -341,7 +354,8 @@ def _entries(predicate: RowPredicate) -> int:
         return predicate.keys.count + sum(count.keys.count for count in predicate.counts)
     if isinstance(predicate, Absent):
         return 1
-    return predicate.lon.count + predicate.lat.count + len(predicate.circles)
+    vertices = sum(len(part.vertices) for region in predicate.regions for part in region.parts)
+    return predicate.lon.count + predicate.lat.count + len(predicate.circles) + vertices
 
 
 def _draft_entries(draft: _Draft) -> int:

@@ -209,6 +209,11 @@ def _degrees(text: str, *, limit: float, word: str) -> float:
     return value
 
 
+def degrees(text: str) -> float:
+    """Degrees of a geometry, which checks their range."""
+    return float(text)
+
+
 longitude = partial(_degrees, limit=180.0, word="longitude")
 latitude = partial(_degrees, limit=90.0, word="latitude")
 

@@ -14,7 +14,7 @@ from matchwood.encode.expressions import read_expression
 from matchwood.encode.rejects import Faults
 from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
-from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate
+from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate, Spatial
 from matchwood.lang.parser import without_numbers
 from matchwood.lang.temporal import Temporal
 from matchwood.schema import Schema, Type, type_of
@@ -76,7 +76,7 @@ def learn_expression(text: object, schema: Schema) -> bool:
 
 
 def _learn_predicate(predicate: Predicate, schema: Schema) -> None:
-    if isinstance(predicate, DWithin | BBox):
+    if isinstance(predicate, DWithin | BBox | Spatial):
         schema.attribute_for(predicate.attribute, Type.POINT)
         return
     attribute = schema.find(predicate.attribute)

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from matchwood.covering.kernels.regions import box_in_region
+from matchwood.covering.kernels.regions import same_parts as same_region
 from matchwood.geo import HALF_TURN_M
 from matchwood.jit.decorators import helper, subroutine
+from matchwood.jit.intrinsics import read_word
 from matchwood.store.kernels.places import chord_squared, is_within
 from matchwood.store.kernels.rows import (
     ABSENT,
@@ -20,8 +23,11 @@ from matchwood.store.kernels.rows import (
     JOINED,
     NARROWS,
     NONE,
+    ROUND,
     SET,
+    SHAPED,
     SIBLING,
+    WORDS,
     count_bounds,
     first_slot,
     part_hi,
@@ -143,7 +149,33 @@ def implies_circle(narrow, slot, lon, entries, circle):
         entry = narrow.entries[at]
         if not entry.kind & NARROWS:
             break
-        if circle_implies(narrow.entries, start + np.int64(entry.more), entries, circle):
+        if entry.kind == ROUND and circle_implies(narrow.entries, start + np.int64(entry.more), entries, circle):
+            return True
+    return False
+
+
+@helper
+def implies_region(narrow, slot, lon, entries, word):
+    """Does the point predicate whose longitude is entry `lon` of the narrow row imply the region at `word`?"""
+    start, count = np.int64(narrow.rows[slot].start), np.int64(narrow.rows[slot].count)
+    if lon < 0 or lon + 1 == count or not narrow.entries[start + lon + 1].kind & JOINED:
+        return False
+    first = start + lon
+    west, east = clipped(narrow.entries[first].lo, narrow.entries[first].hi, 180.0)
+    south, north = clipped(narrow.entries[first + 1].lo, narrow.entries[first + 1].hi, 90.0)
+    if box_in_region(entries, word, west, east, south, north):
+        return True
+    accepts = np.int64(read_word(entries, word + 1))
+    for at in range(first + 2, start + count):
+        entry = narrow.entries[at]
+        if not entry.kind & NARROWS:
+            break
+        if entry.kind != SHAPED:
+            continue
+        own = WORDS * (start + np.int64(entry.more))
+        if np.int64(read_word(narrow.entries, own + 1)) & ~accepts == 0 and same_region(
+            narrow.entries, own, entries, word
+        ):
             return True
     return False
 
@@ -233,6 +265,11 @@ def row_covers(wide, slot_w, narrow, slot_n):
         other = find_main(narrow, slot_n, entry.dim)
         if entry.kind == COUNTED:
             if not implies_count(narrow, slot_n, other, wide.entries, start_w, at):
+                return False
+            continue
+        if entry.kind == SHAPED:
+            word = WORDS * (start_w + np.int64(entry.more))
+            if not implies_region(narrow, slot_n, other, wide.entries, word):
                 return False
             continue
         if entry.kind & NARROWS:

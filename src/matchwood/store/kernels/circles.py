@@ -12,7 +12,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.places import reach_of, unit_vector, width_of
-from matchwood.store.kernels.rows import JOINED, PLAIN, ROUND
+from matchwood.store.kernels.rows import JOINED, PLAIN, ROUND, SHAPED
 
 
 @helper
@@ -30,12 +30,14 @@ def box_around(lon, lat, radius):
 
 @helper
 def only_circle(store, row):
-    """Where the only circle among the entries of a row is; -1 if there is none, or there are several. O(entries)."""
+    """Where the only circle among the entries of a row is; -1 if there is none, several, or a region. O(entries)."""
     found, count = np.int64(-1), np.int64(0)
     for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
         if store.entries[at].kind == ROUND:
             found = at
             count += 1
+        elif store.entries[at].kind == SHAPED:
+            count += 2
     return found if count == 1 else np.int64(-1)
 
 

@@ -10,11 +10,13 @@ from matchwood.encode.arrays import COUNT as COUNT_ENTRY
 from matchwood.encode.arrays import INTERVAL, MORE, PART
 from matchwood.encode.arrays import JOINED as JOINED_ENTRY
 from matchwood.jit.decorators import kernel
+from matchwood.store.kernels.regions import count_vertices, extract_region
 from matchwood.store.kernels.rows import (
     ABSENT,
     COUNTED,
     JOINED,
     NARROWS,
+    SHAPED,
     WORDS,
     count_bounds,
     part_hi,
@@ -31,7 +33,11 @@ def count_extracted(store, slots):
         row = store.rows[np.int64(slots[i])]
         for at in range(np.int64(row.count)):
             _, parts, _ = parts_of(store.entries, np.int64(row.start), at)
-            total += parts + np.int64(store.entries[np.int64(row.start) + at].kind == COUNTED)
+            entry = store.entries[np.int64(row.start) + at]
+            total += parts + np.int64(entry.kind == COUNTED)
+            if entry.kind == SHAPED:
+                rings, vertices = count_vertices(store.entries, WORDS * (np.int64(row.start) + np.int64(entry.more)))
+                total += rings + vertices
     return total
 
 
@@ -48,6 +54,10 @@ def extract_rows(store, slots, rows):
             kind = JOINED_ENTRY if entry.kind & JOINED else INTERVAL
             weight, further = entry.weight, MORE
             first, parts, width = parts_of(store.entries, start, at - start)
+            if entry.kind == SHAPED:
+                word = WORDS * (start + np.int64(entry.more))
+                out = extract_region(store.entries, word, entry.dim, rows, out)
+                continue
             if entry.kind == COUNTED:
                 rows.dims[out], rows.kinds[out], rows.weight[out] = entry.dim, COUNT_ENTRY, 0.0
                 rows.lo[out], rows.hi[out] = count_bounds(store.entries, start, at - start)

@@ -10,6 +10,7 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
            ROUND   a circle; three extras at entry.more: (centre lon, lat, signed radius), (x, y, z), (chord^2, -, -), the
                    first with the latitude's dimension in `more`
            COUNTED intervals as those of a SET, then two words more: how many of them the value meets, least and most
+           SHAPED  a region, as words (`kernels.regions`)
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
@@ -33,6 +34,7 @@ from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
 from matchwood.store.kernels.places import chord_squared, unit_vector
+from matchwood.store.kernels.regions import region_words, write_region
 
 ROW = np.dtype(
     [
@@ -56,6 +58,7 @@ MAX_COUNT = 0xFFFF  # main entries that a row may have
 PLAIN, SET, ABSENT, JOINED, NARROWS = np.uint16(0), np.uint16(1), np.uint16(2), np.uint16(4), np.uint16(8)
 ROUND = np.uint16(JOINED | NARROWS)  # a circle
 COUNTED = np.uint16(JOINED | NARROWS | 16)
+SHAPED = np.uint16(JOINED | NARROWS | 32)  # a region
 _HAS_PARTS = np.uint16(SET | 16)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
@@ -77,6 +80,7 @@ ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many we
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
 _COUNT, _PART = arrays.COUNT, arrays.PART
+_REGION, _RING, _VERTEX = arrays.REGION, arrays.RING, arrays.VERTEX
 
 
 class Store(State):
@@ -175,7 +179,7 @@ def shape_of(rows, r):
     begin, end = rows.offsets[r], rows.offsets[r + 1]
     for e in range(begin, end):
         kind = rows.kinds[e]
-        if kind == _MORE or kind == _PART:
+        if kind == _MORE or kind == _PART or kind == _RING or kind == _VERTEX:
             continue
         main += 1
         if kind == _CIRCLE:
@@ -183,6 +187,8 @@ def shape_of(rows, r):
         elif kind == _COUNT:
             number, width = set_shape(rows, e + 1, _PART)
             extras += extras_of(number * width + 3)
+        elif kind == _REGION:
+            extras += extras_of(region_words(rows, e))
         elif kind != _ABSENT and e + 1 < end and rows.kinds[e + 1] == _MORE:
             number, width = set_shape(rows, e, _MORE)
             extras += extras_of(number * width + 1)
@@ -251,7 +257,7 @@ def write_entries(store, rows, r, start, main):
                 extra += extras_of(write_set(entries, rows, e - 1, _MORE, extra))
             set_.hi = rows.hi[e]
             continue
-        if kind == _PART:
+        if kind == _PART or kind == _RING or kind == _VERTEX:
             continue
         if kind == _COUNT:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, COUNTED, np.uint32(extra - start))
@@ -259,6 +265,9 @@ def write_entries(store, rows, r, start, main):
             write_word(entries, WORDS * np.int64(extra) + words, rows.lo[e])
             write_word(entries, WORDS * np.int64(extra) + words + 1, rows.hi[e])
             extra += extras_of(words + 2)
+        elif kind == _REGION:
+            write_entry(entries[at], -np.inf, np.inf, 0.0, dim, SHAPED, np.uint32(extra - start))
+            extra += extras_of(write_region(entries, rows, e, WORDS * np.int64(extra), latitude))
         elif kind == _CIRCLE:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, ROUND, np.uint32(extra - start))
             write_entry(entries[extra], rows.lo[e], rows.hi[e], rows.weight[e], np.uint16(0), PLAIN, latitude)

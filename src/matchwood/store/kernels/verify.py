@@ -10,9 +10,23 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import helper
+from matchwood.jit.intrinsics import read_word
 from matchwood.store.kernels.parts import meets_value
 from matchwood.store.kernels.places import is_within
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, SET, count_bounds, part_hi, part_lo, parts_of
+from matchwood.store.kernels.regions import region_holds
+from matchwood.store.kernels.rows import (
+    ABSENT,
+    COUNTED,
+    JOINED,
+    NARROWS,
+    SET,
+    SHAPED,
+    WORDS,
+    count_bounds,
+    part_hi,
+    part_lo,
+    parts_of,
+)
 
 VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
 
@@ -115,6 +129,9 @@ def entry_holds(entries, start, at, values, events):
         return entry.kind == ABSENT and np.isnan(value.lo)
     if entry.kind == COUNTED:
         return count_holds(entries, start, at, events, np.int64(value.first), np.int64(value.parts))
+    if entry.kind == SHAPED:
+        word = WORDS * (start + np.int64(entry.more))
+        return region_holds(entries, word, value.lo, values[np.int64(read_word(entries, word))].lo)
     if entry.kind & NARROWS:
         first = start + np.int64(entry.more)
         lat = values[np.int64(entries[first].more)].lo
