@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from matchwood.errors import SchemaError
 from matchwood.lang import places
 from matchwood.lang.describe_grades import with_grades
+from matchwood.lang.describe_tests import shown_test, test_conditions
 from matchwood.lang.expression import (
     And,
     BBox,
@@ -40,6 +41,7 @@ from matchwood.lang.leaves import needed_by, values_in
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, box_of, geometry_of_parts
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
+from matchwood.schema.functions import is_hidden
 
 
 def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
@@ -60,10 +62,14 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
     if isinstance(predicate, Absent):
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
-        conditions = _place_conditions(predicate)
+        found = _place_conditions(predicate)
     else:
-        conditions = _conditions(predicate, schema.find(predicate.attribute), schema)
-    conditions = with_grades(_weighed(conditions, predicate.weight), predicate, schema)
+        assert isinstance(predicate, Holds)
+        if is_hidden(predicate.attribute):
+            found = test_conditions(predicate, schema)
+        else:
+            found = _conditions(predicate, schema.find(predicate.attribute), schema)
+    conditions = with_grades(_weighed(found, predicate.weight), predicate, schema)
     return " AND ".join(f"({condition})" if isinstance(condition, Or) else str(condition) for condition in conditions)
 
 
@@ -74,6 +80,9 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
     if isinstance(value, Point):
         return f"POINT({value.lon!r} {value.lat!r})"
     known = schema.find(attribute)
+    if is_hidden(attribute):
+        codes = [int(lo) for lo, _ in value.parts if lo != UNKNOWN_SYMBOL]
+        return " and ".join([shown_test(str(schema.value(known, code))) for code in codes]) or "passes no test"
     if known.type in CODED:
         parts = [
             f"{_A[known.type]} no subscription names" if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo))

@@ -8,6 +8,7 @@
         ├── Compare                        = != < <= > >=
         ├── Between, In, IsNull            each with `negated`
         ├── Lists, ListCount               lists of values: A_CONTAINS and the like, A_COUNT
+        ├── Like, TextTest                 strings: patterns, prefixes, networks (lang/text_tests.py)
         └── DWithin, BBox, Spatial         places
 
 `Compare`, `Between` and `In` may have a quantifier for the values of a list: ANY(x) > 3, ALL(x) > 3.
@@ -33,9 +34,9 @@ from matchwood.lang.decay import Curve, Decay, checked_distance
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.wkt import wkt_of
 from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of, unwrapped
-from matchwood.schema.functions import SEPARATOR, folded, function_of, source_of
+from matchwood.schema.functions import FUNCTIONS, SEPARATOR, folded, folding_functions, function_of, source_of
 
-KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS NULL TRUE FALSE INF".split())
+KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS LIKE NULL TRUE FALSE INF".split())
 """Words that need quotes as attribute names. TIMESTAMP, DATE, POINT and the like are recognised by the parenthesis that follows,
 so `timestamp > ...` and `date > ...` need no quotes."""
 
@@ -580,22 +581,12 @@ def _constant(predicate: Predicate, value: Scalar) -> str:
     return text
 
 
-def folding_functions(attribute: str) -> list[str]:
-    """The functions of an attribute that are applied to constants too, the outermost first."""
-    found = []
-    while SEPARATOR in attribute:
-        function = function_of(attribute)
-        if function.folds_constants:
-            found.append(function.name)
-        attribute = source_of(attribute)
-    return found
-
-
 def _check_functions(attribute: str) -> None:
     """Refuse a name with `SEPARATOR` that is not one of functions of an attribute."""
     try:
         while SEPARATOR in attribute:
-            function_of(attribute)
+            if function_of(attribute).name not in FUNCTIONS:
+                raise SchemaError("a condition cannot name a hidden attribute")
             attribute = source_of(attribute)
     except SchemaError as error:
         raise ExpressionError(f"attribute {attribute.rpartition(SEPARATOR)[2]!r}: {error}") from None

@@ -41,6 +41,7 @@ from matchwood.lang.expression import (
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.grammar_decay import read_decay
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
+from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.lang.tokens import Token, tokens_of
 from matchwood.lang.units import METRES
 from matchwood.lang.wkt import WORDS, coordinates_of
@@ -51,6 +52,7 @@ _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operato
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
 _QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
 _LIST_OPERATORS = {operator.upper(): operator for operator in ListOperator}
+_TEXT_OPERATORS = {operator.upper(): operator for operator in TextOperator}
 _SPATIAL_OPERATORS = {operator.upper(): operator for operator in SpatialOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
@@ -247,6 +249,8 @@ class Grammar:
             return self.lists()
         if self.calls("A_COUNT"):
             return self.list_count()
+        if self.begins_call(_TEXT_OPERATORS):
+            return self.text_test()
         if self.begins_value():
             value = self.value()
             if self.token.upper in ("BETWEEN", "IN", "IS", "NOT"):
@@ -269,9 +273,11 @@ class Grammar:
             return self.between(attribute, quantifier, negated)
         if self.takes("IN"):
             return self.is_in(attribute, quantifier, negated)
-        expected = (
-            "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
-        )
+        if self.takes("LIKE"):
+            return self.like(attribute, quantifier, negated)
+        expected = "BETWEEN, IN or LIKE after NOT"
+        if not negated:
+            expected = "=, !=, <, <=, >, >=, BETWEEN, IN, LIKE or IS NULL after the name"
         raise self.problem(f"expected {expected}, got {self.token}{_unsupported(self.token)}")
 
     def subject(self) -> tuple[int, Quantifier | None]:
@@ -379,6 +385,40 @@ class Grammar:
             return In(values[attribute], values[weight], values=chosen, negated=negated, quantifier=quantifier)
 
         return _Condition(step, attribute, weight, "" if negated or quantifier else "IN", tuple(slots), around)
+
+    def like(self, attribute: int, quantifier: Quantifier | None, negated: bool) -> _Condition:
+        pattern = self.text("a pattern in single quotes after LIKE")
+        weight = self.weight()
+        around, negated, quantifier = _moved_out(negated, quantifier)
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Like(
+                values[attribute], values[weight], pattern=values[pattern], negated=negated, quantifier=quantifier
+            )
+
+        return _Condition(step, attribute, weight, negated=around)
+
+    def text_test(self) -> _Condition:
+        operator = _TEXT_OPERATORS[self.token.upper]
+        self.at += 2
+        attribute, quantifier = self.subject()
+        self.expect(",", f"and a string after the name in {operator.upper()}")
+        argument = self.text(f"a string in single quotes in {operator.upper()}")
+        self.expect(")", f"at the end of {operator.upper()}")
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return TextTest(
+                values[attribute], values[weight], operator=operator, argument=values[argument], quantifier=quantifier
+            )
+
+        return _Condition(step, attribute, weight)
+
+    def text(self, expected: str) -> int:
+        """A string, or a function of one."""
+        if self.token.kind != "s" and not self.begins_folded():
+            raise self.problem(f"expected {expected}, got {self.token}")
+        return self.value()
 
     def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
@@ -726,8 +766,8 @@ def _unsupported(token: Token) -> str:
     """What to say about a token that other languages allow after an operand."""
     if token.kind == "n" or token.upper in ("DIV", "MOD", "^"):
         return "; arithmetic is not supported"
-    if token.upper in ("LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
-        return "; patterns are not supported, use = or IN"
+    if token.upper in ("ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
+        return "; write CASEI(x) LIKE 'a%', STARTS_WITH(x, 'a'), ENDS_WITH, CONTAINS or REGEX(x, '^a')"
     return ""
 
 

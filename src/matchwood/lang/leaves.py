@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeGuard
 
 from matchwood.errors import ExpressionError, ValueTypeError
-from matchwood.lang import places
+from matchwood.lang import places, text_tests
 from matchwood.lang.expression import (
     BBox,
     Between,
@@ -33,12 +33,14 @@ from matchwood.lang.grade import Grade, grade_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Kind, Region, box_of, is_box, parts_of
-from matchwood.lang.row import Absent, Counted, Holds, Placed, RowPredicate
+from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, RowPredicate, Tested, can_hold
+from matchwood.lang.text_tests import Like, TextTest
+from matchwood.patterns import OneOf
 from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
 
 
-def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
+def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     """A predicate of the tree as alternatives: several for the outside of a box, and for some tests of lists; none if it never
     holds."""
     if predicate.grade is None:
@@ -74,12 +76,12 @@ def direction(predicate: Predicate) -> int:
     return _DIRECTIONS.get(predicate.operator, 0) if isinstance(predicate, Compare) else 0
 
 
-def _graded(predicate: RowPredicate, grade: Grade) -> RowPredicate:
-    assert not isinstance(predicate, Absent)
+def _graded(predicate: DraftPredicate, grade: Grade) -> DraftPredicate:
+    assert isinstance(predicate, (Holds, Placed))
     return replace(predicate, weight=0.0, grades=(grade,))
 
 
-def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
+def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, IsNull):
         if predicate.negated is negated:
@@ -94,7 +96,13 @@ def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPr
         return _located(predicate, negated)
     if isinstance(predicate, (Lists, ListCount)):
         return _of_lists(predicate, schema, negated)
+    if isinstance(predicate, (Like, TextTest)):
+        return _of_test(predicate, schema, negated)
     assert isinstance(predicate, (Compare, Between, In))
+    if isinstance(predicate, Between) or (isinstance(predicate, Compare) and predicate.operator not in _EQUALITIES):
+        known = schema.get(name)
+        if known is not None and known.order is not None:
+            return [text_tests.ordered(predicate, known, negated)]
     keys = _keys(predicate, schema)
     type_ = schema.find(name).type
     if predicate.quantifier is not None:
@@ -110,6 +118,17 @@ def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPr
     return [Holds(name, weight, values_in(keys, type_))]
 
 
+def _of_test(predicate: Like | TextTest, schema: Schema, negated: bool) -> list[DraftPredicate]:
+    test = predicate.test()
+    if not isinstance(test, OneOf):
+        return [text_tests.tested(predicate, schema, negated)]
+    # A pattern without wildcards is a comparison.
+    negated = negated is not (isinstance(predicate, Like) and predicate.negated)
+    name, weight, quantifier = predicate.attribute, predicate.weight, predicate.quantifier
+    same = Compare(name, weight, operator=Operator.EQ, value=test.texts[0], quantifier=quantifier)
+    return leaf_predicates(same, schema, negated)
+
+
 def _without(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Holds:
     """No value is among the keys."""
     return Holds(name, weight, values_in(~keys, type_), values_in(keys, type_))
@@ -120,7 +139,7 @@ def _with(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Ho
     return Holds(name, weight, EVERYTHING, counts=(Counted(values_in(keys, type_), 1),))
 
 
-def _of_lists(predicate: Lists | ListCount, schema: Schema, negated: bool) -> list[RowPredicate]:
+def _of_lists(predicate: Lists | ListCount, schema: Schema, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     keys = _keys_of_list(predicate, predicate.values, schema)
     type_, listed = schema.find(name).type, points(keys)
@@ -186,13 +205,16 @@ _NEGATIONS = {
 _DIRECTIONS = {Operator.LT: -1, Operator.LE: -1, Operator.GT: 1, Operator.GE: 1}
 
 
-def settled(predicate: RowPredicate, schema: Schema) -> RowPredicate | None:
+def settled(predicate: DraftPredicate, schema: Schema) -> RowPredicate | None:
     """The predicate as rows keep it; None if it can never hold. O(counts^2 + intervals log intervals).
 
     Counts lose what is excluded anyway, and sets that narrower ones imply are dropped. Of the sets that the value has to meet,
     the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone. A graded predicate
     keeps its `keys`, whose values are graded.
     """
+    if isinstance(predicate, Tested):
+        held = text_tests.settled_tests(predicate, schema)
+        return None if held is None or not can_hold(held) else settled(held, schema)
     if not isinstance(predicate, Holds) or not predicate.counts:
         return predicate
     type_, none = schema.find(predicate.attribute).type, predicate.none
@@ -312,6 +334,11 @@ def _key(schema: Schema, predicate: Predicate, value: Scalar, operator: str) -> 
     if type_ in CODED and known in (None, type_) and operator not in _EQUALITIES:
         raise ValueTypeError(
             f"attribute {predicate.attribute!r}: {type_}s have no order, so {operator} is refused; use =, != or IN"
+            + (
+                "; a string that is declared as an 'ordered string' or a 'version' has one"
+                if type_ is Type.STRING
+                else ""
+            )
         )
     try:
         attribute = schema.attribute_for(predicate.attribute, type_)
@@ -335,7 +362,7 @@ def _present(attribute: Attribute, weight: float) -> RowPredicate:
     return Holds(attribute.name, weight, EVERYTHING)
 
 
-def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
+def _placed(predicate: DWithin | BBox, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, DWithin) and predicate.shape is Shape.CIRCLE:
         circle = Circle(predicate.centre, predicate.radius, outside=negated)
@@ -363,7 +390,7 @@ _ACCEPTED = {
 _ANYWHERE = OUTSIDE | BOUNDARY | INSIDE
 
 
-def _located(predicate: Spatial, negated: bool) -> list[RowPredicate]:
+def _located(predicate: Spatial, negated: bool) -> list[DraftPredicate]:
     """A point crosses and overlaps nothing, and neither equals nor contains more than a point."""
     name, weight, operator = predicate.attribute, predicate.weight, predicate.operator
     try:
