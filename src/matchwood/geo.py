@@ -21,6 +21,8 @@ _SLACK = 1e-11
 """Outward rounding of a circle's box, in radians: 0.06 millimetres, far above the error of the arithmetic."""
 _ROUNDED_UP = 1.0 + 2e-15
 """Factor for a sine before its arc is taken: near 1 the arc magnifies an error of 1e-16 to 1e-8, several centimetres."""
+_SHORT = 0.005
+"""Half a chord up to which a distance is short: 64 km."""
 _ARC_SERIES = tuple((2 * n - 1) ** 2 / (2 * n * (2 * n + 1)) for n in range(12, 0, -1))
 """Ratios of adjacent coefficients of the series of asin, last first."""
 
@@ -85,8 +87,14 @@ def distance(lon: float, lat: float, x: float, y: float, z: float, sqrt: Callabl
     dx = px - x
     dy = py - y
     dz = pz - z
-    arc: float = arc_of(sqrt(dx * dx + dy * dy + dz * dz) / 2.0, sqrt)
+    half = sqrt(dx * dx + dy * dy + dz * dz) / 2.0
+    arc: float = arc_of(half, sqrt) if half > _SHORT else half * _short_series(half * half)
     return 2.0 * EARTH_RADIUS_M * arc
+
+
+def _short_series(t: float) -> float:
+    """asin(x) / x for x up to `_SHORT`, given t = x * x: the first terms of the series are exact to float64 there."""
+    return 1.0 + t * (1.0 / 6.0 + t * (3.0 / 40.0 + t * (15.0 / 336.0 + t * (105.0 / 3456.0 + t * (945.0 / 42240.0)))))
 
 
 def reach_of(radius: Any) -> Any:
