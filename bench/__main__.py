@@ -15,6 +15,7 @@ from bench.report import Report
 
 NAMES = (
     *("scan", "bestar", "ranked", "vcr", "motree", "covering", "auto", "postings", "cold", "frontdoor", "broker"),
+    "language",
     "spark",
 )
 

@@ -18,6 +18,7 @@ from matchwood.convert.logic import conjunction, disjunction
 from matchwood.convert.reading import MAX_LEVELS
 from matchwood.errors import ConversionError, TooComplexError
 from matchwood.lang.expression import And, Compare, Constant, Expression, In, IsNull, Operator, Or, Predicate
+from matchwood.lang.text_tests import Like
 from matchwood.schema import Scalar, describe
 
 REQUIRED = frozenset(("id", "source", "type", "specversion"))
@@ -55,10 +56,8 @@ def from_cesql(text: object) -> Expression:
     type = 'order' AND region IS NOT NULL AND region IN ('eu', 'us')
     >>> print(from_cesql("a = 1 OR b = 2"))
     a = 1 OR a IS NOT NULL AND b = 2
-    >>> from_cesql("source LIKE '%/orders'")
-    Traceback (most recent call last):
-    ...
-    matchwood.errors.ConversionError: position 7: LIKE: string patterns are not supported; list the values with IN
+    >>> print(from_cesql("source LIKE '%/orders'"))
+    source LIKE '%/orders'
     """
     if not isinstance(text, str):
         raise ConversionError(f"expected the text of a filter, got {describe(text)}")
@@ -136,8 +135,6 @@ class _Reader:
         """Refuse an operator that has no counterpart, by its name."""
         if self.word.kind == "string":
             return
-        if self.word.upper == "LIKE" or (self.word.upper == "NOT" and self.words[self.at + 1].upper == "LIKE"):
-            self.refuse("LIKE: string patterns are not supported; list the values with IN")
         if self.word.text in ("+", "-", "*", "/", "%"):
             self.refuse(f"{self.word.text}: arithmetic is not supported; compare attributes with constants")
 
@@ -212,10 +209,12 @@ class _Reader:
         if operator is not None:
             self.at += 1
             return self.compared(name, operator, self.value(), word)
-        negated = self.word.upper == "NOT" and self.words[self.at + 1].upper == "IN"
+        negated = self.word.upper == "NOT" and self.words[self.at + 1].upper in ("IN", "LIKE")
         self.at += negated
         if self.takes("IN"):
             return self.listed(name, negated, word)
+        if self.word.kind == "word" and self.takes("LIKE"):
+            return self.like(name, negated, word)
         return self.truth(name, word)
 
     def truth(self, name: str, word: _Word) -> _Part:
@@ -246,6 +245,15 @@ class _Reader:
             self.check_kind(name, value, word)
         members = [In(name, values=tuple(values), negated=flag) for flag in (negated, not negated)]
         return _of_attribute(name, *members)
+
+    def like(self, name: str, negated: bool, word: _Word) -> _Part:
+        pattern = self.value()
+        if not isinstance(pattern, str):
+            self.refuse(f"LIKE: expected a pattern that is a string, got {describe(pattern)}", word)
+        self.check_kind(name, pattern, word)
+        # A backslash escapes % and _ only; elsewhere it stands for itself.
+        ours = re.sub(r"\\(?![%_])", r"\\\\", pattern)
+        return _of_attribute(name, *[Like(name, pattern=ours, negated=flag) for flag in (negated, not negated)])
 
     def check_kind(self, name: str, value: Scalar, word: _Word) -> None:
         known = self.kinds.setdefault(name, type(value))

@@ -11,14 +11,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
 
 from matchwood.convert.logic import Span, conjunction, disjunction, finished, optional
-from matchwood.convert.reading import Leaves, check_depth, list_at, made, mapping_at, number_at, refusal, single_item
+from matchwood.convert.reading import (
+    Leaves,
+    check_depth,
+    list_at,
+    made,
+    mapping_at,
+    number_at,
+    refusal,
+    single_item,
+    text_at,
+    wildcards,
+)
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import BBox, Constant, DWithin, Expression, IsNull, Not, Operator, instant
+from matchwood.patterns.like import escaped
 from matchwood.schema import Point, describe
 from matchwood.schema.functions import derived_name
 
@@ -32,10 +45,10 @@ _METRES = {
     "m": 1.0, "meters": 1.0, "km": 1000.0, "kilometers": 1000.0, "cm": 0.01, "mm": 0.001, "mi": 1609.344, "miles": 1609.344,
     "yd": 0.9144, "yards": 0.9144, "ft": 0.3048, "feet": 0.3048, "in": 0.0254, "nmi": 1852.0, "NM": 1852.0,
 }  # fmt: skip
-_PATTERN = "string patterns are not supported; list the values with terms"
+_PATTERN = "only prefix and wildcard are supported; use one of them"
 _TEXT = "full text search is not supported; use term or terms on a keyword"
 _REFUSED = {
-    **dict.fromkeys(("prefix", "wildcard", "regexp", "fuzzy"), _PATTERN),
+    **dict.fromkeys(("regexp", "fuzzy"), _PATTERN),
     **dict.fromkeys(
         ("match", "match_phrase", "match_phrase_prefix", "match_bool_prefix", "multi_match", "query_string",
          "simple_query_string", "combined_fields", "intervals", "more_like_this", "span_term", "span_near"),
@@ -55,10 +68,8 @@ def from_elasticsearch(query: object) -> Expression:
 
     >>> print(from_elasticsearch({"bool": {"must": {"term": {"city": "Oslo"}}, "must_not": {"term": {"plan": "free"}}}}))
     city = 'Oslo' AND (plan != 'free' ^0.0 OR plan IS NULL ^0.0)
-    >>> from_elasticsearch({"bool": {"filter": [{"wildcard": {"host": "db-*"}}]}})
-    Traceback (most recent call last):
-    ...
-    matchwood.errors.ConversionError: $.bool.filter[0].wildcard: string patterns are not supported; list the values with terms
+    >>> print(from_elasticsearch({"bool": {"filter": [{"wildcard": {"host": "db-*"}}]}}))
+    host LIKE 'db-%' ^0.0
     """
     path = "$"
     if isinstance(query, Mapping) and list(query) == ["query"]:
@@ -168,12 +179,12 @@ def _term(body: Mapping[str, Any], path: str, context: _Context) -> Expression:
     place, options = f"{path}.{name}", body
     if isinstance(value, Mapping):
         options = value
-        if value.get("case_insensitive"):
-            raise refusal(f"{place}.case_insensitive", "case is always kept; send the field in lower case")
         if "value" not in value:
             raise refusal(place, "expected a value")
         weight = _options(value, ("value", "case_insensitive"), place, context)
         value = options["value"]
+        if options.get("case_insensitive"):
+            return context.leaves.same_text(name, value, place, weight)
     else:
         weight = _options(body, (name,), path, context)
     return context.leaves.compare(name, Operator.EQ, _value(value, place), place, weight)
@@ -187,6 +198,21 @@ def _terms(body: Mapping[str, Any], path: str, context: _Context) -> Expression:
     weight = _options(body, (name,), path, context)
     values = [_value(item, f"{place}[{at}]") for at, item in enumerate(list_at(value, place, "a list of values"))]
     return context.leaves.one_of(name, values, place, weight) if values else Constant(False)
+
+
+def _pattern(kind: str, body: Mapping[str, Any], path: str, context: _Context) -> Expression:
+    """A prefix, or a wildcard with `*` and `?`."""
+    name, value = _field(body, path)
+    place, folded = f"{path}.{name}", False
+    if isinstance(value, Mapping):
+        weight = _options(value, ("value", "wildcard", "case_insensitive", "rewrite"), place, context)
+        folded = bool(value.get("case_insensitive"))
+        value = value.get("value", value.get("wildcard") if kind == "wildcard" else None)
+    else:
+        weight = _options(body, (name,), path, context)
+    text = text_at(value, place)
+    pattern = f"{escaped(text)}%" if kind == "prefix" else wildcards(text, place, any_one="?")
+    return context.leaves.like(name, pattern, place, weight, folded=folded)
 
 
 def _value(value: object, path: str) -> object:
@@ -373,6 +399,8 @@ def _match_none(body: Mapping[str, Any], path: str, context: _Context) -> Expres
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], str, _Context], Expression]] = {
+    "prefix": partial(_pattern, "prefix"),
+    "wildcard": partial(_pattern, "wildcard"),
     "bool": _bool,
     "term": _term,
     "terms": _terms,

@@ -10,11 +10,25 @@ matches a field that the event lacks.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from matchwood.convert.logic import Other, Span, conjunction, disjunction, finished
-from matchwood.convert.reading import Leaves, check_depth, list_at, made, mapping_at, number_at, refusal, single_item
-from matchwood.lang.expression import Expression, IsNull, Operator
+from matchwood.convert.reading import (
+    Leaves,
+    check_depth,
+    list_at,
+    made,
+    mapping_at,
+    number_at,
+    refusal,
+    single_item,
+    text_at,
+    wildcards,
+)
+from matchwood.lang.expression import Compare, Expression, IsNull, Not, Operator, Quantifier
+from matchwood.lang.text_tests import Like, TextOperator
+from matchwood.patterns.like import escaped
 from matchwood.schema import describe
 
 _PATTERNS = ("prefix", "suffix", "wildcard", "equals-ignore-case")
@@ -27,10 +41,8 @@ def from_eventbridge(pattern: object) -> Expression:
 
     >>> print(from_eventbridge({"source": ["orders"], "detail": {"price": [{"numeric": [">=", 10, "<=", 20]}]}}))
     source = 'orders' AND detail.price BETWEEN 10 AND 20
-    >>> from_eventbridge({"detail": {"host": [{"prefix": "db-"}]}})
-    Traceback (most recent call last):
-    ...
-    matchwood.errors.ConversionError: $.detail.host[0].prefix: string patterns are not supported; list the values
+    >>> print(from_eventbridge({"detail": {"host": [{"prefix": "db-"}]}}))
+    detail.host LIKE 'db-%'
     """
     return finished(_object(pattern, "", "$", 1, Leaves()))
 
@@ -96,10 +108,31 @@ def _matcher(entry: Mapping[str, Any], name: str, path: str, leaves: Leaves) -> 
     if kind == "anything-but":
         return _anything_but(value, name, place, leaves)
     if kind in _PATTERNS:
-        raise refusal(place, "string patterns are not supported; list the values")
+        return _pattern(kind, value, name, place, leaves)
     if kind == "cidr":
-        raise refusal(place, "ranges of addresses are not supported; send the network as a field of its own")
-    raise refusal(place, "unknown matcher; Matchwood reads exact values, exists, numeric and anything-but")
+        return leaves.test(name, TextOperator.CIDR, text_at(value, place), place)
+    known = f"exact values, exists, numeric, anything-but, cidr, {', '.join(_PATTERNS)}"
+    raise refusal(place, f"unknown matcher; Matchwood reads {known}")
+
+
+def _pattern(kind: str, value: object, name: str, path: str, leaves: Leaves) -> Expression:
+    if kind == "equals-ignore-case":
+        return leaves.same_text(name, value, path)
+    folded = isinstance(value, Mapping) and kind in ("prefix", "suffix")
+    if isinstance(value, Mapping) and folded:
+        inner, value = single_item(value, path, "a string, or an object with equals-ignore-case")
+        if inner != "equals-ignore-case":
+            raise refusal(f"{path}.{inner}", "expected equals-ignore-case")
+    text = text_at(value, path)
+    written = wildcards(text, path) if kind == "wildcard" else escaped(text)
+    pattern = {"prefix": f"{written}%", "suffix": f"%{written}", "wildcard": written}[kind]
+    return leaves.like(name, pattern, path, folded=folded)
+
+
+def _of_all(tree: Expression) -> Expression:
+    """The condition on every value, of which NOT says that some value does not meet it."""
+    assert isinstance(tree, (Like, Compare))
+    return replace(tree, quantifier=Quantifier.ALL)
 
 
 def _numeric(value: object, name: str, path: str, leaves: Leaves) -> Expression:
@@ -124,8 +157,19 @@ def _numeric(value: object, name: str, path: str, leaves: Leaves) -> Expression:
 
 def _anything_but(value: object, name: str, path: str, leaves: Leaves) -> Expression:
     if isinstance(value, Mapping):
-        kind, _ = single_item(value, path, "a value, a list of values or one matcher")
-        raise refusal(f"{path}.{kind}", "string patterns are not supported; list the values that are not wanted")
+        kind, inner = single_item(value, path, "a value, a list of values or one matcher")
+        if kind not in _PATTERNS:
+            raise refusal(f"{path}.{kind}", f"expected one of {', '.join(_PATTERNS)}")
+        each = list(inner) if isinstance(inner, (list, tuple)) else [inner]
+        if not each:
+            raise refusal(f"{path}.{kind}", "expected at least one pattern, got an empty list")
+        found = [_pattern(kind, item, name, f"{path}.{kind}", leaves) for item in each]
+        # Some value is of none of the patterns: one that is there. Several patterns are one condition on that value.
+        if len(found) > 1:
+            raise refusal(
+                f"{path}.{kind}", "several patterns in anything-but are not supported; join them by $or and not"
+            )
+        return conjunction([made(path, IsNull, name, negated=True), Not(_of_all(found[0]))])
     values = list(value) if isinstance(value, (list, tuple)) else [value]
     if not values:
         raise refusal(path, "expected at least one value, got an empty list")

@@ -37,7 +37,9 @@ from matchwood.lang.expression import (
     all_of,
     any_of,
 )
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
+from matchwood.schema.functions import root_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +119,7 @@ def _pushed(tree: Expression, negated: bool) -> Expression:
         return tree
     if isinstance(tree, IsNull):
         return replace(tree, negated=not tree.negated)
-    return Or((Not(tree), IsNull(tree.attribute, 0.0 if tree.weight == 0.0 else 1.0)))
+    return Or((Not(tree), IsNull(root_of(tree.attribute), 0.0 if tree.weight == 0.0 else 1.0)))
 
 
 def _joined(tree: Expression) -> tuple[set[str], set[str]]:
@@ -129,7 +131,7 @@ def _joined(tree: Expression) -> tuple[set[str], set[str]]:
         if isinstance(tree, And):
             joined |= {name for name, count in counts.items() if count > 1}
         return set(counts), joined
-    if isinstance(tree, (Compare, In, Between, Span)):
+    if isinstance(tree, (Compare, In, Between, Span, Like, TextTest)):
         return {tree.attribute}, set()
     return set(), set()  # under a NOT, no value may be; that never depends on other conditions
 
@@ -146,7 +148,7 @@ def _plain(tree: Expression, joined: set[str]) -> Expression:
         if not (tree.lo_open or tree.hi_open):
             return _plain(tree.between(), joined)
         return tree.between() if tree.attribute in joined else tree.halves()
-    if isinstance(tree, (Compare, In, Between)) and tree.attribute not in joined:
+    if isinstance(tree, (Compare, In, Between, Like, TextTest)) and tree.attribute not in joined:
         return _unquantified(tree)
     return tree
 
@@ -157,18 +159,18 @@ def _negation(child: Expression) -> Expression:
         return In(child.attribute, child.weight, values=child.values, quantifier=Quantifier.ALL)
     if isinstance(child, Span):
         child = child.between()
-    if isinstance(child, (In, Between)) and child.quantifier is Quantifier.ANY:
+    if isinstance(child, (In, Between, Like)) and child.quantifier is Quantifier.ANY:
         return replace(child, quantifier=None, negated=True)
     if isinstance(child, Compare) and child.quantifier is Quantifier.ANY and child.operator is Operator.EQ:
         return replace(child, quantifier=None, operator=Operator.NE)
     if isinstance(child, Compare) and child.quantifier is Quantifier.ANY and child.operator is Operator.NE:
         return replace(child, quantifier=Quantifier.ALL, operator=Operator.EQ)
-    if isinstance(child, Compare):
+    if isinstance(child, (Compare, TextTest)):
         return Not(_unquantified(child))
     return Not(child)
 
 
-def _unquantified(tree: Compare | In | Between) -> Expression:
+def _unquantified(tree: Compare | In | Between | Like | TextTest) -> Expression:
     """Without the quantifier ANY. `ANY(x) != 1` keeps it: `x != 1` says that no value is 1."""
     if tree.quantifier is not Quantifier.ANY or (isinstance(tree, Compare) and tree.operator is Operator.NE):
         return tree

@@ -14,7 +14,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from matchwood.convert.logic import Span, conjunction, disjunction, finished
-from matchwood.convert.reading import Leaves, check_depth, list_at, made, mapping_at, number_at, refusal, single_item
+from matchwood.convert.reading import (
+    Leaves,
+    check_depth,
+    list_at,
+    made,
+    mapping_at,
+    number_at,
+    refusal,
+    single_item,
+    text_at,
+)
 from matchwood.errors import ExpressionError
 from matchwood.geo import EARTH_RADIUS_M
 from matchwood.lang.expression import (
@@ -29,6 +39,7 @@ from matchwood.lang.expression import (
     Operator,
     instant,
 )
+from matchwood.lang.text_tests import TextOperator
 from matchwood.schema import Point, describe
 
 MONGO_RADIUS = 6_378_100.0
@@ -37,8 +48,7 @@ MONGO_RADIUS = 6_378_100.0
 _COMPARISONS = {"$eq": Operator.EQ, "$gt": Operator.GT, "$gte": Operator.GE, "$lt": Operator.LT, "$lte": Operator.LE}
 _ENDS = {"$gt": ("lo", True), "$gte": ("lo", False), "$lt": ("hi", True), "$lte": ("hi", False)}
 _REFUSED = {
-    "$regex": "string patterns are not supported; list the values with $in",
-    "$options": "string patterns are not supported; list the values with $in",
+    "$options": "it belongs to $regex, which is missing here",
     "$where": "code is not supported; compare fields with constants",
     "$expr": "expressions over several fields are not supported; compare fields with constants",
     "$mod": "arithmetic is not supported; send the remainder as a field of its own",
@@ -64,10 +74,8 @@ def from_mongodb(condition: object) -> Expression:
     (city != 'Oslo' OR city IS NULL) AND age > 18
     >>> print(from_mongodb({"age": {"$gte": 18, "$lt": 65}}))
     ANY(age) >= 18 AND ANY(age) < 65
-    >>> from_mongodb({"$and": [{"name": {"$regex": "^A"}}]})
-    Traceback (most recent call last):
-    ...
-    matchwood.errors.ConversionError: $.$and[0].name.$regex: string patterns are not supported; list the values with $in
+    >>> print(from_mongodb({"$and": [{"name": {"$regex": "^A", "$options": "i"}}]}))
+    REGEX(name, '(?i)^A')
     """
     return finished(_document(condition, "$", 1, Leaves()))
 
@@ -104,6 +112,8 @@ def _name(name: str, path: str) -> str:
 
 
 def _field(value: object, name: str, path: str, depth: int, leaves: Leaves) -> Expression:
+    if isinstance(value, re.Pattern):
+        return _regex(value, "", name, path, leaves)
     if not _is_operators(value):
         return _equal(value, name, path, leaves)
     assert isinstance(value, Mapping)
@@ -113,11 +123,29 @@ def _field(value: object, name: str, path: str, depth: int, leaves: Leaves) -> E
     parts = []
     for key in value:
         place = f"{path}.{key}"
-        if key == "$nearSphere":
+        if key == "$regex":
+            parts.append(_regex(value[key], value.get("$options", ""), name, place, leaves))
+        elif key == "$options" and "$regex" in value:
+            continue
+        elif key == "$nearSphere":
             parts.append(_near(value[key], value, name, place))
         elif key != "$maxDistance" or "$nearSphere" not in value:  # which reads it
             parts.append(_operator(key, value[key], name, place, depth + 1, leaves))
     return conjunction(parts)
+
+
+def _regex(value: object, options: object, name: str, path: str, leaves: Leaves) -> Expression:
+    """A regular expression, in the syntax that RE2 shares with PCRE; `$` is the end of the text, not of a last line before it."""
+    if isinstance(value, re.Pattern):
+        flags = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x"}
+        options = "".join([sign for flag, sign in flags.items() if value.flags & flag])
+        value = value.pattern
+    pattern, signs = text_at(value, path), text_at(options, f"{path.removesuffix('$regex')}$options")
+    for sign in signs:
+        if sign not in "imsu":
+            raise refusal(path, f"the option {sign!r} of regular expressions is not supported; use i, m and s")
+    flags_of = "".join(sorted({sign for sign in signs if sign in "ims"}))
+    return leaves.test(name, TextOperator.REGEX, f"(?{flags_of}){pattern}" if flags_of else pattern, path)
 
 
 def _is_operators(value: object) -> bool:
@@ -275,7 +303,7 @@ def _value(value: object, path: str) -> object:
     if isinstance(value, datetime):
         return instant(value)
     if isinstance(value, re.Pattern):
-        raise refusal(path, _REFUSED["$regex"])
+        raise refusal(path, "a regular expression in a list is not supported; join several $regex with $or")
     if isinstance(value, (list, tuple)):
         raise refusal(
             path, "equality with a whole list depends on its order, which Matchwood does not keep; use $all or $in"

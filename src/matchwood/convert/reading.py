@@ -9,7 +9,10 @@ from typing import Any
 
 from matchwood.errors import ConversionError, ExpressionError, TooComplexError
 from matchwood.lang.expression import Compare, Expression, In, Operator, Predicate, Quantifier
+from matchwood.lang.text_tests import Like, TextOperator, TextTest
+from matchwood.patterns.like import escaped
 from matchwood.schema import Scalar, describe
+from matchwood.schema.functions import derived_name
 
 MAX_LEVELS = 40
 """Levels of the deepest foreign condition. Each makes at most two levels of an expression, which may have 100."""
@@ -64,6 +67,31 @@ def number_at(value: object, path: str, expected: str = "a number") -> float:
     return number
 
 
+def text_at(value: object, path: str) -> str:
+    """The value, if it is a string."""
+    if not isinstance(value, str):
+        raise refusal(path, f"expected a string, got {describe(value)}")
+    return value
+
+
+def wildcards(pattern: str, path: str, *, any_one: str = "") -> str:
+    """A pattern of LIKE from one in which `*` is any text and `any_one` any character; a backslash escapes."""
+    found, signs = "", iter(pattern)
+    for sign in signs:
+        if sign == "*":
+            found += "%"
+        elif sign == any_one:
+            found += "_"
+        elif sign == "\\":
+            following = next(signs, None)
+            if following is None:
+                raise refusal(path, "the pattern ends in a backslash; write two for one")
+            found += escaped(following)
+        else:
+            found += escaped(sign)
+    return found
+
+
 class Leaves:
     """Makes the predicates of one condition, and checks that each attribute is compared with values of one type.
 
@@ -88,6 +116,23 @@ class Leaves:
         if len(scalars) == 1:
             return self.compare(name, Operator.EQ, scalars[0], path, weight)
         return made(path, In, name, weight, values=tuple(scalars), quantifier=Quantifier.ANY)
+
+    def like(self, name: str, pattern: str, path: str, weight: float = 1.0, *, folded: bool = False) -> Expression:
+        """Some value of the attribute, which is a string, is of a pattern of LIKE; `folded` ignores case."""
+        self.scalar(name, "", path)
+        subject = derived_name("CASEI", name) if folded else name
+        return made(path, Like, subject, weight, pattern=pattern, quantifier=Quantifier.ANY)
+
+    def same_text(self, name: str, text: object, path: str, weight: float = 1.0) -> Expression:
+        """Some value of the attribute is the text, whatever its case."""
+        self.scalar(name, text_at(text, path), path)
+        subject = derived_name("CASEI", name)
+        return made(path, Compare, subject, weight, operator=Operator.EQ, value=text, quantifier=Quantifier.ANY)
+
+    def test(self, name: str, operator: TextOperator, argument: str, path: str) -> Expression:
+        """Some value of the attribute, which is a string, passes a test."""
+        self.scalar(name, "", path)
+        return made(path, TextTest, name, operator=operator, argument=argument, quantifier=Quantifier.ANY)
 
     def scalar(self, name: str, value: object, path: str) -> Scalar:
         """The value, if it is a scalar of the type that the attribute has so far."""

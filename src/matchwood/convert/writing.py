@@ -36,6 +36,7 @@ from matchwood.lang.expression import (
     Shape,
 )
 from matchwood.lang.temporal import Temporal, rewritten
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
 from matchwood.schema.functions import is_derived
 
@@ -112,7 +113,7 @@ class _Writer:
         return self._predicate(tree, negated)
 
     def _predicate(self, tree: Predicate, negated: bool) -> tuple[Any, set[str]]:
-        if is_derived(tree.attribute):
+        if is_derived(tree.attribute) or tree.grade is not None or isinstance(tree, (Like, TextTest)):
             raise self.unknown(tree)
         name = self.name(tree.attribute)
         if isinstance(tree, IsNull):

@@ -193,7 +193,7 @@ def _other(conjunct: Conjunct, template: Template) -> _Step:
         held = settled(found[0], schema) if len(found) == 1 else None
         if held is None or not can_hold(held):
             return False
-        add_entries(out, schema.find(conjunct.attribute), held)
+        add_entries(out, schema.find(held.attribute), held)
         return isinstance(held, Placed) or len(getattr(predicate, "values", ())) <= MAX_VALUES
 
     return step

@@ -475,8 +475,8 @@ def _check_same(engine: Engine, schema: Schema | Mapping[str, str] | None, ids: 
     attributes = declared.attributes if isinstance(declared, Schema) else declared
     for name, type_ in attributes.items():
         known = engine.schema.get(name)
-        wanted_type = type_ if isinstance(type_, str) else type_.type
-        if known is None or (known.type is not None and known.type != wanted_type):
+        wanted_type = type_ if isinstance(type_, str) else type_.declared
+        if known is None or (known.type is not None and known.declared != wanted_type):
             raise QueryError(f"attribute {name!r} is not a {wanted_type} in this folder; use declare to add attributes")
 
 

@@ -11,6 +11,7 @@ from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Float64s, Int64s, Rows
 from matchwood.encode.derived import merged_events
 from matchwood.encode.events import EventReader
+from matchwood.encode.live_rows import without_tests
 from matchwood.engine.expiry import Expiry
 from matchwood.engine.ids import MAX_ID, event_id
 from matchwood.engine.waiting import Waiting, WaitingValues
@@ -19,7 +20,7 @@ from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import Mode
 from matchwood.planner.planned_events import PlannedEvents
 from matchwood.schema import Attribute, Schema
-from matchwood.schema.functions import is_derived, source_of
+from matchwood.schema.functions import is_derived, is_hidden, source_of
 from matchwood.structures.base import AxisShape
 from matchwood.structures.live.index import LiveEvents
 
@@ -145,7 +146,8 @@ class Live:
         names, found = self._waiting.learnt(schema)
         if not names:
             return
-        derived = sorted((schema.find(name) for name in names if is_derived(name)), key=lambda known: known.dims)
+        shown = [name for name in names if is_derived(name) and not is_hidden(name)]
+        derived = sorted((schema.find(name) for name in shown), key=lambda known: known.dims)
         ids = np.array(sorted(found), np.int64)
         ids = ids[self._events.knows(ids)]
         waiting = ids.tolist()
@@ -162,6 +164,7 @@ class Live:
         for attribute in derived:
             computed = computed_events(merged, schema, attribute, register=True)
             merged = merged_events(merged, computed, attribute.dims)
+        merged = without_tests(merged, schema)
         self._events.delete(ids)
         self._events.insert(merged, ids, before.until)
         self._waiting.settle(waiting, schema)

@@ -10,6 +10,7 @@ import numpy as np
 
 from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.json_text import JsonText, json_event
+from matchwood.encode.live_rows import rows_for_live, without_tests
 from matchwood.encode.picking import pick_events
 from matchwood.engine.aging import at_instant
 from matchwood.engine.core import EngineCore
@@ -159,7 +160,9 @@ class Publishing(EngineCore):
                 numbers = event_ids if all_kept else event_ids[kept]
                 with self._lock.write():
                     change.adds_events(self._live.unknown(numbers))
-                    self._live.add(arrays, numbers, instants if all_kept else instants[kept], waiting)
+                    self._live.add(
+                        without_tests(arrays, self.schema), numbers, instants if all_kept else instants[kept], waiting
+                    )
         result.event_ids = event_ids
         return result
 
@@ -210,4 +213,8 @@ class Publishing(EngineCore):
             return []
         if self.schema.ages:
             rows = at_instant(rows, self.schema, now)
-        return self._live.match(rows, now, k=k, mode=mode, combine=self._scoring.compiled) if rows.size else []
+        return (
+            self._live.match(rows_for_live(rows, self.schema), now, k=k, mode=mode, combine=self._scoring.compiled)
+            if rows.size
+            else []
+        )

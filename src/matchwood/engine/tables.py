@@ -106,7 +106,7 @@ def state_of(engine: Engine, time: int) -> dict[str, int]:
 
 def schema_of(engine: Engine) -> dict[str, Any]:
     """The types of the attributes, by the order in which they were learnt."""
-    types = {name: attribute.type.value for name, attribute in engine.schema.attributes.items() if attribute.type}
+    types = {name: attribute.declared for name, attribute in engine.schema.attributes.items() if attribute.declared}
     return {"types": types, "learn": engine.schema.learn}
 
 

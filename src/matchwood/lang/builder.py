@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Self
 
 from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import (
-    METRES,
     BBox,
     Between,
     Compare,
@@ -39,6 +38,8 @@ from matchwood.lang.expression import (
 from matchwood.lang.geometry import geometry_of
 from matchwood.lang.temporal import Times
 from matchwood.lang.temporal_builder import DerivedTimes
+from matchwood.lang.text_tests import Like, TextOperator, TextTest
+from matchwood.lang.units import METRES
 from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 from matchwood.schema.functions import derived_name
@@ -91,6 +92,53 @@ class _Comparable:
         city IN ('Oslo', 'Bergen')
         """
         return In(self._name, self._weight, values=self._scalars(values), quantifier=self._quantifier)
+
+    def like(self, pattern: str) -> Like:
+        r"""The string is of a pattern: `%` is any text, `_` any one character, a backslash takes the next one as it is.
+
+        >>> print(attr("name").like("a%"))
+        name LIKE 'a%'
+        """
+        return Like(self._name, self._weight, pattern=pattern, quantifier=self._quantifier)
+
+    def starts_with(self, text: str) -> TextTest:
+        """The string begins with `text`.
+
+        >>> print(attr("path").starts_with("/home/"))
+        STARTS_WITH(path, '/home/')
+        """
+        return self._test(TextOperator.STARTS_WITH, text)
+
+    def ends_with(self, text: str) -> TextTest:
+        """The string ends in `text`."""
+        return self._test(TextOperator.ENDS_WITH, text)
+
+    def contains_text(self, text: str) -> TextTest:
+        """The string contains `text`.
+
+        >>> print(attr("title").contains_text("index"))
+        CONTAINS(title, 'index')
+        """
+        return self._test(TextOperator.CONTAINS, text)
+
+    def matches(self, pattern: str) -> TextTest:
+        """A regular expression matches somewhere in the string. Needs the extra `regex`.
+
+        >>> print(attr("name").matches("^a+b"))
+        REGEX(name, '^a+b')
+        """
+        return self._test(TextOperator.REGEX, pattern)
+
+    def in_network(self, network: str) -> TextTest:
+        """The string is an address of a network of IPv4 or IPv6.
+
+        >>> print(attr("ip").in_network("10.0.0.0/8"))
+        CIDR(ip, '10.0.0.0/8')
+        """
+        return self._test(TextOperator.CIDR, network)
+
+    def _test(self, operator: TextOperator, argument: str) -> TextTest:
+        return TextTest(self._name, self._weight, operator=operator, argument=argument, quantifier=self._quantifier)
 
     def _compare(self, operator: Operator, value: object) -> Compare:
         return Compare(
@@ -175,6 +223,10 @@ class Attr(_Comparable, DerivedTimes):
     def not_in(self, values: Iterable[object]) -> In:
         """The event has the attribute, and its value is none of `values`."""
         return In(self._name, self._weight, values=self._scalars(values), negated=True)
+
+    def not_like(self, pattern: str) -> Like:
+        """The event has the attribute, and no value is of the pattern."""
+        return Like(self._name, self._weight, pattern=pattern, negated=True)
 
     def any(self) -> _Comparable:
         """Some value of a list, whatever values other conditions are about.

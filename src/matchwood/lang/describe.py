@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from matchwood.errors import SchemaError
 from matchwood.lang import places
+from matchwood.lang.describe_grades import with_grades
+from matchwood.lang.describe_tests import shown_test, test_conditions
 from matchwood.lang.expression import (
     And,
     BBox,
@@ -39,6 +41,7 @@ from matchwood.lang.leaves import needed_by, values_in
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, box_of, geometry_of_parts
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
+from matchwood.schema.functions import is_hidden
 
 
 def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
@@ -59,8 +62,14 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
     if isinstance(predicate, Absent):
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
-        return " AND ".join(map(str, _weighed(_place_conditions(predicate), predicate.weight)))
-    conditions = _weighed(_conditions(predicate, schema.find(predicate.attribute), schema), predicate.weight)
+        found = _place_conditions(predicate)
+    else:
+        assert isinstance(predicate, Holds)
+        if is_hidden(predicate.attribute):
+            found = test_conditions(predicate, schema)
+        else:
+            found = _conditions(predicate, schema.find(predicate.attribute), schema)
+    conditions = with_grades(_weighed(found, predicate.weight), predicate, schema)
     return " AND ".join(f"({condition})" if isinstance(condition, Or) else str(condition) for condition in conditions)
 
 
@@ -71,6 +80,9 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
     if isinstance(value, Point):
         return f"POINT({value.lon!r} {value.lat!r})"
     known = schema.find(attribute)
+    if is_hidden(attribute):
+        codes = [int(lo) for lo, _ in value.parts if lo != UNKNOWN_SYMBOL]
+        return " and ".join([shown_test(str(schema.value(known, code))) for code in codes]) or "passes no test"
     if known.type in CODED:
         parts = [
             f"{_A[known.type]} no subscription names" if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo))
@@ -89,22 +101,28 @@ def _conditions(predicate: Holds, known: Attribute, schema: Schema) -> list[Expr
     """Conditions that make the predicate again: what a value meets, what none may meet, and the counts."""
     keys, none = predicate.keys, predicate.none
     asked = keys
-    if keys == values_in(~none, known.type) or any(keys in needed_by(count, known.type) for count in predicate.counts):
+    is_needed = not predicate.grades and any(keys in needed_by(count, known.type) for count in predicate.counts)
+    if is_needed or keys == values_in(~none, known.type):
         asked = EVERYTHING  # the other conditions imply it
     elif not _is_listed(keys):  # what `none` excludes between the keys need not be left out of them again
         asked = IntervalSet.of(keys.parts + (none & closed(*keys.hull)).parts)
-    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema)
+    is_graded = bool(
+        predicate.grades
+    )  # by the values that meet `keys`, so these are written as a set of values, not as a count
+    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema, as_spans=is_graded)
     found += _excluding(known, none, schema) if none else []
     for count in predicate.counts:
         found += _counting(known, count, schema)
     return found or [IsNull(known.name, negated=True)]
 
 
-def _meeting(known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema) -> list[Expression]:
+def _meeting(
+    known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema, *, as_spans: bool = False
+) -> list[Expression]:
     """A value is among the keys."""
     if _is_listed(keys):
         return [_listing(known, keys, quantifier, schema)]
-    if _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
+    if not as_spans and _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
         return [Not(_listing(known, gaps, Quantifier.ALL, schema))]
     spans = [_span_conditions(known, lo, hi, quantifier, schema) for lo, hi in keys.parts]
     return list(spans[0]) if len(spans) == 1 else [any_of(*(all_of(*span) for span in spans))]

@@ -16,6 +16,7 @@ from typing import Any
 from matchwood.errors import EventError, MatchwoodError, SchemaError, ValueTypeError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.intervals import IntervalSet
+from matchwood.patterns import read_test
 from matchwood.schema import (
     CODED,
     Attribute,
@@ -28,8 +29,8 @@ from matchwood.schema import (
     point_of,
     unwrapped,
 )
-from matchwood.schema.functions import function_of, root_of, source_of
-from matchwood.schema.keys import key_of
+from matchwood.schema.functions import function_of, is_hidden, root_of, source_of
+from matchwood.schema.keys import UNKNOWN_SYMBOL, key_of
 
 PLACE = "place"
 """The attribute that holds the place of an event or a subscriber."""
@@ -115,6 +116,9 @@ def event_keys(
 def _add_derived(keys: dict[str, IntervalSet | Point], source: Attribute, values: list[Any], register: bool) -> None:
     """Add the attributes that are computed from another one: its functions, applied to each value."""
     for attribute in source.derived:
+        if is_hidden(attribute.name):
+            keys[attribute.name] = _tests_that_hold(attribute, values)
+            continue
         function = function_of(attribute.name)
         results = [result for result in map(function.call, values) if result is not None]
         if not results:
@@ -122,6 +126,16 @@ def _add_derived(keys: dict[str, IntervalSet | Point], source: Attribute, values
         own = [key_of(attribute, result, register) if function.gives in CODED else float(result) for result in results]
         keys[attribute.name] = IntervalSet.of([(key, key) for key in own])
         _add_derived(keys, attribute, results, register)
+
+
+def _tests_that_hold(attribute: Attribute, values: list[Any]) -> IntervalSet:
+    """The codes of the tests that hold for one of the texts, and the key that says that there is one: every test is asked."""
+    assert attribute.symbols is not None
+    codes = [UNKNOWN_SYMBOL]
+    for code, written in enumerate(attribute.symbols.texts):
+        if written is not None and any(read_test(written).holds(text) for text in values):
+            codes.append(float(code))
+    return IntervalSet.of([(code, code) for code in codes])
 
 
 def _add_age(keys: dict[str, IntervalSet | Point], age: Attribute, now: float | None) -> None:

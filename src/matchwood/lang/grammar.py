@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from matchwood.errors import ExpressionError
 from matchwood.lang import template as read
 from matchwood.lang import temporal_grammar
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
-    METRES,
     And,
     BBox,
     Between,
@@ -31,6 +31,7 @@ from matchwood.lang.expression import (
     Not,
     Operator,
     Or,
+    Predicate,
     Quantifier,
     Shape,
     SpatialOperator,
@@ -38,8 +39,11 @@ from matchwood.lang.expression import (
     spatial,
 )
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.grammar_decay import read_decay
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
+from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.lang.tokens import Token, tokens_of
+from matchwood.lang.units import METRES
 from matchwood.lang.wkt import WORDS, coordinates_of
 from matchwood.schema import Point
 from matchwood.schema.functions import FUNCTIONS, derived_name, function_of, is_derived
@@ -48,6 +52,7 @@ _COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operato
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
 _QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
 _LIST_OPERATORS = {operator.upper(): operator for operator in ListOperator}
+_TEXT_OPERATORS = {operator.upper(): operator for operator in TextOperator}
 _SPATIAL_OPERATORS = {operator.upper(): operator for operator in SpatialOperator}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
@@ -211,6 +216,8 @@ class Grammar:
         if self.begins_call(temporal_grammar.FUNCTIONS):
             return self.node(temporal_grammar.temporal(self), token)
         condition = self.condition()
+        if self.token.upper == "DECAY":
+            condition = self.graded(condition)
         node = self.node(condition.step, token, condition.depth)
         if condition.negated:
             return self.negation(node, token)
@@ -218,6 +225,18 @@ class Grammar:
             return node
         self.conditions[node] = condition
         return node
+
+    def graded(self, condition: _Condition) -> _Condition:
+        """The condition with the DECAY that follows it."""
+        decay, make = read_decay(self), condition.step
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            made = make(values, nodes)
+            if not isinstance(made, Predicate):
+                raise ExpressionError("DECAY belongs to one predicate; this condition stands for several")
+            return replace(made, grade=decay(values))
+
+        return condition._replace(step=step, form="", values=())
 
     def condition(self) -> _Condition:
         if self.calls("DWITHIN"):
@@ -230,6 +249,8 @@ class Grammar:
             return self.lists()
         if self.calls("A_COUNT"):
             return self.list_count()
+        if self.begins_call(_TEXT_OPERATORS):
+            return self.text_test()
         if self.begins_value():
             value = self.value()
             if self.token.upper in ("BETWEEN", "IN", "IS", "NOT"):
@@ -252,9 +273,11 @@ class Grammar:
             return self.between(attribute, quantifier, negated)
         if self.takes("IN"):
             return self.is_in(attribute, quantifier, negated)
-        expected = (
-            "BETWEEN or IN after NOT" if negated else "=, !=, <, <=, >, >=, BETWEEN, IN or IS NULL after the name"
-        )
+        if self.takes("LIKE"):
+            return self.like(attribute, quantifier, negated)
+        expected = "BETWEEN, IN or LIKE after NOT"
+        if not negated:
+            expected = "=, !=, <, <=, >, >=, BETWEEN, IN, LIKE or IS NULL after the name"
         raise self.problem(f"expected {expected}, got {self.token}{_unsupported(self.token)}")
 
     def subject(self) -> tuple[int, Quantifier | None]:
@@ -362,6 +385,40 @@ class Grammar:
             return In(values[attribute], values[weight], values=chosen, negated=negated, quantifier=quantifier)
 
         return _Condition(step, attribute, weight, "" if negated or quantifier else "IN", tuple(slots), around)
+
+    def like(self, attribute: int, quantifier: Quantifier | None, negated: bool) -> _Condition:
+        pattern = self.text("a pattern in single quotes after LIKE")
+        weight = self.weight()
+        around, negated, quantifier = _moved_out(negated, quantifier)
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Like(
+                values[attribute], values[weight], pattern=values[pattern], negated=negated, quantifier=quantifier
+            )
+
+        return _Condition(step, attribute, weight, negated=around)
+
+    def text_test(self) -> _Condition:
+        operator = _TEXT_OPERATORS[self.token.upper]
+        self.at += 2
+        attribute, quantifier = self.subject()
+        self.expect(",", f"and a string after the name in {operator.upper()}")
+        argument = self.text(f"a string in single quotes in {operator.upper()}")
+        self.expect(")", f"at the end of {operator.upper()}")
+        weight = self.weight()
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return TextTest(
+                values[attribute], values[weight], operator=operator, argument=values[argument], quantifier=quantifier
+            )
+
+        return _Condition(step, attribute, weight)
+
+    def text(self, expected: str) -> int:
+        """A string, or a function of one."""
+        if self.token.kind != "s" and not self.begins_folded():
+            raise self.problem(f"expected {expected}, got {self.token}")
+        return self.value()
 
     def is_null(self, attribute: int) -> _Condition:
         negated = self.takes("NOT")
@@ -680,6 +737,8 @@ class Grammar:
     def why_not_after_operand(self, *, in_group: bool) -> str:
         if self.token.text in _COMPARISONS:
             return "comparisons do not chain; join them with AND or use BETWEEN"
+        if self.token.upper == "DECAY":
+            return "DECAY belongs to a predicate and stands once, right after its weight: a <= 1 ^0.4 DECAY(...)"
         if self.token.text == "^":
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
         end = ")" if in_group else "the end of the text"
@@ -707,8 +766,8 @@ def _unsupported(token: Token) -> str:
     """What to say about a token that other languages allow after an operand."""
     if token.kind == "n" or token.upper in ("DIV", "MOD", "^"):
         return "; arithmetic is not supported"
-    if token.upper in ("LIKE", "ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
-        return "; patterns are not supported, use = or IN"
+    if token.upper in ("ILIKE", "RLIKE", "REGEXP", "SIMILAR", "CONTAINS", "STARTSWITH"):
+        return "; write CASEI(x) LIKE 'a%', STARTS_WITH(x, 'a'), ENDS_WITH, CONTAINS or REGEX(x, '^a')"
     return ""
 
 

@@ -4,8 +4,11 @@
 
 What exists in CQL2 is written as in CQL2, for exchange with other readers and writers. These are extensions:
 
+    "starts_with", "ends_with",  tests of strings: {"op": "starts_with", "args": [{"property": "name"}, "a"]}
+    "contains", "regex", "cidr"
     "weight"                     on a predicate, where it is not 1
     "any", "all", "a_count"      in place of the property: {"op": "any", "args": [{"property": "sizes"}]}
+    "decay"                      on a predicate, where its weight counts by closeness (`json_decay`)
     "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
     {"number": "inf"}            infinity, which JSON cannot write
 
@@ -50,14 +53,23 @@ from matchwood.lang.expression import (
     SpatialOperator,
     all_of,
     any_of,
-    folding_functions,
     instant,
     spatial,
 )
 from matchwood.lang.geometry import geojson_of, geometry_of
+from matchwood.lang.json_decay import read_decay, written_decay
 from matchwood.lang.temporal import Temporal
+from matchwood.lang.text_tests import FOLDED, Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar, describe
-from matchwood.schema.functions import FUNCTIONS, SEPARATOR, derived_name, function_of, is_derived, source_of
+from matchwood.schema.functions import (
+    FUNCTIONS,
+    SEPARATOR,
+    derived_name,
+    folding_functions,
+    function_of,
+    is_derived,
+    source_of,
+)
 
 _TOO_DEEP = f"the expression nests more than {MAX_DEPTH} levels deep; simplify it"
 _SHORT = reprlib.Repr()
@@ -117,6 +129,8 @@ def _written_predicate(predicate: Predicate) -> dict[str, Any]:
     op, args, extra = _operation(predicate)
     if predicate.weight != 1.0:
         extra["weight"] = float(predicate.weight)
+    if predicate.grade is not None:
+        extra["decay"] = written_decay(predicate.grade)
     written = {"op": op, "args": [_written_subject(predicate), *args], **extra}
     return {"op": "not", "args": [written]} if getattr(predicate, "negated", False) else written
 
@@ -167,6 +181,11 @@ def _operation(predicate: Predicate) -> tuple[str, list[Any], dict[str, Any]]:
             return listed.value, [_written_list(predicate, values)], {}
         case ListCount(operator=operator, count=count):
             return ("<>" if operator is Operator.NE else operator.value), [count], {}
+        case Like(pattern=pattern):
+            return "like", [_written_constant(predicate, pattern)], {}
+        case TextTest(operator=tested, argument=argument):
+            folds = tested in FOLDED
+            return tested.value, [_written_constant(predicate, argument) if folds else argument], {}
         case DWithin(centre=centre, radius=radius, shape=shape):
             point = {"type": "Point", "coordinates": list(centre)}
             return "s_dwithin", [point, radius], ({} if shape is Shape.CIRCLE else {"shape": shape.value})
@@ -232,7 +251,12 @@ def _read_not(value: Any, args: list[Any], path: str, depth: int) -> Expression:
         raise _error(f"{path}.prefix", f"expected true or false, got {_described(prefix)}")
     # The op of the argument decides, not the child: the inner one of two "not" is already part of the predicate.
     own = isinstance(args[0], Mapping) and args[0].get("op") in _NEGATABLE
-    if own and not prefix and isinstance(child, (Between, In, IsNull)) and getattr(child, "quantifier", None) is None:
+    if (
+        own
+        and not prefix
+        and isinstance(child, (Between, In, IsNull, Like))
+        and getattr(child, "quantifier", None) is None
+    ):
         return replace(child, negated=True)
     return Not(child)
 
@@ -251,15 +275,20 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
     weight = _read_weight(value, path)
+    grade = read_decay(value["decay"], f"{path}.decay") if "decay" in value else None
     if op in _SPATIAL:
-        return _read_spatial(_SPATIAL[op], args, weight, path)
+        found = _read_spatial(_SPATIAL[op], args, weight, path)
+        try:
+            return found if grade is None else replace(found, grade=grade)
+        except ExpressionError as error:
+            raise error.about(path) from None
     name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
     if "values" in further and kind is Compare:
         kind, fields_of = ListCount, partial(_count_compared, operator)
     fields = fields_of(args, places, value)
     try:
-        predicate: Predicate = kind(name, weight, **fields, **further)
+        predicate: Predicate = kind(name, weight, grade=grade, **fields, **further)
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
@@ -323,6 +352,21 @@ def _is_in(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
 
 def _lists(operator: ListOperator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
     return {"operator": operator, "values": _read_list(args[1], places[1])}
+
+
+def _like(args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"pattern": _read_text(args[1], places[1])}
+
+
+def _text_test(operator: TextOperator, args: list[Any], places: list[str], value: Any) -> dict[str, Any]:
+    return {"operator": operator, "argument": _read_text(args[1], places[1])}
+
+
+def _read_text(value: object, path: str) -> str:
+    text = _read_folded(value, path) if _is_function(value) else value
+    if not isinstance(text, str):
+        raise _error(path, f"expected a string, got {_described(value)}")
+    return text
 
 
 def _read_list(values: Any, path: str) -> tuple[Scalar, ...]:
@@ -441,8 +485,6 @@ def _unsupported(op: object) -> str:
         return ""
     if op in ("+", "-", "*", "/", "%", "^", "div"):
         return f"; arithmetic is not supported, got {op!r}"
-    if op == "like":
-        return "; patterns are not supported, use = or in"
     if op in ("casei", "accenti"):
         return f"; {op!r} is used in place of a property or of a string"
     if op.startswith("s_"):
@@ -492,21 +534,25 @@ _READERS: dict[str, tuple[type[Predicate], Callable[[list[Any], list[str], Any],
     "in": (In, _is_in),
     "isNull": (IsNull, _is_null),
     **{operator.value: (Lists, partial(_lists, operator)) for operator in ListOperator},
+    "like": (Like, _like),
+    **{operator.value: (TextTest, partial(_text_test, operator)) for operator in TextOperator},
     "s_dwithin": (DWithin, _dwithin),
 }
-_NEGATABLE = ("between", "in", "isNull")
-_QUANTIFIABLE = (*_COMPARISONS, "between", "in")
+_NEGATABLE = ("between", "in", "isNull", "like")
+_QUANTIFIABLE = (*_COMPARISONS, "between", "in", "like", *map(str, TextOperator))
 _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "and": (None, ()),
     "or": (None, ()),
     "not": (1, ("prefix",)),
-    **dict.fromkeys(_COMPARISONS, (2, ("weight",))),
-    "between": (3, ("weight",)),
-    "in": (2, ("weight",)),
-    "isNull": (1, ("weight",)),
+    **dict.fromkeys(_COMPARISONS, (2, ("weight", "decay"))),
+    "between": (3, ("weight", "decay")),
+    "in": (2, ("weight", "decay")),
+    "isNull": (1, ("weight", "decay")),
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
-    "s_dwithin": (3, ("weight", "shape")),
-    **dict.fromkeys(map(str, SpatialOperator), (2, ("weight",))),
+    "like": (2, ("weight",)),
+    **dict.fromkeys(map(str, TextOperator), (2, ("weight",))),
+    "s_dwithin": (3, ("weight", "decay", "shape")),
+    **dict.fromkeys(map(str, SpatialOperator), (2, ("weight", "decay"))),
     **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 from matchwood.errors import ExpressionError, ValueTypeError
-from matchwood.lang import places
+from matchwood.lang import places, text_tests
 from matchwood.lang.expression import (
     BBox,
     Between,
@@ -28,17 +29,59 @@ from matchwood.lang.expression import (
     Spatial,
     SpatialOperator,
 )
+from matchwood.lang.grade import Grade, grade_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Kind, Region, box_of, is_box, parts_of
-from matchwood.lang.row import Absent, Counted, Holds, Placed, RowPredicate
+from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, RowPredicate, Tested, can_hold
+from matchwood.lang.text_tests import Like, TextTest
+from matchwood.patterns import OneOf
 from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
 
 
-def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[RowPredicate]:
+def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     """A predicate of the tree as alternatives: several for the outside of a box, and for some tests of lists; none if it never
     holds."""
+    if predicate.grade is None:
+        return _ungraded(predicate, schema, negated)
+    if isinstance(predicate, IsNull):
+        if predicate.negated is negated:
+            raise ExpressionError(
+                f"attribute {predicate.attribute!r}: DECAY needs a value; an absent one has no distance"
+            )
+        grade = _grade(predicate, schema, negated)  # the origin tells the type of an attribute that has none
+        return [_graded(_present(schema.find(predicate.attribute), 0.0), grade)]
+    found = _ungraded(predicate, schema, negated)
+    grade = _grade(predicate, schema, negated)
+    return [_graded(one, grade) for one in found]
+
+
+def _grade(predicate: Predicate, schema: Schema, negated: bool) -> Grade:
+    assert predicate.grade is not None
+    circle = (predicate.centre, predicate.radius) if isinstance(predicate, DWithin) else None
+    towards = direction(predicate)
+    return grade_of(
+        predicate.grade,
+        predicate.weight,
+        schema,
+        predicate.attribute,
+        towards=-towards if negated else towards,
+        circle=circle,
+    )
+
+
+def direction(predicate: Predicate) -> int:
+    """-1 for a predicate with an upper end only, 1 for one with a lower end only, otherwise 0."""
+    return _DIRECTIONS.get(predicate.operator, 0) if isinstance(predicate, Compare) else 0
+
+
+def _graded(predicate: DraftPredicate, grade: Grade) -> DraftPredicate:
+    assert isinstance(predicate, (Holds, Placed))
+    return replace(predicate, weight=0.0, grades=(grade,))
+
+
+def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, IsNull):
         if predicate.negated is negated:
@@ -53,7 +96,13 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
         return _located(predicate, negated)
     if isinstance(predicate, (Lists, ListCount)):
         return _of_lists(predicate, schema, negated)
+    if isinstance(predicate, (Like, TextTest)):
+        return _of_test(predicate, schema, negated)
     assert isinstance(predicate, (Compare, Between, In))
+    if isinstance(predicate, Between) or (isinstance(predicate, Compare) and predicate.operator not in _EQUALITIES):
+        known = schema.get(name)
+        if known is not None and known.order is not None:
+            return [text_tests.ordered(predicate, known, negated)]
     keys = _keys(predicate, schema)
     type_ = schema.find(name).type
     if predicate.quantifier is not None:
@@ -69,6 +118,17 @@ def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list
     return [Holds(name, weight, values_in(keys, type_))]
 
 
+def _of_test(predicate: Like | TextTest, schema: Schema, negated: bool) -> list[DraftPredicate]:
+    test = predicate.test()
+    if not isinstance(test, OneOf):
+        return [text_tests.tested(predicate, schema, negated)]
+    # A pattern without wildcards is a comparison.
+    negated = negated is not (isinstance(predicate, Like) and predicate.negated)
+    name, weight, quantifier = predicate.attribute, predicate.weight, predicate.quantifier
+    same = Compare(name, weight, operator=Operator.EQ, value=test.texts[0], quantifier=quantifier)
+    return leaf_predicates(same, schema, negated)
+
+
 def _without(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Holds:
     """No value is among the keys."""
     return Holds(name, weight, values_in(~keys, type_), values_in(keys, type_))
@@ -79,7 +139,7 @@ def _with(name: str, weight: float, keys: IntervalSet, type_: Type | None) -> Ho
     return Holds(name, weight, EVERYTHING, counts=(Counted(values_in(keys, type_), 1),))
 
 
-def _of_lists(predicate: Lists | ListCount, schema: Schema, negated: bool) -> list[RowPredicate]:
+def _of_lists(predicate: Lists | ListCount, schema: Schema, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     keys = _keys_of_list(predicate, predicate.values, schema)
     type_, listed = schema.find(name).type, points(keys)
@@ -142,12 +202,19 @@ _NEGATIONS = {
 }
 
 
-def settled(predicate: RowPredicate, schema: Schema) -> RowPredicate | None:
+_DIRECTIONS = {Operator.LT: -1, Operator.LE: -1, Operator.GT: 1, Operator.GE: 1}
+
+
+def settled(predicate: DraftPredicate, schema: Schema) -> RowPredicate | None:
     """The predicate as rows keep it; None if it can never hold. O(counts^2 + intervals log intervals).
 
     Counts lose what is excluded anyway, and sets that narrower ones imply are dropped. Of the sets that the value has to meet,
-    the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone.
+    the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone. A graded predicate
+    keeps its `keys`, whose values are graded.
     """
+    if isinstance(predicate, Tested):
+        held = text_tests.settled_tests(predicate, schema)
+        return None if held is None or not can_hold(held) else settled(held, schema)
     if not isinstance(predicate, Holds) or not predicate.counts:
         return predicate
     type_, none = schema.find(predicate.attribute).type, predicate.none
@@ -168,10 +235,10 @@ def settled(predicate: RowPredicate, schema: Schema) -> RowPredicate | None:
         if not any(set_.covers(other) for other in needed)
         and not any(set_.covers(other) and (set_ != other or i < at) for i, other in enumerate(sets) if i != at)
     ]
-    keys = min(asked + needed, key=_breadth)
+    keys = predicate.keys if predicate.grades else min(asked + needed, key=_breadth)
     counts += [Counted(set_, 1) for set_ in asked if set_ != keys]
     ordered = sorted(set(counts), key=lambda count: (count.keys.parts, count.least, count.most))
-    return Holds(predicate.attribute, predicate.weight, keys, none, tuple(ordered))
+    return Holds(predicate.attribute, predicate.weight, keys, none, tuple(ordered), predicate.grades)
 
 
 def needed_by(count: Counted, type_: Type | None) -> list[IntervalSet]:
@@ -267,6 +334,11 @@ def _key(schema: Schema, predicate: Predicate, value: Scalar, operator: str) -> 
     if type_ in CODED and known in (None, type_) and operator not in _EQUALITIES:
         raise ValueTypeError(
             f"attribute {predicate.attribute!r}: {type_}s have no order, so {operator} is refused; use =, != or IN"
+            + (
+                "; a string that is declared as an 'ordered string' or a 'version' has one"
+                if type_ is Type.STRING
+                else ""
+            )
         )
     try:
         attribute = schema.attribute_for(predicate.attribute, type_)
@@ -290,7 +362,7 @@ def _present(attribute: Attribute, weight: float) -> RowPredicate:
     return Holds(attribute.name, weight, EVERYTHING)
 
 
-def _placed(predicate: DWithin | BBox, negated: bool) -> list[RowPredicate]:
+def _placed(predicate: DWithin | BBox, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, DWithin) and predicate.shape is Shape.CIRCLE:
         circle = Circle(predicate.centre, predicate.radius, outside=negated)
@@ -318,7 +390,7 @@ _ACCEPTED = {
 _ANYWHERE = OUTSIDE | BOUNDARY | INSIDE
 
 
-def _located(predicate: Spatial, negated: bool) -> list[RowPredicate]:
+def _located(predicate: Spatial, negated: bool) -> list[DraftPredicate]:
     """A point crosses and overlaps nothing, and neither equals nor contains more than a point."""
     name, weight, operator = predicate.attribute, predicate.weight, predicate.operator
     try:

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from matchwood import geo
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import Region
+from matchwood.patterns import Test
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Holds:
     """The value of the event shares a key with `keys` and none with `none`, and every count holds.
 
     A value that is a single key is in `keys`, which has no key of `none`; so `none` matters for lists and ranges only.
+    `weight` is what counts in full; grades come on top of it.
     """
 
     attribute: str
@@ -42,11 +45,12 @@ class Holds:
     keys: IntervalSet
     none: IntervalSet = NOTHING
     counts: tuple[Counted, ...] = ()
+    grades: tuple[Grade, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Is it one set of keys, and nothing beside it?"""
-        return not self.none and not self.counts
+        return not self.none and not self.counts and not self.grades
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,28 @@ class Placed:
     lat: IntervalSet
     circles: tuple[Circle, ...] = ()
     regions: tuple[Region, ...] = ()
+    grades: tuple[Grade, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tested:
+    """Tests of strings, while an expression is normalised; rows have a `Holds` in its place (`lang.text_tests`).
+
+    One value passes a test of each of `clauses`, no value passes one of `none`, and for each of `some` a value passes one of its
+    tests. `held` is what comparisons with constants ask for beside it.
+    """
+
+    attribute: str
+    weight: float
+    clauses: tuple[tuple[Test, ...], ...] = ()
+    none: tuple[Test, ...] = ()
+    some: tuple[tuple[Test, ...], ...] = ()
+    held: Holds | None = None
 
 
 RowPredicate = Holds | Absent | Placed
+DraftPredicate = RowPredicate | Tested
+"""Of a row that is being made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +102,14 @@ class Row:
     predicates: tuple[RowPredicate, ...]
 
 
-def can_hold(predicate: RowPredicate) -> bool:
+def can_hold(predicate: DraftPredicate) -> bool:
     """Is there a value for which the predicate holds? Of circles and regions only some contradictions are noticed. O(shapes)."""
     if isinstance(predicate, Holds):
         return bool(predicate.keys) and all(count.keys.count >= count.least for count in predicate.counts)
     if isinstance(predicate, Absent):
         return True
+    if isinstance(predicate, Tested):
+        return predicate.held is None or can_hold(predicate.held)
     nowhere = any(circle.outside and circle.radius >= geo.HALF_TURN_M for circle in predicate.circles)
     nowhere = nowhere or not all(region.accepts for region in predicate.regions)
     return bool(predicate.lon) and bool(predicate.lat) and not nowhere

@@ -2,6 +2,7 @@
 
     NOT   is pushed to the predicates: no value may meet what they ask for (an absent attribute still makes them false)
     AND   on one attribute intersects interval sets, unites what is excluded, and adds weights
+          grades are kept, one by one
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
 Under an AND, the alternatives that name one and the same attribute only are merged first, then multiplied with the others: ten
@@ -16,16 +17,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, Spatial
+from matchwood.lang.grade import Grade, largest_gain
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.regions import Part, Region
-from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate, can_hold
+from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, Row, RowPredicate, Tested, can_hold
 from matchwood.lang.temporal import Temporal, rewritten
+from matchwood.lang.text_tests import together
+from matchwood.patterns import Test
 from matchwood.schema import Schema, Type
 
 __all__ = ["Absent", "Holds", "Placed", "Row", "RowPredicate", "conjunction", "normalise"]
@@ -53,7 +58,7 @@ def normalise(expression: Expression, schema: Schema, *, limits: Limits = DEFAUL
         raise NeverMatchesError(f"no event can match: {normaliser.reason or 'it is always false'}")
     if normaliser.may_exceed(len(rows)):
         limits.check_entries(sum(map(_draft_entries, rows)))
-    return tuple([Row(tuple(row.values())) for row in rows])
+    return tuple([_row(row) for row in rows])
 
 
 def conjunction(predicates: Iterable[RowPredicate]) -> Row:
@@ -66,10 +71,10 @@ def conjunction(predicates: Iterable[RowPredicate]) -> Row:
     merged = never or _merged([{predicate.attribute: predicate} for predicate in found], None)
     if isinstance(merged, str):
         raise NeverMatchesError(f"no event can match: {_exclusion(merged)}")
-    return Row(tuple(merged.values()))
+    return _row(merged)
 
 
-_Draft = dict[str, RowPredicate]
+_Draft = dict[str, DraftPredicate]
 """A row under construction: attribute -> predicate, in order of appearance."""
 
 
@@ -82,19 +87,19 @@ class _Normaliser:
         self.reason: str | None = None
         self._named = 0  # values and conditions of the leaves
         self._work = 0  # entries that were merged on the way
-        self._counts_values = False  # has a predicate counts?
+        self._counts_values = False  # has a predicate counts, or tests?
 
     def settled_rows(self, expression: Expression) -> list[_Draft]:
         """The rows of the expression, each predicate as rows keep it."""
         found = self.rows(expression, negated=False)
         if not self._counts_values:
             return found
-        rows = []
+        rows: list[_Draft] = []
         for row in found:
             drafts = {name: settled(predicate, self.schema) for name, predicate in row.items()}
             never = next((name for name, predicate in drafts.items() if predicate is None), None)
             if never is None:
-                rows.append({name: predicate for name, predicate in drafts.items() if predicate is not None})
+                rows.append({held.attribute: held for held in drafts.values() if held is not None})
             else:
                 self.reason = self.reason or _exclusion(never)
         return self._disjunction([rows])
@@ -125,7 +130,7 @@ class _Normaliser:
         for found in leaf_predicates(predicate, self.schema, negated):
             if can_hold(found):
                 drafts.append({found.attribute: found})
-                self._counts_values |= isinstance(found, Holds) and bool(found.counts)
+                self._counts_values |= isinstance(found, Tested) or (isinstance(found, Holds) and bool(found.counts))
         if not drafts:
             self.reason = self.reason or f"{predicate} leaves no value"
         return drafts
@@ -154,7 +159,7 @@ class _Normaliser:
         to the bit.
         """
         shared = {name for part in parts if _only_attribute(part) is None for draft in part for name in draft}
-        groups: dict[str | int, list[list[RowPredicate]]] = {}
+        groups: dict[str | int, list[list[DraftPredicate]]] = {}
         for position, part in enumerate(parts):
             attribute = _only_attribute(part)
             if attribute is None or attribute in shared:
@@ -169,7 +174,7 @@ class _Normaliser:
                 merged.append(self._alternatives(key, group))
         return merged
 
-    def _alternatives(self, attribute: str, group: list[list[RowPredicate]]) -> list[_Draft]:
+    def _alternatives(self, attribute: str, group: list[list[DraftPredicate]]) -> list[_Draft]:
         """The conjunction of several disjunctions on one attribute.
 
         A chain (rest, predicate) is a conjunction that is not computed yet: one after the other, the sets of many `!=` would take
@@ -209,7 +214,7 @@ class _Normaliser:
         rows: list[_Draft] = []
         # The rows that unite: (attribute, weight, is it ANY?) -> position in `rows`, intervals.
         alike: dict[tuple[str, float, bool], tuple[int, list[tuple[float, float]]]] = {}
-        for draft in (draft for part in parts for draft in part):
+        for draft in _with_tests_united(draft for part in parts for draft in part):
             (predicate,) = draft.values() if len(draft) == 1 else (None,)
             keys = _only_set(predicate) if isinstance(predicate, Holds) else None
             if keys is not None:
@@ -237,12 +242,18 @@ class _Normaliser:
         self.limits.check_work(self._work)
 
 
-_Chain = tuple["_Chain | None", RowPredicate]
+_Chain = tuple["_Chain | None", DraftPredicate]
 """A conjunction of predicates on one attribute, the last one first."""
 
 
-def _unchained(chain: _Chain) -> list[RowPredicate]:
-    predicates: list[RowPredicate] = []
+def _row(draft: _Draft) -> Row:
+    predicates = [predicate for predicate in draft.values() if not isinstance(predicate, Tested)]
+    assert len(predicates) == len(draft)
+    return Row(tuple(predicates))
+
+
+def _unchained(chain: _Chain) -> list[DraftPredicate]:
+    predicates: list[DraftPredicate] = []
     rest: _Chain | None = chain
     while rest is not None:
         rest, predicate = rest
@@ -259,7 +270,7 @@ def _only_attribute(part: list[_Draft]) -> str | None:
 
 def _merged(drafts: Iterable[_Draft], schema: Schema | None) -> _Draft | str:
     """The conjunction of drafts; if it can never hold, the name of the attribute on which they exclude each other."""
-    groups: dict[str, list[RowPredicate]] = {}
+    groups: dict[str, list[DraftPredicate]] = {}
     for draft in drafts:
         for attribute, predicate in draft.items():
             groups.setdefault(attribute, []).append(predicate)
@@ -275,13 +286,35 @@ def _merged(drafts: Iterable[_Draft], schema: Schema | None) -> _Draft | str:
     return merged
 
 
+def _with_tests_united(drafts: Iterable[_Draft]) -> list[_Draft]:
+    """The drafts; of those that ask one value of one attribute for a test, with equal weights, one that asks for any of them."""
+    found: list[_Draft] = []
+    alike: dict[tuple[str, float], tuple[int, list[Test]]] = {}
+    for draft in drafts:
+        (predicate,) = draft.values() if len(draft) == 1 else (None,)
+        if (
+            isinstance(predicate, Tested)
+            and predicate.clauses
+            and predicate == Tested(predicate.attribute, predicate.weight, predicate.clauses[:1])
+        ):
+            at, tests = alike.setdefault((predicate.attribute, predicate.weight), (len(found), []))
+            tests += predicate.clauses[0]
+            if at < len(found):
+                continue
+        found.append(draft)
+    for (name, weight), (at, tests) in alike.items():
+        found[at] = {name: Tested(name, weight, (tuple(dict.fromkeys(tests)),))}
+    return found
+
+
 def _only_set(predicate: Holds) -> IntervalSet | None:
-    """The set that the value has to meet, if the predicate asks for nothing else."""
+    """The set that the value has to meet, if the predicate asks for nothing else and is not graded."""
     if predicate.is_plain:
         return predicate.keys
     if (
         predicate.keys == EVERYTHING
         and not predicate.none
+        and not predicate.grades
         and len(predicate.counts) == 1
         and predicate.counts[0].is_any
     ):
@@ -293,7 +326,7 @@ def _exclusion(attribute: str) -> str:
     return f"the conditions on {attribute!r} exclude each other; for several values of a list use A_CONTAINS or ANY"
 
 
-def _together(predicates: Sequence[RowPredicate], schema: Schema | None) -> RowPredicate | None:
+def _together(predicates: Sequence[DraftPredicate], schema: Schema | None) -> DraftPredicate | None:
     """The conjunction of several predicates on one attribute; None if they exclude each other. O(n log n) in their parts.
 
     Predicates that exclude values need the schema.
@@ -302,18 +335,25 @@ def _together(predicates: Sequence[RowPredicate], schema: Schema | None) -> RowP
     for predicate in predicates:  # not `sum`, whose rounding depends on the version of Python
         weight += predicate.weight
     name = predicates[0].attribute
-    if weight == math.inf:
+    grades = grades_of(predicates)
+    if largest_gain(weight, grades) == math.inf:
         raise ExpressionError(f"attribute {name!r}: the sum of its weights exceeds float64; use smaller weights")
     absent = [isinstance(predicate, Absent) for predicate in predicates]
     if any(absent):
         return Absent(name, weight) if all(absent) else None
     placed = [predicate for predicate in predicates if isinstance(predicate, Placed)]
+    tests = [predicate for predicate in predicates if isinstance(predicate, Tested)]
+    if tests:
+        held = [p if isinstance(p, Holds) else p.held for p in predicates if isinstance(p, (Holds, Tested))]
+        beside = [p for p in held if p is not None]
+        return together(name, weight, tests, _held_together(name, 0.0, beside, schema) if beside else None)
     if not placed:
-        return _held_together(name, weight, [p for p in predicates if isinstance(p, Holds)], schema)
+        merged = _held_together(name, weight, [p for p in predicates if isinstance(p, Holds)], schema)
+        return replace(merged, grades=grades) if grades else merged
     # A `Holds` here is an IS NOT NULL that was read before the type of the attribute was known: it adds only its weight.
     circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
     lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
-    return Placed(name, weight, lon, lat, circles, _regions_together(placed))
+    return Placed(name, weight, lon, lat, circles, _regions_together(placed), grades)
 
 
 def _regions_together(placed: list[Placed]) -> tuple[Region, ...]:
@@ -322,6 +362,13 @@ def _regions_together(placed: list[Placed]) -> tuple[Region, ...]:
     for region in (region for predicate in placed for region in predicate.regions):
         accepted[region.parts] = accepted.get(region.parts, region.accepts) & region.accepts
     return tuple([Region(parts, accepts) for parts, accepts in accepted.items()])
+
+
+def grades_of(predicates: Iterable[DraftPredicate]) -> tuple[Grade, ...]:
+    """The grades of all of these predicates, in order."""
+    return tuple(
+        [grade for predicate in predicates if isinstance(predicate, (Holds, Placed)) for grade in predicate.grades]
+    )
 
 
 def _held_together(name: str, weight: float, predicates: list[Holds], schema: Schema | None) -> Holds:
@@ -347,13 +394,16 @@ def _distinct(rows: list[_Draft]) -> list[_Draft]:
     return list({tuple(row.items()): row for row in rows}.values())
 
 
-def _entries(predicate: RowPredicate) -> int:
+def _entries(predicate: DraftPredicate) -> int:
     """The number of entries that the predicate takes in a row."""
     if isinstance(predicate, Holds):
         # What it excludes is counted by the gaps between `keys`.
         return predicate.keys.count + sum(count.keys.count for count in predicate.counts)
     if isinstance(predicate, Absent):
         return 1
+    if isinstance(predicate, Tested):
+        held = 0 if predicate.held is None else _entries(predicate.held)
+        return held + len(predicate.none) + sum(map(len, (*predicate.clauses, *predicate.some)))
     vertices = sum(len(part.vertices) for region in predicate.regions for part in region.parts)
     return predicate.lon.count + predicate.lat.count + len(predicate.circles) + vertices
 

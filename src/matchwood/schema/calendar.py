@@ -28,6 +28,7 @@ _LAST_DAY = date.max.toordinal()
 _CACHED_HOURS = 50_000
 
 _OFFSET = re.compile(r"([+-])(\d\d):?(\d\d)")
+_NAME = re.compile(r"[A-Za-z][\w+-]{0,31}(/[\w+-]{1,31}){0,2}", re.ASCII)  # others would reach `importlib`
 _CLOCK = re.compile(r"(\d\d?):(\d\d)(?::(\d\d(?:\.\d{1,6})?))?")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS = (
@@ -46,12 +47,14 @@ def zone_of(name: str) -> tzinfo:
         if minutes < 24 * 60:
             return timezone(timedelta(minutes=minutes if offset[1] == "+" else -minutes))
     try:
-        return ZoneInfo(name)
+        if _NAME.fullmatch(name):
+            return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise SchemaError(
-            f"unknown time zone {name!r}; write a name such as 'Europe/Berlin' or an offset such as '+02:00' "
-            "(without a time zone database on this system, install matchwood[zones])"
-        ) from None
+        pass
+    raise SchemaError(
+        f"unknown time zone {name!r}; write a name such as 'Europe/Berlin' or an offset such as '+02:00' "
+        "(without a time zone database on this system, install matchwood[zones])"
+    )
 
 
 class Offsets:

@@ -24,7 +24,11 @@ def schema_difference(ours: Schema, theirs: Schema) -> str | None:
         if own is None:
             return f"{subject} is not known here"
         # An attribute without a type has only been tested for presence, which is the same for every type.
-        if other.type not in (None, own.type) or own.dims[: len(other.dims)] != other.dims:
+        if (
+            other.type not in (None, own.type)
+            or own.dims[: len(other.dims)] != other.dims
+            or (other.order is not None and other.order != own.order)
+        ):
             return f"{subject}: expected {_layout(own)}, got {_layout(other)}"
         if other.symbols is not None and own.symbols is not None:
             found = _symbol_difference(own.symbols.texts, other.symbols.texts)
@@ -34,7 +38,7 @@ def schema_difference(ours: Schema, theirs: Schema) -> str | None:
 
 
 def _layout(attribute: Attribute) -> str:
-    return f"dimension {attribute.dims[0]} of type {attribute.type or 'not known yet'}"
+    return f"dimension {attribute.dims[0]} of type {attribute.declared or 'not known yet'}"
 
 
 def _symbol_difference(ours: list[str | None], theirs: list[str | None]) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from matchwood.schema.functions import function_of
+from matchwood.schema.functions import function_of, is_hidden
 from matchwood.schema.keys import UNKNOWN_SYMBOL
+from matchwood.schema.testing import SymbolTester
 from matchwood.schema.types import Attribute, Type
 
 
@@ -17,6 +18,9 @@ def derived_keys(source: Attribute, values: Iterable[Any], register: bool) -> li
     """
     found: list[tuple[int, float]] = []
     for attribute in source.derived:
+        if is_hidden(attribute.name):
+            found += [(attribute.dims[0], key) for key in _tests(attribute, values)]
+            continue
         call = function_of(attribute.name).call
         results = {call(value) for value in values}
         results.discard(None)
@@ -25,6 +29,16 @@ def derived_keys(source: Attribute, values: Iterable[Any], register: bool) -> li
         if attribute.derived and results:
             found += derived_keys(attribute, results, register)
     return found
+
+
+def _tests(attribute: Attribute, values: Iterable[Any]) -> list[float]:
+    """The codes of the tests that hold for one of the texts, ascending, after `UNKNOWN_SYMBOL`."""
+    if attribute.tester is None:
+        attribute.tester = SymbolTester(attribute.symbols)  # type: ignore[arg-type]  # a hidden attribute has symbols
+    codes: set[int] = set()
+    for text in values:
+        codes |= attribute.tester.codes(text)
+    return [UNKNOWN_SYMBOL, *sorted(codes)]
 
 
 def _key(attribute: Attribute, value: Any, register: bool) -> float:

@@ -111,6 +111,25 @@ FUNCTIONS: dict[str, Callable[[str | None], Function]] = {
 """The functions by name; each is made from its argument, None for none."""
 
 
+TESTS = "TESTS"
+"""The function whose values are the codes of the tests that hold for a string (`schema.testing`). No condition can name it."""
+
+_TESTS = Function(TESTS, Type.STRING, Type.STRING, lambda text: text)
+
+
+def tests_of(attribute: str) -> str:
+    """The name of the hidden attribute that has the tests of an attribute."""
+    return f"{TESTS}{SEPARATOR}{attribute}"
+
+
+def is_hidden(name: str) -> bool:
+    """Is it an attribute that has the tests of another?"""
+    return name.startswith(_HIDDEN)
+
+
+_HIDDEN = f"{TESTS}{SEPARATOR}"
+
+
 def derived_name(function: str, attribute: str, argument: str | None = None) -> str:
     """The name in the schema of a function of an attribute."""
     return f"{function}{'' if argument is None else f':{argument}'}{SEPARATOR}{attribute}"
@@ -135,6 +154,8 @@ def root_of(name: str) -> str:
 def function_of(name: str) -> Function:
     """The outermost function of a derived attribute; `SchemaError` if there is none of that name."""
     function, colon, argument = name.partition(SEPARATOR)[0].partition(":")
+    if function == TESTS:
+        return _TESTS
     if function not in FUNCTIONS:
         raise SchemaError(f"there is no function {function!r}; the functions are {', '.join(FUNCTIONS)}")
     return FUNCTIONS[function](argument if colon else None)
@@ -151,3 +172,14 @@ def folded(name: str, value: Any) -> Any:
         value = folded(source, value)
     function = function_of(name)
     return function.call(value) if function.folds_constants else value
+
+
+def folding_functions(attribute: str) -> list[str]:
+    """The functions of an attribute that are applied to constants too, the outermost first."""
+    found = []
+    while SEPARATOR in attribute:
+        function = function_of(attribute)
+        if function.folds_constants:
+            found.append(function.name)
+        attribute = source_of(attribute)
+    return found

@@ -8,10 +8,11 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from matchwood.errors import SchemaError, UnknownAttributeError, ValueTypeError
+from matchwood.patterns import read_test
 from matchwood.schema.comparison import schema_difference
-from matchwood.schema.functions import function_of, is_derived, source_of
+from matchwood.schema.functions import function_of, is_derived, is_hidden, source_of
 from matchwood.schema.keys import key_of, value_of
-from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Scalar, Symbols, Type
+from matchwood.schema.types import CODED, MAX_DIMENSIONS, ORDERS, Attribute, Scalar, Symbols, Type
 
 
 class _Step(NamedTuple):
@@ -59,15 +60,20 @@ class Schema:
         >>> Schema().declare("age", "number").dims
         (0,)
         """
+        order = ORDERS.get(str(type_))
         try:
-            wanted = Type(type_)
+            wanted = Type.STRING if order is not None else Type(type_)
         except ValueError:
-            known = ", ".join(Type)
+            known = ", ".join([*Type, *ORDERS])
             raise SchemaError(f"attribute {name!r}: expected one of the types {known}, got {type_!r}") from None
         attribute = self.get(name)
         if attribute is None:
             attribute = self._derive(name) if is_derived(name) else self._add(name)
-        return self._give_type(attribute, wanted)
+        if order is not None and attribute.type is Type.STRING and attribute.order != order:
+            raise ValueTypeError(f"attribute {name!r} is of type {attribute.declared}, but is declared as {type_}")
+        typed = self._give_type(attribute, wanted)
+        typed.order = typed.order if order is None else order
+        return typed
 
     def attribute_for(self, name: str, type_: Type) -> Attribute:
         """The attribute `name`, which must have the type `type_`; it is learnt if the schema learns. O(1)."""
@@ -124,6 +130,10 @@ class Schema:
             self.forgotten += 1
             self._forget(self._learnt[-1])
             self._learnt.pop()
+
+    def hidden_dimensions(self) -> list[int]:
+        """The dimensions of attributes that have the tests of others. O(derived attributes)."""
+        return [attribute.dims[0] for name, attribute in self._derived.items() if is_hidden(name)]
 
     def of_dimension(self, dim: int) -> Attribute:
         """The attribute that a dimension belongs to. O(1)."""
@@ -192,6 +202,7 @@ class Schema:
                     "type": attribute.type,
                     "dims": list(attribute.dims),
                     **({} if attribute.symbols is None else {"symbols": attribute.symbols.texts}),
+                    **({} if attribute.order is None else {"order": attribute.order}),
                 }
                 for attribute in self
             ],
@@ -209,6 +220,12 @@ class Schema:
         for item in saved["attributes"]:
             type_ = None if item["type"] is None else Type(item["type"])
             attribute = Attribute(str(item["name"]), type_, tuple(int(dim) for dim in item["dims"]))
+            if item.get("order") is not None:
+                if type_ is not Type.STRING or item["order"] not in ORDERS.values():
+                    raise SchemaError(
+                        f"attribute {attribute.name!r}: there is no order {item['order']!r} of its values"
+                    )
+                attribute.order = item["order"]
             if attribute.name in schema:
                 raise SchemaError(f"attribute {attribute.name!r} is listed twice")
             if is_derived(attribute.name):
@@ -223,6 +240,9 @@ class Schema:
                 attribute.symbols = Symbols(texts, codes)
                 if len(codes) + texts.count(None) != len(texts):
                     raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
+                if is_hidden(attribute.name):
+                    for text in codes:
+                        read_test(text)  # raises if it is none
             schema._enter(attribute)
             owners.update(dict.fromkeys(attribute.dims, attribute))
         if sorted(owners) != list(range(len(owners))):
@@ -289,7 +309,7 @@ class Schema:
         """Undo the last step of learning, even if it was interrupted."""
         attribute = step.attribute
         if not step.added:
-            attribute.type = attribute.symbols = None
+            attribute.type = attribute.symbols = attribute.order = None
             attribute.dims = attribute.dims[:1]
         elif self._derived.get(attribute.name) is attribute:
             source = self.get(source_of(attribute.name))

@@ -31,6 +31,10 @@ CODED = frozenset((Type.STRING, Type.ID))
 """The types whose keys are codes of a dictionary: they have no order."""
 
 
+ORDERS = {"ordered string": "text", "version": "version"}
+"""The types of strings that are declared to have an order, and the orders (`patterns.orders`)."""
+
+
 class Point(NamedTuple):
     """A place: longitude and latitude in degrees."""
 
@@ -58,6 +62,8 @@ class Symbols:
     texts: list[str | None] = field(default_factory=list)
     """By code; None where the string has been forgotten."""
     codes: dict[str, int] = field(default_factory=dict)
+    forgotten: int = 0
+    """How often strings were forgotten."""
 
     def code(self, text: str) -> int:
         """The code of `text`, a new one if it has none. O(1)."""
@@ -70,6 +76,7 @@ class Symbols:
 
     def forget(self, codes: Iterable[int]) -> None:
         """Forget the strings of these codes. Their numbers are not used again."""
+        self.forgotten += 1
         for code in codes:
             text = self.texts[code]
             if text is not None and self.codes.get(text) == code:
@@ -90,3 +97,14 @@ class Attribute:
     symbols: Symbols | None = None
     derived: tuple[Attribute, ...] = field(default=(), compare=False, repr=False)
     """The attributes that are computed from this one (`schema.functions`)."""
+    order: str | None = None
+    """Of a string that is declared to have one: how its values are ordered (`patterns.orders`)."""
+    tester: Any = field(default=None, compare=False, repr=False)
+    """Of a hidden attribute: what finds the tests that hold (`schema.testing`)."""
+
+    @property
+    def declared(self) -> str | None:
+        """The type as it is declared; None if it is not known."""
+        if self.order is not None:
+            return next(name for name, order in ORDERS.items() if order == self.order)
+        return None if self.type is None else self.type.value

@@ -77,8 +77,8 @@ class Codebook:
         """A version that also has these attributes, or itself. Raises `SchemaError` if a known attribute has another type."""
         own, given = self.schema(), schema if isinstance(schema, Schema) else Schema(schema)
         for attribute in given:
-            if attribute.type is not None:
-                own.declare(attribute.name, attribute.type)
+            if attribute.declared is not None:
+                own.declare(attribute.name, attribute.declared)
         return self._with(own)
 
     def merged(self, other: Codebook) -> Codebook:
@@ -169,6 +169,7 @@ def _append(schema: Schema, other: Schema) -> None:
         ours = schema.find(theirs.name)
         if ours.type is None and theirs.type is not None:
             ours = schema.attribute_for(theirs.name, theirs.type)
+            ours.order = theirs.order
         if ours.type is Type.STRING and theirs.type is Type.STRING:
             assert ours.symbols is not None
             assert theirs.symbols is not None

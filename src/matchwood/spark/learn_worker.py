@@ -16,7 +16,9 @@ from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate, Spatial
 from matchwood.lang.parser import without_numbers
+from matchwood.lang.rows import normalise
 from matchwood.lang.temporal import Temporal
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Schema, Type, type_of
 from matchwood.spark import columns, task
 from matchwood.spark.ingest_worker import LINES, Encoding, encoded_parts, split_corrupt
@@ -70,6 +72,8 @@ def learn_expression(text: object, schema: Schema) -> bool:
             schema.attribute_for(name, Type.TIMESTAMP)
         for predicate in predicates_of(expression):
             _learn_predicate(predicate, schema)
+        if any(_has_tests(predicate, schema) for predicate in predicates_of(expression)):
+            normalise(expression, schema)  # which registers the tests: several on one attribute are one
     except (MatchwoodError, RecursionError):
         return False
     return True
@@ -86,6 +90,10 @@ def _learn_predicate(predicate: Predicate, schema: Schema) -> None:
             attribute = schema.attribute_for(predicate.attribute, type_)
         if attribute.type is Type.STRING and type_ is Type.STRING:
             schema.key(attribute, value)
+
+
+def _has_tests(predicate: Predicate, schema: Schema) -> bool:
+    return isinstance(predicate, Like | TextTest) or schema.find(predicate.attribute).order is not None
 
 
 def predicates_of(expression: Expression) -> Iterator[Predicate]:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from matchwood.encode.ages import computed_events
 from matchwood.encode.arrays import Events, Int64s, Matches, Rows, concatenate_rows, make_events
-from matchwood.encode.derived import merged_events
+from matchwood.encode.derived import derived_events, merged_events
 from matchwood.encode.rejects import EncodedEvents
 from matchwood.planner.exercise import LIVE
 from matchwood.schema import UNKNOWN_SYMBOL, Schema, Type
@@ -72,7 +72,9 @@ def version_of(codebook: Place) -> int:
 
 def _has_unknown(events: Events, schema: Schema, known: int) -> Any:
     """Which events have an attribute, or a string, that the codebook lacks?"""
-    strings = [schema.of_dimension(dim).type is Type.STRING for dim in range(known)]
+    # What is derived from strings that the codebook has can be derived again.
+    attributes = [schema.of_dimension(dim) for dim in range(known)]
+    strings = [attribute.type is Type.STRING and not is_derived(attribute.name) for attribute in attributes]
     is_string = np.array([*strings, True], np.bool_)[np.minimum(events.dims, known)]
     entry = (events.dims >= known) | (is_string & (events.lo == UNKNOWN_SYMBOL))
     owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
@@ -156,14 +158,19 @@ class LiveState:
 
     def _derive(self, schema: Schema, known: int) -> None:
         """Add what a later codebook derives from the events; those that have lines are read again as a whole."""
-        derived = [attribute for attribute in schema if is_derived(attribute.name) and attribute.dims[0] < known]
+        sources = [attribute for attribute in schema.attributes.values() if attribute.derived]
         numbers = np.setdiff1d(self._index.ids(), np.array(sorted(self._lines), np.int64))
-        if not derived or not len(numbers):
+        if not sources or not len(numbers):
             return
         until, events = self._index.until(numbers), self._index.extract(numbers)
-        for attribute in sorted(derived, key=lambda attribute: attribute.dims):
-            computed = computed_events(events, schema, attribute, register=False)
-            events = merged_events(events, _known(computed, known), attribute.dims)
+        for source in sources:
+            for attribute in source.derived:
+                computed = _known(derived_events(events, source, attribute, register=False), known)
+                events = merged_events(events, computed, np.unique(computed.dims).tolist())
+        for age in schema.ages:
+            if age.dims[0] < known:
+                computed = computed_events(events, schema, age, register=False)
+                events = merged_events(events, _known(computed, known), age.dims)
         self._index.delete(numbers)
         self._index.insert(events, numbers, until)
 

@@ -16,7 +16,7 @@ from matchwood.errors import RequestError
 
 def _schema(tenant: Tenant) -> t.SchemaView:
     attributes = tenant.engine.schema.attributes
-    types = {name: str(attribute.type.value) for name, attribute in attributes.items() if attribute.type}
+    types = {name: attribute.declared for name, attribute in attributes.items() if attribute.declared}
     return t.SchemaView(attributes=types, closed=not tenant.engine.schema.learn)
 
 

@@ -75,7 +75,8 @@ async def match(request: Request) -> Answer:
 def _probe(tenant: Tenant, expression: Any, **given: Any) -> Engine:
     """An engine with one subscription, "it", and the types of the tenant."""
     check_expression(expression)
-    types = {name: attribute.type for name, attribute in tenant.engine.schema.attributes.items() if attribute.type}
+    attributes = tenant.engine.schema.attributes
+    types = {name: attribute.declared for name, attribute in attributes.items() if attribute.declared}
     engine = Engine(Schema(types, learn=tenant.engine.schema.learn), ids="str", index="scan", on_bad_value="absent")
     engine.subscribe(expression, id="it", **given)
     return engine
