@@ -258,6 +258,7 @@ def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -
         '{"op": "=", "args": [{"property": "colour"}, "red 1"]}',
         '{"op": "=", "args": [{"property": "colour"}, "red 2"]}',
         "BBOX(place, 1, 2, 3, 4)",
+        "A_CONTAINS(terms, ('graph', 'index')) AND A_COUNT(authors, ('Ada', 'Bo')) >= 1",
     ]
     once, each = Schema(), Schema()
     learn_expressions(texts, once)
@@ -266,6 +267,8 @@ def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -
     assert once.to_json() == each.to_json()
     assert once.find("item").symbols.texts == ["size 5", "size 6"]
     assert once.find("d 2").symbols.texts == ["it's 7", "it's 8"]
+    assert once.find("terms").symbols.texts == ["graph", "index"]
+    assert once.find("authors").symbols.texts == ["Ada", "Bo"]
 
 
 def test_from_raw_tables_to_the_engines_answer(spark: Any, lake: Lake) -> None:
