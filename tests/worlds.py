@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from matchwood.encode.arrays import Events, Matches, Rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import NeverMatchesError, TooComplexError
+from matchwood.lang.decay import Curve, Decay, Distance
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import Event, event_keys
 from matchwood.lang.expression import (
@@ -89,13 +90,26 @@ GEOMETRIES = [
         "GEOMETRYCOLLECTION(POINT(-74 40.7), POLYGON((-74.01 40.71, -73.99 40.71, -74 40.72, -74.01 40.71)))",
     )
 ]
+OPTIONS: dict[str, list[Any]] = {
+    "number": NUMBERS,
+    "string": WORDS,
+    "bool": [True, False],
+    "timestamp": INSTANTS,
+    "point": POINTS,
+}
+SCALES: dict[str, list[float]] = {
+    "number": [0.5, 2, 5.0, 1e300],
+    "timestamp": [1, 3.0, 5e9],
+    "point": [700.0, 2000, 3e7],
+}
 
 
 class Dice:
     """One source of choices for both Hypothesis (`draw`) and seeded runs (`random.Random`)."""
 
-    def __init__(self, pick: Any) -> None:
+    def __init__(self, pick: Any, *, grades: bool = False) -> None:
         self._pick = pick
+        self.grades = grades
 
     def one(self, options: Sequence[Any]) -> Any:
         return options[self._pick(len(options))]
@@ -159,12 +173,36 @@ def listed(matches: Matches) -> list[list[tuple[int, float]]]:
 
 
 def a_value(dice: Dice, name: str) -> Any:
-    return dice.one(
-        {"number": NUMBERS, "string": WORDS, "bool": [True, False], "timestamp": INSTANTS, "point": POINTS}[TYPES[name]]
-    )
+    return dice.one(OPTIONS[TYPES[name]])
 
 
 def a_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
+    """A predicate; if the dice grade, one in three of those that can be is graded."""
+    predicate = an_ungraded_predicate(dice, names)
+    # IS NOT NULL may be graded too, but not where a NOT makes an absence of it.
+    if (
+        not dice.grades
+        or isinstance(predicate, IsNull)
+        or not predicate.takes_decay
+        or TYPES[predicate.attribute] in ("string", "bool")
+    ):
+        return predicate
+    return replace(predicate, grade=a_decay(dice, predicate)) if dice.chance(3) else predicate
+
+
+def a_decay(dice: Dice, predicate: Predicate) -> Decay:
+    """A DECAY that fits the predicate; small distances, so that closeness is often strictly between 0 and 1."""
+    type_ = TYPES[predicate.attribute]
+    curve, to = dice.one(list(Curve)), dice.one([None, 0.1, 0.5, 0.9])
+    if isinstance(predicate, DWithin) and dice.chance(2):
+        return Decay(curve, to=to)
+    unit = {"point": "m", "timestamp": "us", "number": ""}[type_]
+    origin = dice.one([value for value in OPTIONS[type_] if not isinstance(value, float) or math.isfinite(value)])
+    offset = dice.one([None, None, Distance(1, unit), Distance(0.25, unit)])
+    return Decay(curve, origin, Distance(dice.one(SCALES[type_]), unit), offset, to)
+
+
+def an_ungraded_predicate(dice: Dice, names: Sequence[str] = ()) -> Predicate:
     name = dice.one(names or list(TYPES))
     weight = dice.one(WEIGHTS)
     if dice.chance(8):
@@ -261,12 +299,12 @@ def a_world(dice: Dice, subscriptions: int, events: int, *, apart: int = 0) -> W
     return world
 
 
-def seeded_dice(seed: int) -> Dice:
-    return Dice(random.Random(seed).randrange)
+def seeded_dice(seed: int, *, grades: bool = False) -> Dice:
+    return Dice(random.Random(seed).randrange, grades=grades)
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, subscriptions: int = 8, events: int = 4) -> World:
-    """Hypothesis chooses every subscription and event, and shrinks them."""
-    dice = Dice(lambda n: draw(st.integers(0, n - 1)))
+def worlds(draw: st.DrawFn, *, subscriptions: int = 8, events: int = 4, grades: bool = False) -> World:
+    """Hypothesis chooses every subscription and event, and shrinks them. `grades`: some predicates have a DECAY."""
+    dice = Dice(lambda n: draw(st.integers(0, n - 1)), grades=grades)
     return a_world(dice, draw(st.integers(0, subscriptions)), draw(st.integers(0, events)))

@@ -79,6 +79,16 @@ def is_within(lon: float, lat: float, x: float, y: float, z: float, chord2: floa
     return dx * dx + dy * dy + dz * dz <= chord2
 
 
+def distance(lon: float, lat: float, x: float, y: float, z: float, sqrt: Callable[[Any], Any]) -> float:
+    """The metres from (lon, lat) to the unit vector (x, y, z), along the great circle."""
+    px, py, pz = unit_vector(lon, lat)
+    dx = px - x
+    dy = py - y
+    dz = pz - z
+    arc: float = arc_of(sqrt(dx * dx + dy * dy + dz * dz) / 2.0, sqrt)
+    return 2.0 * EARTH_RADIUS_M * arc
+
+
 def reach_of(radius: Any) -> Any:
     """The degrees that a circle reaches to the north and south, rounded up. For a float or an array."""
     return (radius / EARTH_RADIUS_M + _SLACK) * _DEGREES_PER_RADIAN

@@ -47,7 +47,7 @@ def test_whatever_the_encoder_makes_is_good(world: World) -> None:
 @pytest.mark.parametrize(
     ("entries", "reason"),
     [
-        ([(0, 7, 0.0, 1.0, 1.0)], "unknown kind of entry"),
+        ([(0, 12, 0.0, 1.0, 1.0)], "unknown kind of entry"),
         ([(0, COUNT, 0.0, 0.0, 0.0)], "first entry is not the head of a predicate"),
         ([(0, INTERVAL, 0.0, 1.0, 1.0), (0, COUNT, 0.0, 0.0, 0.0)], "a COUNT entry has no PART"),
         (

@@ -70,7 +70,7 @@ def assert_agrees(index: Index, world: World) -> None:
                 assert listed(index.top_k(events, k, mode=mode)) == [hits[:k] for hits in expected]
 
 
-@given(world=worlds())
+@given(world=worlds(grades=True))
 @settings(max_examples=examples(60))
 def test_agrees_with_the_oracle_on_any_world(name: str, world: World) -> None:
     index = make_system(name)
@@ -82,7 +82,7 @@ def test_agrees_with_the_oracle_on_any_world(name: str, world: World) -> None:
 
 @pytest.mark.parametrize(("seed", "apart"), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 2), (5, 7)])
 def test_agrees_with_the_oracle_on_larger_worlds(name: str, seed: int, apart: int) -> None:
-    world = fitted(a_world(seeded_dice(seed), 200, 25, apart=apart), name)
+    world = fitted(a_world(seeded_dice(seed, grades=True), 200, 25, apart=apart), name)
     index = SYSTEMS[name].build(world.rows())
     index.check()
     assert len(index) == world.rows().size

@@ -119,7 +119,7 @@ def test_agrees_with_the_oracle_on_any_world(name: str, world: World) -> None:
 
 @pytest.mark.parametrize(("seed", "apart"), [(0, 0), (1, 0), (2, 2), (3, 7)])
 def test_agrees_with_the_oracle_on_larger_worlds(name: str, seed: int, apart: int) -> None:
-    world, index = fitted(a_world(seeded_dice(seed), 40, 90, apart=apart), name), MADE[name]()
+    world, index = fitted(a_world(seeded_dice(seed, grades=True), 40, 90, apart=apart), name), MADE[name]()
     n = len(world.events)
     ids, until, events = np.arange(n)[::-1] * 2 + 1, np.arange(n) % 7.0, world.event_arrays()
     index.insert(events.take(0, n // 2), ids[: n // 2], until[: n // 2])

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from matchwood.errors import EventError, MatchwoodError, NeverMatchesError, QueryError, ValueTypeError
 from matchwood.lang.bad_values import BadValue, BadValues
-from matchwood.lang.evaluate import Judgement, Mode, holds, judge, rank
+from matchwood.lang.evaluate import Judgement, Mode, gain, holds, judge, rank
 from matchwood.lang.event import Event, EventKeys, event_keys
 from matchwood.lang.intervals import IntervalSet, closed, points
 from matchwood.lang.parser import parse
@@ -266,7 +266,7 @@ def test_what_does_not_match_has_no_rank() -> None:
 # the judgement explains
 
 
-@given(worlds(subscriptions=4, events=2))
+@given(worlds(subscriptions=4, events=2, grades=True))
 @settings(max_examples=40)
 def test_the_verdicts_add_up_to_the_judgement(world: World) -> None:
     for event in world.events:
@@ -283,7 +283,9 @@ def test_the_verdicts_add_up_to_the_judgement(world: World) -> None:
                     assert found.matched == (all(held) if mode is Mode.ALL else any(held))
                     total = priority
                     for p in found.predicates:
-                        assert p.weight == (p.predicate.weight * keys.weight(p.predicate.attribute) if p.held else 0.0)
+                        added = gain(p.predicate, p.closeness) * keys.weight(p.predicate.attribute) if p.held else 0.0
+                        assert p.weight == added
+                        assert all(0.0 <= closeness <= 1.0 for closeness in p.closeness)
                         total += p.weight
                     assert found.score == total
                     if found.matched:

@@ -90,6 +90,7 @@ def test_an_event_without_an_id_is_rejected_with_its_content() -> None:
 def test_what_is_encoded_reads_back_as_the_arrays_it_was() -> None:
     schema = Schema({"place": "point", "seen": "timestamp", "age": "number"})
     texts = ["age IN (1, 2) AND DWITHIN(place, POINT(1 2), 5 km)", "age IS NULL OR NOT BBOX(place, 0, 0, 1, 1)", "TRUE"]
+    texts += ["S_WITHIN(place, POLYGON((170 0, 190 0, 180 9, 170 0), (179 1, 181 1, 180 2, 179 1))) AND age > 1"]
     table = encoded("subscriptions", [{"id": i, "expression": t} for i, t in enumerate(texts)], schema)
     engine = Engine(schema)
     batch = read_subscriptions(table.select(range(9)).combine_chunks().to_batches()[0])

@@ -113,7 +113,7 @@ class _Writer:
         return self._predicate(tree, negated)
 
     def _predicate(self, tree: Predicate, negated: bool) -> tuple[Any, set[str]]:
-        if is_derived(tree.attribute) or isinstance(tree, (Like, TextTest)):
+        if is_derived(tree.attribute) or tree.grade is not None or isinstance(tree, (Like, TextTest)):
             raise self.unknown(tree)
         name = self.name(tree.attribute)
         if isinstance(tree, IsNull):

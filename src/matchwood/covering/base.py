@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from matchwood.covering.kernels.forest import MAX_ITEMS, STACK, CoverScratch
 from matchwood.covering.kernels.indexes import cover_many
 from matchwood.covering.kernels.search import CoverQueries
-from matchwood.encode.arrays import MORE, PART, Int64s, Rows
+from matchwood.encode.arrays import CONTINUING, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
 from matchwood.jit.state import State
 from matchwood.store.row_store import RowStore, Slots
@@ -171,7 +171,7 @@ def largest_row(rows: Rows) -> int:
 
 def row_sizes(rows: Rows) -> Int64s:
     """The number of dimensions that each row names, circles and counts of values included. O(entries)."""
-    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum((rows.kinds != MORE) & (rows.kinds != PART))])[rows.offsets]
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(~np.isin(rows.kinds, CONTINUING))])[rows.offsets]
     return np.diff(ends)
 
 

@@ -22,9 +22,14 @@ The entry kinds of `Rows`, with what their fields mean:
     RING      a part of the REGION before it: `lo` = its kind (0 shell, 1 hole, 2 line, 3 point), `hi` = the shift of its copy
               (0, 360 or -360); weight 0
     VERTEX    a vertex of the RING before it: lo = lon, hi = lat; weight 0
+    GRADE     part of the predicate before it: `weight` counts by the closeness of the value to the best ones, the interval
+              [lo, hi], or of a point predicate the place (lo = lon, hi = lat). Two CURVE entries follow
+    CURVE     of the GRADE before it: first lo = scale and hi = offset, then lo = the closeness at the scale and hi = the number
+              of the curve (`matchwood.decay`); weight 0
 
 CIRCLE, COUNT, REGION and what follows them come after the intervals of their predicate. They only narrow it: what is filtered
-by intervals alone has every row that matches.
+by intervals alone has every row that matches. GRADE and CURVE come last. The weights of a predicate, of its head and its grades,
+bound what it adds.
 
 The head of a predicate stands first, so `kinds` splits a row into predicates without looking at the schema.
 Entries keep the order in which the expression names them: scores are summed in this order, so every system that reads the same
@@ -54,8 +59,11 @@ if TYPE_CHECKING:
 
 INTERVAL, MORE, JOINED, ABSENT, CIRCLE, COUNT, PART = 0, 1, 2, 3, 4, 5, 6
 REGION, RING, VERTEX = 7, 8, 9
+GRADE, CURVE = 10, 11
 NARROWING = CIRCLE
-"""The kinds from here on narrow a predicate whose intervals come before."""
+"""The kinds from here on narrow or grade a predicate whose intervals come before."""
+CONTINUING = (MORE, PART, RING, VERTEX, CURVE)
+"""The kinds that go on with the entry before."""
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]

@@ -14,6 +14,8 @@ from matchwood.encode.arrays import (
     ABSENT,
     CIRCLE,
     COUNT,
+    CURVE,
+    GRADE,
     INTERVAL,
     JOINED,
     MORE,
@@ -44,7 +46,7 @@ def check_rows(rows: Rows, dimensions: int) -> None:
     spans = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == JOINED) | (rows.kinds == PART)
     before = np.concatenate([[0], rows.kinds[:-1]]) if len(rows.kinds) else rows.kinds
     faults: list[tuple[Flags, str]] = [
-        (rows.kinds > VERTEX, "unknown kind of entry"),
+        (rows.kinds > CURVE, "unknown kind of entry"),
         (rows.dims >= dimensions, f"a dimension is not one of the schema's {dimensions}"),
         (first & ~head, "the first entry is not the head of a predicate"),
         (
@@ -54,10 +56,14 @@ def check_rows(rows: Rows, dimensions: int) -> None:
         (~head & ~first & (before == ABSENT), "an entry continues a predicate that tests for absence"),
         ((rows.kinds == CIRCLE) & ~_behind_latitude(rows, head), "a circle does not follow a longitude and a latitude"),
         *_faults_of_counts(rows, owner, before),
+        *_faults_of_grades(rows, owner, head),
         *_faults_of_regions(rows, owner, before, _behind_latitude(rows, head)),
         (_repeats(owner, rows.dims, head | (rows.kinds == JOINED)), "two predicates are on one dimension"),
         (spans & ~(rows.lo <= rows.hi), "an interval is empty or NaN"),
-        (head & ~((rows.weight >= 0.0) & (rows.weight < np.inf)), "a weight is not finite and >= 0"),
+        (
+            (head | (rows.kinds == GRADE)) & ~((rows.weight >= 0.0) & (rows.weight < np.inf)),
+            "a weight is not finite and >= 0",
+        ),
         (
             (rows.kinds == CIRCLE) & ~(np.isfinite(rows.weight) & (rows.weight != 0.0)),
             "the radius of a circle is zero or not finite",
@@ -97,6 +103,41 @@ def _faults_of_counts(rows: Rows, owner: np.ndarray, before: np.ndarray) -> list
             part & ~(follows & ((before == COUNT) | ((before == PART) & ascends))),
             "a PART entry does not follow a COUNT or PART entry of its dimension in ascending order",
         ),
+    ]
+
+
+def _faults_of_grades(rows: Rows, owner: np.ndarray, head: Flags) -> list[tuple[Flags, str]]:
+    """What may be wrong with GRADE and CURVE entries."""
+    grade, curve = rows.kinds == GRADE, rows.kinds == CURVE
+    if not grade.any() and not curve.any():
+        return []
+    size = len(grade)
+    follows = np.zeros(size, np.bool_)  # the entry is of the same predicate and dimension as the head
+    heads = np.flatnonzero(head)
+    if len(heads):
+        mine = heads[np.maximum(np.cumsum(head) - 1, 0)]
+        follows = (owner == owner[mine]) & (rows.dims == rows.dims[mine]) & (rows.kinds[mine] == INTERVAL)
+    first, second = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    first[1:] = curve[1:] & grade[:-1] & (owner[1:] == owner[:-1])
+    second[1:] = curve[1:] & first[:-1] & (owner[1:] == owner[:-1])
+    whole = grade.copy()
+    whole[:-2] &= first[1:-1] & second[2:]
+    whole[-2:] = False
+    later = np.zeros(size, np.bool_)  # something else than a grade or a head comes after a curve
+    later[1:] = ~(grade | curve | head)[1:] & curve[:-1] & (owner[1:] == owner[:-1])
+    scale = (rows.lo > 0.0) & np.isfinite(rows.lo) & (rows.hi >= 0.0) & np.isfinite(rows.hi)
+    steep = (
+        np.isin(rows.hi, (0.0, 1.0, 2.0)) & (rows.lo < 1.0) & ((rows.lo > 0.0) | ((rows.lo == 0.0) & (rows.hi == 0.0)))
+    )
+    return [
+        ((grade | curve) & ~follows, "a GRADE or CURVE entry does not follow the intervals of its dimension"),
+        (grade & ~whole, "a GRADE entry is not followed by two CURVE entries"),
+        (curve & ~(first | second), "a CURVE entry does not follow a GRADE entry"),
+        (later, "an entry of a predicate comes after its grades"),
+        (grade & (np.isnan(rows.lo) | np.isnan(rows.hi)), "the best value of a GRADE entry is NaN"),
+        (first & ~scale, "the scale of a CURVE entry is not above 0, or its offset is negative"),
+        (second & ~steep, "a CURVE entry has no curve, or does not fall"),
+        (curve & (rows.weight != 0.0), "a CURVE entry has a weight"),
     ]
 
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, NARROWING, REGION, RING, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, GRADE, INTERVAL, JOINED, MORE, NARROWING, REGION, RING, Rows
 from matchwood.encode.direct import add_text
 from matchwood.encode.expressions import subscription_rows
-from matchwood.encode.row_entries import FIELDS, add_counts, add_entries
+from matchwood.encode.row_entries import FIELDS, add_counts, add_entries, add_grades
 from matchwood.lang.expression import DWithin
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
@@ -137,6 +138,7 @@ class RowsBuilder:
         kinds[0], weights[0] = INTERVAL, predicate.weight
         self._add_chunk(dims, kinds, lo, hi, weights)
         add_counts(self._recent, dim, predicate)
+        add_grades(self._recent, dim, predicate.grades)
 
     def _end_chunk(self) -> None:
         if self._recent:
@@ -164,11 +166,13 @@ def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> It
     heads = [e for e in range(first, last) if rows.kinds[e] in (INTERVAL, ABSENT)]
     for head, end in zip(heads, [*heads, last][1:], strict=True):
         attribute, weight = schema.of_dimension(int(rows.dims[head])), float(rows.weight[head])
+        grades = _decoded_grades(rows, head, end)
+        end -= 3 * len(grades)
         kinds = rows.kinds[head:end]
         if kinds[0] == ABSENT:
             yield Absent(attribute.name, weight)
         elif JOINED not in kinds:
-            yield _decoded_holds(rows, head, end, attribute.name)
+            yield _decoded_holds(rows, head, end, attribute.name, grades)
         else:
             middle = head + int(np.argmax(kinds == JOINED))
             bends = [e for e in range(middle, end) if rows.kinds[e] == CIRCLE]
@@ -180,7 +184,7 @@ def _decoded_predicates(rows: Rows, first: int, last: int, schema: Schema) -> It
             )
             lat_end = next((e for e in range(middle, end) if rows.kinds[e] >= NARROWING), end)
             lon, lat = _decoded_set(rows, head, middle), _decoded_set(rows, middle, lat_end)
-            yield Placed(attribute.name, weight, lon, lat, circles, _decoded_regions(rows, lat_end, end))
+            yield Placed(attribute.name, weight, lon, lat, circles, _decoded_regions(rows, lat_end, end), grades)
 
 
 def _decoded_regions(rows: Rows, start: int, end: int) -> tuple[Region, ...]:
@@ -196,7 +200,24 @@ def _decoded_regions(rows: Rows, start: int, end: int) -> tuple[Region, ...]:
     return tuple(regions)
 
 
-def _decoded_holds(rows: Rows, head: int, end: int, name: str) -> Holds:
+def _decoded_grades(rows: Rows, head: int, end: int) -> tuple[Grade, ...]:
+    """The grades at the end of a predicate."""
+    lo, hi, weight = rows.lo, rows.hi, rows.weight
+    return tuple(
+        Grade(
+            float(weight[e]),
+            (float(lo[e]), float(hi[e])),
+            int(hi[e + 2]),
+            float(lo[e + 1]),
+            float(hi[e + 1]),
+            float(lo[e + 2]),
+        )
+        for e in range(head, end)
+        if rows.kinds[e] == GRADE
+    )
+
+
+def _decoded_holds(rows: Rows, head: int, end: int, name: str, grades: tuple[Grade, ...]) -> Holds:
     """The predicate of a head with its intervals and counts."""
     starts = [e for e in range(head, end) if rows.kinds[e] == COUNT]
     keys = _decoded_set(rows, head, starts[0] if starts else end)
@@ -207,7 +228,7 @@ def _decoded_holds(rows: Rows, head: int, end: int, name: str) -> Holds:
             none = parts
         else:
             counts.append(Counted(parts, int(least), most))
-    return Holds(name, float(rows.weight[head]), keys, none, tuple(counts))
+    return Holds(name, float(rows.weight[head]), keys, none, tuple(counts), grades)
 
 
 def _decoded_set(rows: Rows, start: int, stop: int) -> IntervalSet:

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, INTERVAL, JOINED, MORE, PART, REGION, RING, VERTEX
+from collections.abc import Iterable
+
+from matchwood.encode.arrays import (
+    ABSENT,
+    CIRCLE,
+    COUNT,
+    CURVE,
+    GRADE,
+    INTERVAL,
+    JOINED,
+    MORE,
+    PART,
+    REGION,
+    RING,
+    VERTEX,
+)
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.regions import Region
 from matchwood.lang.row import Absent, Holds, RowPredicate
@@ -19,6 +35,7 @@ def add_entries(out: list[float], attribute: Attribute, predicate: RowPredicate)
     elif isinstance(predicate, Holds):
         _add_intervals(out, attribute.dims[0], INTERVAL, predicate.keys, predicate.weight)
         add_counts(out, attribute.dims[0], predicate)
+        add_grades(out, attribute.dims[0], predicate.grades)
     else:
         lon, lat = attribute.dims
         _add_intervals(out, lon, INTERVAL, predicate.lon, predicate.weight)
@@ -28,6 +45,15 @@ def add_entries(out: list[float], attribute: Attribute, predicate: RowPredicate)
             out += (lon, CIRCLE, circle.centre.lon, circle.centre.lat, radius)
         for region in predicate.regions:
             _add_region(out, lon, region)
+        add_grades(out, lon, predicate.grades)
+
+
+def add_grades(out: list[float], dim: int, grades: Iterable[Grade]) -> None:
+    """Append the entries of the grades of a predicate, which come last. O(grades)."""
+    for grade in grades:
+        out += (dim, GRADE, *grade.best, grade.weight)
+        out += (dim, CURVE, grade.scale, grade.offset, 0.0)
+        out += (dim, CURVE, grade.to, grade.curve, 0.0)
 
 
 def _add_region(out: list[float], dim: int, region: Region) -> None:

@@ -7,6 +7,7 @@ condition on an age relative to the clock becomes the same condition on its time
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,6 +16,7 @@ from matchwood.encode.ages import clock_ages
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.errors import NeverMatchesError
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import IntervalSet
 from matchwood.lang.row import Absent, Counted, Holds, RowPredicate
 from matchwood.lang.rows import conjunction
@@ -54,7 +56,17 @@ def _on_timestamp(predicate: RowPredicate, ages: set[str], now: float) -> RowPre
         return Absent(name, predicate.weight)
     assert isinstance(predicate, Holds)
     counts = tuple(Counted(_instants(count.keys, now), count.least, count.most) for count in predicate.counts)
-    return Holds(name, predicate.weight, _instants(predicate.keys, now), _instants(predicate.none, now), counts)
+    keys, none = _instants(predicate.keys, now), _instants(predicate.none, now)
+    return Holds(
+        name, predicate.weight, keys, none, counts, tuple(_at_instant(grade, now) for grade in predicate.grades)
+    )
+
+
+def _at_instant(grade: Grade, now: float) -> Grade:
+    """The grade of an age as that of its timestamp: the same closeness, but for rounding in the last bits."""
+    youngest, oldest = grade.best
+    best = now - oldest * _MICROSECONDS, now - youngest * _MICROSECONDS
+    return replace(grade, best=best, scale=grade.scale * _MICROSECONDS, offset=grade.offset * _MICROSECONDS)
 
 
 def _instants(ages: IntervalSet, now: float) -> IntervalSet:

@@ -33,10 +33,10 @@ class Engine(Subscribing, Changing, Matching, Covering):
     `schema` is a `Schema`, a mapping from attribute to type, or None to learn types from the subscriptions; `engine.schema` is
     the schema to encode tables and arrays for this engine with. Events teach it nothing. `index` names the structure behind the
     engine; with "auto" the engine chooses it by timing, and chooses again when the workload changes (`plan`). `ids` says what the
-    ids of subscriptions are, "int" or "str". `scoring` is "sum" (the default), "max", or a function (score, weight) -> score that
-    is monotone and never lowers a score. `on_bad_value` says what to do with a value in an event that its attribute cannot take:
-    "raise" refuses the event; "absent" takes the attribute as absent, and counts and logs the value (`bad_values`). `limits`
-    bounds the size of an expression, for subscriptions that strangers write.
+    ids of subscriptions are, "int" or "str". `scoring` is "sum" (the default), "max", "priority", or a function
+    (score, weight) -> score that is monotone and never lowers a score. `on_bad_value` says what to do with a value in an event
+    that its attribute cannot take: "raise" refuses the event; "absent" takes the attribute as absent, and counts and logs the
+    value (`bad_values`). `limits` bounds the size of an expression, for subscriptions that strangers write.
 
     Thread safety: calls may come from several threads. Matching runs in parallel; changes come one at a time and exclude it for
     the moment of the change. A call that raises has changed nothing. Every call first removes subscriptions that have expired.

@@ -51,7 +51,8 @@ class Explanation:
         mark = f"{verdict.weight:+g}".rjust(6) if verdict.held else "    no"
         text = describe_predicate(verdict.predicate, self.schema)
         value = describe_value(verdict.predicate.attribute, verdict.value, self.schema)
-        return f"{mark}  {text}   (event: {value})"
+        close = ", ".join(f"{closeness:g}" for closeness in verdict.closeness)
+        return f"{mark}  {text}   (event: {value}{f', closeness {close}' if close else ''})"
 
 
 def explain_rows(

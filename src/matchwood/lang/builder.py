@@ -17,7 +17,6 @@ from typing import Any, NoReturn, Self
 
 from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import (
-    METRES,
     BBox,
     Between,
     Compare,
@@ -40,6 +39,7 @@ from matchwood.lang.geometry import geometry_of
 from matchwood.lang.temporal import Times
 from matchwood.lang.temporal_builder import DerivedTimes
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
+from matchwood.lang.units import METRES
 from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Scalar, describe, is_missing, unwrapped
 from matchwood.schema.functions import derived_name

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from matchwood.errors import SchemaError
 from matchwood.lang import places
+from matchwood.lang.describe_grades import with_grades
 from matchwood.lang.describe_tests import shown_test, test_conditions
 from matchwood.lang.expression import (
     And,
@@ -61,13 +62,14 @@ def describe_predicate(predicate: RowPredicate, schema: Schema) -> str:
     if isinstance(predicate, Absent):
         return str(IsNull(predicate.attribute, predicate.weight))
     if isinstance(predicate, Placed):
-        return " AND ".join(map(str, _weighed(_place_conditions(predicate), predicate.weight)))
-    assert isinstance(predicate, Holds)
-    if is_hidden(predicate.attribute):
-        found = test_conditions(predicate, schema)
+        found = _place_conditions(predicate)
     else:
-        found = _conditions(predicate, schema.find(predicate.attribute), schema)
-    conditions = _weighed(found, predicate.weight)
+        assert isinstance(predicate, Holds)
+        if is_hidden(predicate.attribute):
+            found = test_conditions(predicate, schema)
+        else:
+            found = _conditions(predicate, schema.find(predicate.attribute), schema)
+    conditions = with_grades(_weighed(found, predicate.weight), predicate, schema)
     return " AND ".join(f"({condition})" if isinstance(condition, Or) else str(condition) for condition in conditions)
 
 
@@ -99,22 +101,28 @@ def _conditions(predicate: Holds, known: Attribute, schema: Schema) -> list[Expr
     """Conditions that make the predicate again: what a value meets, what none may meet, and the counts."""
     keys, none = predicate.keys, predicate.none
     asked = keys
-    if keys == values_in(~none, known.type) or any(keys in needed_by(count, known.type) for count in predicate.counts):
+    is_needed = not predicate.grades and any(keys in needed_by(count, known.type) for count in predicate.counts)
+    if is_needed or keys == values_in(~none, known.type):
         asked = EVERYTHING  # the other conditions imply it
     elif not _is_listed(keys):  # what `none` excludes between the keys need not be left out of them again
         asked = IntervalSet.of(keys.parts + (none & closed(*keys.hull)).parts)
-    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema)
+    is_graded = bool(
+        predicate.grades
+    )  # by the values that meet `keys`, so these are written as a set of values, not as a count
+    found = [] if asked == EVERYTHING else _meeting(known, asked, None, schema, as_spans=is_graded)
     found += _excluding(known, none, schema) if none else []
     for count in predicate.counts:
         found += _counting(known, count, schema)
     return found or [IsNull(known.name, negated=True)]
 
 
-def _meeting(known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema) -> list[Expression]:
+def _meeting(
+    known: Attribute, keys: IntervalSet, quantifier: Quantifier | None, schema: Schema, *, as_spans: bool = False
+) -> list[Expression]:
     """A value is among the keys."""
     if _is_listed(keys):
         return [_listing(known, keys, quantifier, schema)]
-    if _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
+    if not as_spans and _is_listed(gaps := values_in(~keys, known.type)):  # some value is none of the gaps
         return [Not(_listing(known, gaps, Quantifier.ALL, schema))]
     spans = [_span_conditions(known, lo, hi, quantifier, schema) for lo, hi in keys.parts]
     return list(spans[0]) if len(spans) == 1 else [any_of(*(all_of(*span) for span in spans))]

@@ -1,6 +1,7 @@
 """The oracle: the definition of matching, scoring and order in plain Python. Every fast path must agree with it.
 
     holds     one predicate and one event
+    closeness how close the event's value is to the best one, for graded predicates
     judge     one subscription (its rows) and one event: does it match, with which score, and why
     rank      many subscriptions and one event, best first
 
@@ -37,12 +38,13 @@ def add(score: float, weight: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PredicateVerdict:
-    """One predicate, the event's value (None if absent), whether it held and what it added."""
+    """One predicate, the event's value (None if absent), whether it held, what it added, and the closeness of its grades."""
 
     predicate: RowPredicate
     value: IntervalSet | Point | None
     held: bool
     weight: float
+    closeness: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,27 @@ def holds(predicate: RowPredicate, event: EventKeys) -> bool:
     )
 
 
+def closeness(predicate: RowPredicate, event: EventKeys) -> tuple[float, ...]:
+    """The closeness of each grade of a predicate that holds: that of the best value for which it holds."""
+    if isinstance(predicate, Absent) or not predicate.grades:
+        return ()
+    value = event.values[predicate.attribute]
+    if isinstance(predicate, Holds):
+        assert isinstance(value, IntervalSet)
+        return tuple(grade.of_keys(predicate.keys & value) for grade in predicate.grades)
+    assert isinstance(value, Point)
+    return tuple(grade.of_place(value) for grade in predicate.grades)
+
+
+def gain(predicate: RowPredicate, close: tuple[float, ...]) -> float:
+    """The weight of a predicate that holds, and of its grades by their closeness."""
+    weight = predicate.weight
+    if not isinstance(predicate, Absent):
+        for grade, closeness in zip(predicate.grades, close, strict=True):
+            weight += grade.weight * closeness
+    return weight
+
+
 def judge(
     rows: Sequence[Row], event: EventKeys, *, priority: float = 0.0, mode: Mode | str = Mode.ALL, combine: Combine = add
 ) -> Judgement:
@@ -129,9 +152,10 @@ def _judge_row(row: Row, event: EventKeys, priority: float, mode: Mode, combine:
     verdicts = []
     for predicate in row.predicates:
         held = holds(predicate, event)
-        weight = predicate.weight * event.weight(predicate.attribute) if held else 0.0
+        close = closeness(predicate, event) if held else ()
+        weight = gain(predicate, close) * event.weight(predicate.attribute) if held else 0.0
         if held:
             score = combine(score, weight)
-        verdicts.append(PredicateVerdict(predicate, event.values.get(predicate.attribute), held, weight))
+        verdicts.append(PredicateVerdict(predicate, event.values.get(predicate.attribute), held, weight, close))
     matched = (all if mode is Mode.ALL else any)(verdict.held for verdict in verdicts)
     return RowVerdict(tuple(verdicts), matched, score)

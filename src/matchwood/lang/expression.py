@@ -23,15 +23,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Self
 
 from matchwood.errors import ExpressionError, SchemaError
+from matchwood.lang.decay import Curve, Decay, checked_distance
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.wkt import wkt_of
-from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of
+from matchwood.schema import Point, Scalar, check_microseconds, describe, point_of, type_of, unwrapped
 from matchwood.schema.functions import FUNCTIONS, SEPARATOR, folded, folding_functions, function_of, source_of
 
 KEYWORDS = frozenset("AND OR NOT BETWEEN IN IS LIKE NULL TRUE FALSE INF".split())
@@ -43,9 +45,6 @@ PLAIN_NAME = r"[A-Za-z_]\w*(?:[.:]\w+)*"
 
 MAX_DEPTH = 100
 """Levels of the deepest tree that text and JSON accept. At two frames a level, recursion stays within Python's limit."""
-
-METRES = {"m": 1.0, "km": 1000.0, "mi": 1609.344, "ft": 0.3048, "nmi": 1852.0}
-"""The units of a radius."""
 
 _PLAIN = re.compile(PLAIN_NAME, re.ASCII)
 
@@ -256,10 +255,13 @@ class Constant(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Expression):
-    """A condition on one attribute. `predicate ^ 0.4` is the same condition with weight 0.4."""
+    """A condition on one attribute. `predicate ^ 0.4` is the same condition with weight 0.4; see `decay` for `grade`."""
 
     attribute: str
     weight: float = 1.0
+    grade: Decay | None = field(default=None, kw_only=True)
+
+    _takes_decay: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.attribute:
@@ -268,6 +270,8 @@ class Predicate(Expression):
             _check_functions(self.attribute)
         if not (0.0 <= self.weight < math.inf):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a finite weight >= 0, got {self.weight}")
+        if self.grade is not None:
+            self._check_grade(self.grade)
 
     def __xor__(self, weight: float) -> Self:
         try:
@@ -275,8 +279,53 @@ class Predicate(Expression):
         except (TypeError, ValueError):
             raise ExpressionError(f"attribute {self.attribute!r}: expected a weight, got {describe(weight)}") from None
 
+    def decay(
+        self,
+        curve: Curve | str = Curve.LINEAR,
+        *,
+        origin: object = None,
+        scale: object = None,
+        offset: object = None,
+        to: float | None = None,
+    ) -> Self:
+        """The same condition, whose weight counts by how close the value is to `origin` (docs/language.md).
+
+        `scale` and `offset` are numbers (for a place, metres), pairs such as (1, "km") or (6, "h"), or timedeltas.
+
+        >>> print(Compare("price", 2.0, operator=Operator.LE, value=300).decay(origin=100, scale=200))
+        price <= 300 ^2.0 DECAY(LINEAR, ORIGIN 100, SCALE 200)
+        """
+        try:
+            form = Curve(curve)
+        except ValueError:
+            known = ", ".join(repr(known.value) for known in Curve)
+            raise ExpressionError(
+                f"attribute {self.attribute!r}: expected one of {known}, got {describe(curve)}"
+            ) from None
+        try:
+            grade = Decay(form, best_value(origin), checked_distance(scale), checked_distance(offset), to)
+        except ExpressionError as error:
+            raise error.about(f"attribute {self.attribute!r}") from None
+        return replace(self, grade=grade)
+
+    @property
+    def takes_decay(self) -> bool:
+        """Is it about values that have a distance from the best one? Their type is not known here."""
+        return self._takes_decay and getattr(self, "quantifier", None) is None
+
+    def _check_grade(self, grade: Decay) -> None:
+        if not self.takes_decay:
+            raise ExpressionError(
+                f"attribute {self.attribute!r}: DECAY is for comparisons, BETWEEN, IN, IS NOT NULL and places, "
+                "whose values have a distance from the best one"
+            )
+        if not isinstance(self, DWithin) and (grade.origin is None or grade.scale is None):
+            lacking = "ORIGIN, the best value" if grade.origin is None else "SCALE, the distance over which it falls"
+            raise ExpressionError(f"attribute {self.attribute!r}: DECAY needs {lacking}; only DWITHIN has its own")
+
     def _boost(self) -> str:
-        return weight_suffix(self.weight)
+        weight = weight_suffix(self.weight)
+        return weight if self.grade is None else f"{weight} {self.grade}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,6 +333,8 @@ class Compare(Predicate):
     operator: Operator
     value: Scalar
     quantifier: Quantifier | None = None
+
+    _takes_decay: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
@@ -303,6 +354,8 @@ class Between(Predicate):
     negated: bool = False
     quantifier: Quantifier | None = None
 
+    _takes_decay: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         _checked_value(self.attribute, self.lo)
@@ -320,6 +373,8 @@ class In(Predicate):
     values: tuple[Scalar, ...]
     negated: bool = False
     quantifier: Quantifier | None = None
+
+    _takes_decay: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
@@ -376,6 +431,8 @@ class IsNull(Predicate):
 
     negated: bool = False
 
+    _takes_decay: ClassVar[bool] = True
+
     def __str__(self) -> str:
         return f"{name(self.attribute)} IS {'NOT ' if self.negated else ''}NULL{self._boost()}"
 
@@ -387,6 +444,8 @@ class DWithin(Predicate):
     centre: Point
     radius: float
     shape: Shape = Shape.CIRCLE
+
+    _takes_decay: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
@@ -413,6 +472,8 @@ class BBox(Predicate):
     east: float
     north: float
 
+    _takes_decay: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
         try:
@@ -435,6 +496,8 @@ class Spatial(Predicate):
 
     operator: SpatialOperator
     geometry: Geometry
+
+    _takes_decay: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Predicate.__post_init__(self)
@@ -536,15 +599,15 @@ def _fold(predicate: Predicate, *fields: str) -> None:
     attribute = predicate.attribute
     if SEPARATOR not in attribute:
         return
-    for field in fields:
-        value = getattr(predicate, field)
+    for constant in fields:
+        value = getattr(predicate, constant)
         try:
             new = (
                 tuple([folded(attribute, item) for item in value]) if type(value) is tuple else folded(attribute, value)
             )
         except SchemaError as error:
             raise ExpressionError(f"{name(attribute)}: {error}") from None
-        object.__setattr__(predicate, field, new)
+        object.__setattr__(predicate, constant, new)
 
 
 def _number(value: float) -> str:
@@ -624,6 +687,25 @@ def _checked_value(attribute: str, value: object) -> None:
         raise ExpressionError(
             f"attribute {attribute!r}: expected a number, string, bool or UTC datetime, got {value!r}"
         )
+
+
+def best_value(value: object) -> int | float | datetime | Point | None:
+    """The origin of a DECAY from a value of Python: a number, a date or datetime, a point; None stays None."""
+    plain = unwrapped(value)
+    if plain is None or isinstance(plain, Point):
+        return plain
+    if isinstance(plain, date):
+        return instant(plain)
+    if isinstance(plain, Decimal):
+        plain = float(plain)
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        return plain
+    try:
+        return point_of(value)
+    except SchemaError:
+        raise ExpressionError(
+            f"DECAY: expected a number, a date, a datetime or a point as origin, got {describe(value)}"
+        ) from None
 
 
 def instant(value: datetime | date | str) -> datetime:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from matchwood.errors import ExpressionError
 from matchwood.lang import template as read
 from matchwood.lang import temporal_grammar
 from matchwood.lang.expression import (
     KEYWORDS,
     MAX_DEPTH,
-    METRES,
     And,
     BBox,
     Between,
@@ -31,6 +31,7 @@ from matchwood.lang.expression import (
     Not,
     Operator,
     Or,
+    Predicate,
     Quantifier,
     Shape,
     SpatialOperator,
@@ -38,9 +39,11 @@ from matchwood.lang.expression import (
     spatial,
 )
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.grammar_decay import read_decay
 from matchwood.lang.template import Conjunct, Place, PlacedError, Step, Template
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.lang.tokens import Token, tokens_of
+from matchwood.lang.units import METRES
 from matchwood.lang.wkt import WORDS, coordinates_of
 from matchwood.schema import Point
 from matchwood.schema.functions import FUNCTIONS, derived_name, function_of, is_derived
@@ -213,6 +216,8 @@ class Grammar:
         if self.begins_call(temporal_grammar.FUNCTIONS):
             return self.node(temporal_grammar.temporal(self), token)
         condition = self.condition()
+        if self.token.upper == "DECAY":
+            condition = self.graded(condition)
         node = self.node(condition.step, token, condition.depth)
         if condition.negated:
             return self.negation(node, token)
@@ -220,6 +225,18 @@ class Grammar:
             return node
         self.conditions[node] = condition
         return node
+
+    def graded(self, condition: _Condition) -> _Condition:
+        """The condition with the DECAY that follows it."""
+        decay, make = read_decay(self), condition.step
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            made = make(values, nodes)
+            if not isinstance(made, Predicate):
+                raise ExpressionError("DECAY belongs to one predicate; this condition stands for several")
+            return replace(made, grade=decay(values))
+
+        return condition._replace(step=step, form="", values=())
 
     def condition(self) -> _Condition:
         if self.calls("DWITHIN"):
@@ -720,6 +737,8 @@ class Grammar:
     def why_not_after_operand(self, *, in_group: bool) -> str:
         if self.token.text in _COMPARISONS:
             return "comparisons do not chain; join them with AND or use BETWEEN"
+        if self.token.upper == "DECAY":
+            return "DECAY belongs to a predicate and stands once, right after its weight: a <= 1 ^0.4 DECAY(...)"
         if self.token.text == "^":
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
         end = ")" if in_group else "the end of the text"

@@ -8,6 +8,7 @@ What exists in CQL2 is written as in CQL2, for exchange with other readers and w
     "contains", "regex", "cidr"
     "weight"                     on a predicate, where it is not 1
     "any", "all", "a_count"      in place of the property: {"op": "any", "args": [{"property": "sizes"}]}
+    "decay"                      on a predicate, where its weight counts by closeness (`json_decay`)
     "s_dwithin", "shape"         a radius in metres around a point; the shape where it is not a circle
     {"number": "inf"}            infinity, which JSON cannot write
 
@@ -56,6 +57,7 @@ from matchwood.lang.expression import (
     spatial,
 )
 from matchwood.lang.geometry import geojson_of, geometry_of
+from matchwood.lang.json_decay import read_decay, written_decay
 from matchwood.lang.temporal import Temporal
 from matchwood.lang.text_tests import FOLDED, Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar, describe
@@ -127,6 +129,8 @@ def _written_predicate(predicate: Predicate) -> dict[str, Any]:
     op, args, extra = _operation(predicate)
     if predicate.weight != 1.0:
         extra["weight"] = float(predicate.weight)
+    if predicate.grade is not None:
+        extra["decay"] = written_decay(predicate.grade)
     written = {"op": op, "args": [_written_subject(predicate), *args], **extra}
     return {"op": "not", "args": [written]} if getattr(predicate, "negated", False) else written
 
@@ -271,15 +275,20 @@ def _read_predicate(op: str, args: list[Any], value: Any, path: str) -> Predicat
     else:
         operator = _COMPARISONS.get(op, Operator.EQ)
     weight = _read_weight(value, path)
+    grade = read_decay(value["decay"], f"{path}.decay") if "decay" in value else None
     if op in _SPATIAL:
-        return _read_spatial(_SPATIAL[op], args, weight, path)
+        found = _read_spatial(_SPATIAL[op], args, weight, path)
+        try:
+            return found if grade is None else replace(found, grade=grade)
+        except ExpressionError as error:
+            raise error.about(path) from None
     name, further = _read_subject(op, args[0], places[0])
     kind, fields_of = _READERS.get(op, (Compare, partial(_compared, operator)))
     if "values" in further and kind is Compare:
         kind, fields_of = ListCount, partial(_count_compared, operator)
     fields = fields_of(args, places, value)
     try:
-        predicate: Predicate = kind(name, weight, **fields, **further)
+        predicate: Predicate = kind(name, weight, grade=grade, **fields, **further)
     except ExpressionError as error:
         raise error.about(path) from None
     return predicate
@@ -535,15 +544,15 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "and": (None, ()),
     "or": (None, ()),
     "not": (1, ("prefix",)),
-    **dict.fromkeys(_COMPARISONS, (2, ("weight",))),
-    "between": (3, ("weight",)),
-    "in": (2, ("weight",)),
-    "isNull": (1, ("weight",)),
+    **dict.fromkeys(_COMPARISONS, (2, ("weight", "decay"))),
+    "between": (3, ("weight", "decay")),
+    "in": (2, ("weight", "decay")),
+    "isNull": (1, ("weight", "decay")),
     **dict.fromkeys(map(str, ListOperator), (2, ("weight",))),
     "like": (2, ("weight",)),
     **dict.fromkeys(map(str, TextOperator), (2, ("weight",))),
-    "s_dwithin": (3, ("weight", "shape")),
-    **dict.fromkeys(map(str, SpatialOperator), (2, ("weight",))),
+    "s_dwithin": (3, ("weight", "decay", "shape")),
+    **dict.fromkeys(map(str, SpatialOperator), (2, ("weight", "decay"))),
     **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

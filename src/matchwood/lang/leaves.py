@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 from matchwood.errors import ExpressionError, ValueTypeError
@@ -28,6 +29,7 @@ from matchwood.lang.expression import (
     Spatial,
     SpatialOperator,
 )
+from matchwood.lang.grade import Grade, grade_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Kind, Region, box_of, is_box, parts_of
@@ -41,6 +43,45 @@ from matchwood.schema.keys import keys_of
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     """A predicate of the tree as alternatives: several for the outside of a box, and for some tests of lists; none if it never
     holds."""
+    if predicate.grade is None:
+        return _ungraded(predicate, schema, negated)
+    if isinstance(predicate, IsNull):
+        if predicate.negated is negated:
+            raise ExpressionError(
+                f"attribute {predicate.attribute!r}: DECAY needs a value; an absent one has no distance"
+            )
+        grade = _grade(predicate, schema, negated)  # the origin tells the type of an attribute that has none
+        return [_graded(_present(schema.find(predicate.attribute), 0.0), grade)]
+    found = _ungraded(predicate, schema, negated)
+    grade = _grade(predicate, schema, negated)
+    return [_graded(one, grade) for one in found]
+
+
+def _grade(predicate: Predicate, schema: Schema, negated: bool) -> Grade:
+    assert predicate.grade is not None
+    circle = (predicate.centre, predicate.radius) if isinstance(predicate, DWithin) else None
+    towards = direction(predicate)
+    return grade_of(
+        predicate.grade,
+        predicate.weight,
+        schema,
+        predicate.attribute,
+        towards=-towards if negated else towards,
+        circle=circle,
+    )
+
+
+def direction(predicate: Predicate) -> int:
+    """-1 for a predicate with an upper end only, 1 for one with a lower end only, otherwise 0."""
+    return _DIRECTIONS.get(predicate.operator, 0) if isinstance(predicate, Compare) else 0
+
+
+def _graded(predicate: DraftPredicate, grade: Grade) -> DraftPredicate:
+    assert isinstance(predicate, (Holds, Placed))
+    return replace(predicate, weight=0.0, grades=(grade,))
+
+
+def _ungraded(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:
     name, weight = predicate.attribute, predicate.weight
     if isinstance(predicate, IsNull):
         if predicate.negated is negated:
@@ -161,11 +202,15 @@ _NEGATIONS = {
 }
 
 
+_DIRECTIONS = {Operator.LT: -1, Operator.LE: -1, Operator.GT: 1, Operator.GE: 1}
+
+
 def settled(predicate: DraftPredicate, schema: Schema) -> RowPredicate | None:
     """The predicate as rows keep it; None if it can never hold. O(counts^2 + intervals log intervals).
 
     Counts lose what is excluded anyway, and sets that narrower ones imply are dropped. Of the sets that the value has to meet,
-    the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone.
+    the one that is likely to exclude most events becomes `keys`, because structures filter by `keys` alone. A graded predicate
+    keeps its `keys`, whose values are graded.
     """
     if isinstance(predicate, Tested):
         held = text_tests.settled_tests(predicate, schema)
@@ -190,10 +235,10 @@ def settled(predicate: DraftPredicate, schema: Schema) -> RowPredicate | None:
         if not any(set_.covers(other) for other in needed)
         and not any(set_.covers(other) and (set_ != other or i < at) for i, other in enumerate(sets) if i != at)
     ]
-    keys = min(asked + needed, key=_breadth)
+    keys = predicate.keys if predicate.grades else min(asked + needed, key=_breadth)
     counts += [Counted(set_, 1) for set_ in asked if set_ != keys]
     ordered = sorted(set(counts), key=lambda count: (count.keys.parts, count.least, count.most))
-    return Holds(predicate.attribute, predicate.weight, keys, none, tuple(ordered))
+    return Holds(predicate.attribute, predicate.weight, keys, none, tuple(ordered), predicate.grades)
 
 
 def needed_by(count: Counted, type_: Type | None) -> list[IntervalSet]:

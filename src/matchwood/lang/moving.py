@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from matchwood.errors import ExpressionError
 from matchwood.lang import places
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.places import Circle
 from matchwood.lang.row import Placed, Row
@@ -42,12 +43,23 @@ def _moved(predicate: Placed, place: Point) -> Placed:
         (circle,) = predicate.circles
         if (predicate.lon, predicate.lat) == places.box_around_circle(circle.centre, circle.radius):
             lon, lat = places.box_around_circle(place, circle.radius)
-            return replace(predicate, lon=lon, lat=lat, circles=(Circle(place, circle.radius),))
-    elif not predicate.circles and len(predicate.lat.parts) == 1 and _in_one_piece(predicate.lon):
+            grades = tuple([_moved_grade(grade, circle.centre, place) for grade in predicate.grades])
+            return replace(predicate, lon=lon, lat=lat, circles=(Circle(place, circle.radius),), grades=grades)
+    elif (
+        not predicate.circles
+        and not predicate.grades
+        and len(predicate.lat.parts) == 1
+        and _in_one_piece(predicate.lon)
+    ):
         width = sum(hi - lo for lo, hi in predicate.lon.parts)
         lon = places.longitudes(place.lon - width / 2, place.lon + width / 2)
         return replace(predicate, lon=lon, lat=_moved_latitudes(predicate, place))
     raise ExpressionError(f"cannot move: the condition on {predicate.attribute!r} has no single centre; use update")
+
+
+def _moved_grade(grade: Grade, centre: Point, place: Point) -> Grade:
+    """A grade around the centre of the circle moves with it; one around another place stays."""
+    return replace(grade, best=(place.lon, place.lat)) if grade.best == (centre.lon, centre.lat) else grade
 
 
 def _in_one_piece(lon: IntervalSet) -> bool:

@@ -71,7 +71,7 @@ def parse(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Expression:
     five times that for a new one.
 
     >>> parse("age BETWEEN 22 AND 36 ^0.4")
-    Between(attribute='age', weight=0.4, lo=22, hi=36, negated=False, quantifier=None)
+    Between(attribute='age', weight=0.4, grade=None, lo=22, hi=36, negated=False, quantifier=None)
     >>> print(parse("not (a=1 and b=2) or 5<c"))
     NOT (a = 1 AND b = 2) OR c > 5
     >>> parse("age = NULL")

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from matchwood import geo
+from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import Region
@@ -36,6 +37,7 @@ class Holds:
     """The value of the event shares a key with `keys` and none with `none`, and every count holds.
 
     A value that is a single key is in `keys`, which has no key of `none`; so `none` matters for lists and ranges only.
+    `weight` is what counts in full; grades come on top of it.
     """
 
     attribute: str
@@ -43,11 +45,12 @@ class Holds:
     keys: IntervalSet
     none: IntervalSet = NOTHING
     counts: tuple[Counted, ...] = ()
+    grades: tuple[Grade, ...] = ()
 
     @property
     def is_plain(self) -> bool:
         """Is it one set of keys, and nothing beside it?"""
-        return not self.none and not self.counts
+        return not self.none and not self.counts and not self.grades
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class Placed:
     lat: IntervalSet
     circles: tuple[Circle, ...] = ()
     regions: tuple[Region, ...] = ()
+    grades: tuple[Grade, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
     NOT   is pushed to the predicates: no value may meet what they ask for (an absent attribute still makes them false)
     AND   on one attribute intersects interval sets, unites what is excluded, and adds weights
+          grades are kept, one by one
     OR    on one attribute of equal weight unites interval sets; otherwise it makes another row
 
 Under an AND, the alternatives that name one and the same attribute only are merged first, then multiplied with the others: ten
@@ -16,10 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, Spatial
+from matchwood.lang.grade import Grade, largest_gain
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
@@ -305,12 +308,13 @@ def _with_tests_united(drafts: Iterable[_Draft]) -> list[_Draft]:
 
 
 def _only_set(predicate: Holds) -> IntervalSet | None:
-    """The set that the value has to meet, if the predicate asks for nothing else."""
+    """The set that the value has to meet, if the predicate asks for nothing else and is not graded."""
     if predicate.is_plain:
         return predicate.keys
     if (
         predicate.keys == EVERYTHING
         and not predicate.none
+        and not predicate.grades
         and len(predicate.counts) == 1
         and predicate.counts[0].is_any
     ):
@@ -331,7 +335,8 @@ def _together(predicates: Sequence[DraftPredicate], schema: Schema | None) -> Dr
     for predicate in predicates:  # not `sum`, whose rounding depends on the version of Python
         weight += predicate.weight
     name = predicates[0].attribute
-    if weight == math.inf:
+    grades = grades_of(predicates)
+    if largest_gain(weight, grades) == math.inf:
         raise ExpressionError(f"attribute {name!r}: the sum of its weights exceeds float64; use smaller weights")
     absent = [isinstance(predicate, Absent) for predicate in predicates]
     if any(absent):
@@ -343,11 +348,12 @@ def _together(predicates: Sequence[DraftPredicate], schema: Schema | None) -> Dr
         beside = [p for p in held if p is not None]
         return together(name, weight, tests, _held_together(name, 0.0, beside, schema) if beside else None)
     if not placed:
-        return _held_together(name, weight, [p for p in predicates if isinstance(p, Holds)], schema)
+        merged = _held_together(name, weight, [p for p in predicates if isinstance(p, Holds)], schema)
+        return replace(merged, grades=grades) if grades else merged
     # A `Holds` here is an IS NOT NULL that was read before the type of the attribute was known: it adds only its weight.
     circles = tuple(dict.fromkeys(circle for predicate in placed for circle in predicate.circles))
     lon, lat = _intersection([p.lon for p in placed]), _intersection([p.lat for p in placed])
-    return Placed(name, weight, lon, lat, circles, _regions_together(placed))
+    return Placed(name, weight, lon, lat, circles, _regions_together(placed), grades)
 
 
 def _regions_together(placed: list[Placed]) -> tuple[Region, ...]:
@@ -356,6 +362,13 @@ def _regions_together(placed: list[Placed]) -> tuple[Region, ...]:
     for region in (region for predicate in placed for region in predicate.regions):
         accepted[region.parts] = accepted.get(region.parts, region.accepts) & region.accepts
     return tuple([Region(parts, accepts) for parts, accepts in accepted.items()])
+
+
+def grades_of(predicates: Iterable[DraftPredicate]) -> tuple[Grade, ...]:
+    """The grades of all of these predicates, in order."""
+    return tuple(
+        [grade for predicate in predicates if isinstance(predicate, (Holds, Placed)) for grade in predicate.grades]
+    )
 
 
 def _held_together(name: str, weight: float, predicates: list[Holds], schema: Schema | None) -> Holds:

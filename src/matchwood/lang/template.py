@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from matchwood.errors import ExpressionError, ParseError
-from matchwood.lang.expression import METRES, Expression, instant
+from matchwood.lang.expression import Expression, instant
+from matchwood.lang.units import METRES
 
 Place = tuple[int, int]
 """(piece, offset): the even pieces of a split text lie between the constants, the odd ones are the constants."""

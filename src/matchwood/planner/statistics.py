@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Events, Rows
+from matchwood.encode.arrays import ABSENT, CIRCLE, GRADE, INTERVAL, JOINED, MORE, Events, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Statistics:
             float(before_more.sum()) / max(int(heads.sum()), 1),
             float((rows.kinds == ABSENT).sum()) / max(int(heads.sum()), 1),
             len(events.dims) / max(events.size, 1),
-            bool(len(np.unique(scores)) > 1 or len(np.unique(rows.priority)) > 1),
+            bool(len(np.unique(scores)) > 1 or len(np.unique(rows.priority)) > 1 or (rows.kinds == GRADE).any()),
         )
 
     def line(self, name_of: Callable[[int], str]) -> str:

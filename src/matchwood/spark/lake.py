@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CLAIMS, VERSIONS, LEASES = "_claims", "_versions", "_leases"
-FORMAT = 2
+FORMAT = 3
 """The format of manifests and of the tables in `columns`; raised when older readers would misread newer versions."""
 UNFINISHED_S = 24 * 3600.0
 """Age in seconds at which a claim without a manifest is assumed to belong to a dead writer."""

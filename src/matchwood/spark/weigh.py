@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from matchwood.encode.arrays import ABSENT, INTERVAL, Float64s, Int64s
+from matchwood.encode.arrays import ABSENT, GRADE, INTERVAL, Float64s, Int64s, Rows
 from matchwood.errors import QueryError, SchemaError
 from matchwood.spark import columns
 from matchwood.spark.batches import read_subscriptions, write_subscriptions
@@ -91,7 +91,27 @@ class Weighing:
             top = given[dims]
             drawn = top * (self.around + self.deviation * normal(owner, dims, self.seed))
             weight[heads] = np.clip(drawn, 0.0, top)
+            _share_with_grades(rows, heads, weight)
             yield write_subscriptions(read._replace(rows=rows._replace(weight=weight)))
+
+
+def _share_with_grades(rows: Rows, heads: Int64s, weight: Float64s) -> None:
+    """Divide the new weights of graded predicates among them and their grades as the old ones were. O(entries)."""
+    grades = np.flatnonzero(rows.kinds == GRADE)
+    if not len(grades) or not len(heads):
+        return
+    every = np.flatnonzero((rows.kinds == INTERVAL) | (rows.kinds == ABSENT))
+    mine = every[np.searchsorted(every, grades, "right") - 1]
+    weighed = np.isin(mine, heads)
+    grades, mine = grades[weighed], mine[weighed]
+    total = rows.weight.copy()
+    np.add.at(total, mine, rows.weight[grades])
+    owners = np.unique(mine)
+    given = weight[owners]
+    share = np.divide(given, total[owners], out=np.zeros(len(owners)), where=total[owners] > 0.0)
+    weight[grades] = rows.weight[grades] * share[np.searchsorted(owners, mine)]
+    # Where nothing was weighed before, all of it counts in full.
+    weight[owners] = np.where(total[owners] > 0.0, rows.weight[owners] * share, given)
 
 
 def normal(ids: Int64s, dims: Int64s, seed: int) -> Float64s:

@@ -271,7 +271,7 @@ class RowStore:
         """Refuse rows that no record can hold. O(rows)."""
         for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
             kinds = rows.kinds[rows.offsets[r] : rows.offsets[r + 1]]
-            count = int((~np.isin(kinds, (arrays.MORE, arrays.PART, arrays.RING, arrays.VERTEX))).sum())
+            count = int((~np.isin(kinds, arrays.CONTINUING)).sum())
             if count > MAX_COUNT:
                 raise SubscriptionError(
                     f"subscription {rows.ids[r]}: a row names {count} dimensions and shapes, the limit is {MAX_COUNT}"

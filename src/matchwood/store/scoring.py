@@ -28,7 +28,7 @@ SUM = Scoring(add)
 
 
 def scoring(function: str | Combine | None) -> Scoring:
-    """The scoring of that name ("sum", "max"), or by a function (score, weight) -> score.
+    """The scoring of that name (`NAMES`), or by a function (score, weight) -> score.
 
     The function must be plain arithmetic on two floats (Numba compiles it), monotone in both arguments, and must never lower a
     score, a negative one included: indexes prune by it. This is tested on a few values.
@@ -38,10 +38,11 @@ def scoring(function: str | Combine | None) -> Scoring:
     """
     if function is None or function == "sum":
         return SUM
-    if function == "max":
-        function = _larger
+    if isinstance(function, str):
+        function = _NAMED.get(function, function)
     if not callable(function):
-        raise QueryError(f"expected scoring 'sum', 'max' or a function (score, weight) -> score, got {function!r}")
+        known = ", ".join(map(repr, NAMES))
+        raise QueryError(f"expected scoring {known} or a function (score, weight) -> score, got {function!r}")
     try:
         _check_monotone(function)
         compiled = numba.cfunc(_SIGNATURE)(function)
@@ -61,6 +62,15 @@ def scoring(function: str | Combine | None) -> Scoring:
 
 def _larger(score: float, weight: float) -> float:
     return max(score, weight)
+
+
+def _priority(score: float, weight: float) -> float:
+    return score
+
+
+_NAMED: dict[str, Combine] = {"max": _larger, "priority": _priority}
+NAMES = ("sum", *_NAMED)
+"""sum: priority and weights; max: the largest of them; priority: the priority alone, weights do not count."""
 
 
 def _check_monotone(function: Callable[[float, float], float]) -> None:

@@ -20,6 +20,7 @@ from matchwood.store.kernels.places import chord_squared, is_within
 from matchwood.store.kernels.rows import (
     ABSENT,
     COUNTED,
+    GRADED,
     JOINED,
     NARROWS,
     NONE,
@@ -147,7 +148,7 @@ def implies_circle(narrow, slot, lon, entries, circle):
         return True
     for at in range(first + 2, start + count):
         entry = narrow.entries[at]
-        if not entry.kind & NARROWS:
+        if not entry.kind & NARROWS or entry.kind == GRADED:
             break
         if entry.kind == ROUND and circle_implies(narrow.entries, start + np.int64(entry.more), entries, circle):
             return True
@@ -271,6 +272,8 @@ def row_covers(wide, slot_w, narrow, slot_n):
             word = WORDS * (start_w + np.int64(entry.more))
             if not implies_region(narrow, slot_n, other, wide.entries, word):
                 return False
+            continue
+        if entry.kind == GRADED:
             continue
         if entry.kind & NARROWS:
             if not implies_circle(narrow, slot_n, other, wide.entries, start_w + np.int64(entry.more)):

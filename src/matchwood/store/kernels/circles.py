@@ -12,7 +12,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.places import reach_of, unit_vector, width_of
-from matchwood.store.kernels.rows import JOINED, PLAIN, ROUND, SHAPED
+from matchwood.store.kernels.rows import GRADED, JOINED, PLAIN, ROUND, SHAPED
 
 
 @helper
@@ -65,6 +65,20 @@ def find_circles(store, slots, dim, to_lon, to_lat, lon, lat):
     return True
 
 
+@helper
+def move_grades(store, row, at, from_lon, from_lat, lon, lat):
+    """Move the grades behind entry `at`, a circle, that are around its centre. O(grades)."""
+    start = np.int64(row.start)
+    at += 1
+    while at < start + np.int64(row.count) and store.entries[at].kind == GRADED:
+        first = start + np.int64(store.entries[at].more)
+        best, vector = store.entries[first], store.entries[first + 1]
+        if best.lo == from_lon and best.hi == from_lat:
+            best.lo, best.hi = lon, lat
+            vector.lo, vector.hi, vector.weight = unit_vector(lon, lat)
+        at += 1
+
+
 @kernel
 def move_circles(store, slots, lon, lat):
     """Move the circle in the row at slots[i], and its box, to (lon[i], lat[i]); `find_circles` allows it. O(entries)."""
@@ -73,6 +87,7 @@ def move_circles(store, slots, lon, lat):
         start, at = np.int64(row.start), only_circle(store, row)
         x, y, more = store.entries[at - 2], store.entries[at - 1], start + np.int64(store.entries[at].more)
         circle, vector = store.entries[more], store.entries[more + 1]
+        move_grades(store, row, at, circle.lo, circle.hi, lon[i], lat[i])
         x.lo, x.hi, y.lo, y.hi = box_around(lon[i], lat[i], circle.weight)
         circle.lo, circle.hi = lon[i], lat[i]
         vector.lo, vector.hi, vector.weight = unit_vector(lon[i], lat[i])

@@ -1,4 +1,7 @@
-"""`matchwood.geo` compiled: the same code objects, bound to their compiled siblings, so that both give the same bits."""
+"""`matchwood.geo` and `matchwood.decay` compiled: the same code objects, bound to their compiled siblings.
+
+So Python and kernels give the same bits.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from matchwood import geo
+from matchwood import decay, geo
 from matchwood.jit.decorators import helper
 
 
@@ -22,4 +25,10 @@ unit_vector = _compiled(geo.unit_vector, sine_of_degrees=sine_of_degrees)
 chord_squared = _compiled(geo.chord_squared, sine=sine)
 is_within = _compiled(geo.is_within, unit_vector=unit_vector)
 reach_of = _compiled(geo.reach_of)
-width_of = _compiled(geo.width_of, sine=sine, arc_of=_compiled(geo.arc_of))
+arc_of = _compiled(geo.arc_of)
+width_of = _compiled(geo.width_of, sine=sine, arc_of=arc_of)
+distance = _compiled(geo.distance, unit_vector=unit_vector, arc_of=arc_of)
+half_power = _compiled(decay.half_power)
+rate_of = _compiled(decay.rate_of)
+closeness = _compiled(decay.closeness, half_power=half_power)
+distance_to = _compiled(decay.distance_to)

@@ -11,6 +11,8 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
                    first with the latitude's dimension in `more`
            COUNTED intervals as those of a SET, then two words more: how many of them the value meets, least and most
            SHAPED  a region, as words (`kernels.regions`)
+           GRADED  narrows nothing: its weight counts by closeness (`grades`). The weight of the predicate's first entry is the
+                   sum of all its weights, a bound; the weight that counts in full is with the first grade
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
@@ -33,7 +35,7 @@ from matchwood.jit.intrinsics import prefetch, read_word, write_word
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
-from matchwood.store.kernels.places import chord_squared, unit_vector
+from matchwood.store.kernels.places import chord_squared, rate_of, unit_vector
 from matchwood.store.kernels.regions import region_words, write_region
 
 ROW = np.dtype(
@@ -59,6 +61,7 @@ PLAIN, SET, ABSENT, JOINED, NARROWS = np.uint16(0), np.uint16(1), np.uint16(2), 
 ROUND = np.uint16(JOINED | NARROWS)  # a circle
 COUNTED = np.uint16(JOINED | NARROWS | 16)
 SHAPED = np.uint16(JOINED | NARROWS | 32)  # a region
+GRADED = np.uint16(JOINED | NARROWS | 64)
 _HAS_PARTS = np.uint16(SET | 16)
 SIBLING = np.uint16(1)  # row flag: its subscription has other rows
 
@@ -75,12 +78,14 @@ EXACT_CLASSES = 64
 COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 
 CIRCLE_EXTRAS = 3
+GRADE_EXTRAS = 4  # see `grades`
 WORDS = 4  # of an entry
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
 _COUNT, _PART = arrays.COUNT, arrays.PART
 _REGION, _RING, _VERTEX = arrays.REGION, arrays.RING, arrays.VERTEX
+_GRADE, _CURVE = arrays.GRADE, arrays.CURVE
 
 
 class Store(State):
@@ -179,11 +184,13 @@ def shape_of(rows, r):
     begin, end = rows.offsets[r], rows.offsets[r + 1]
     for e in range(begin, end):
         kind = rows.kinds[e]
-        if kind == _MORE or kind == _PART or kind == _RING or kind == _VERTEX:
+        if kind == _MORE or kind == _PART or kind == _RING or kind == _VERTEX or kind == _CURVE:
             continue
         main += 1
         if kind == _CIRCLE:
             extras += CIRCLE_EXTRAS
+        elif kind == _GRADE:
+            extras += GRADE_EXTRAS
         elif kind == _COUNT:
             number, width = set_shape(rows, e + 1, _PART)
             extras += extras_of(number * width + 3)
@@ -245,7 +252,8 @@ def write_entries(store, rows, r, start, main):
     entries = store.entries
     at = start
     extra = start + main
-    latitude = np.uint32(0)
+    latitude = NONE
+    head = start
     dims = store.counts[DIMS]
     for e in range(rows.offsets[r], rows.offsets[r + 1]):
         kind, dim = rows.kinds[e], rows.dims[e]
@@ -257,9 +265,13 @@ def write_entries(store, rows, r, start, main):
                 extra += extras_of(write_set(entries, rows, e - 1, _MORE, extra))
             set_.hi = rows.hi[e]
             continue
-        if kind == _PART or kind == _RING or kind == _VERTEX:
+        if kind == _PART or kind == _RING or kind == _VERTEX or kind == _CURVE:
             continue
-        if kind == _COUNT:
+        if kind == _GRADE:
+            write_entry(entries[at], -np.inf, np.inf, 0.0, dim, GRADED, np.uint32(extra - start))
+            write_grade(entries, rows, e, extra, entries[head], latitude)
+            extra += GRADE_EXTRAS
+        elif kind == _COUNT:
             write_entry(entries[at], -np.inf, np.inf, 0.0, dim, COUNTED, np.uint32(extra - start))
             words = write_set(entries, rows, e + 1, _PART, extra)
             write_word(entries, WORDS * np.int64(extra) + words, rows.lo[e])
@@ -281,12 +293,30 @@ def write_entries(store, rows, r, start, main):
             if kind == _JOINED:
                 stored = JOINED
                 latitude = np.uint32(dim)
-            elif kind == _ABSENT:
-                stored = ABSENT
+            else:
+                head, latitude = at, NONE
+                if kind == _ABSENT:
+                    stored = ABSENT
             write_entry(entries[at], rows.lo[e], rows.hi[e], rows.weight[e], dim, stored, NONE)
         dims = max(dims, np.int64(dim) + 1)
         at += 1
     store.counts[DIMS] = dims
+
+
+@helper
+def write_grade(entries, rows, e, extra, head, latitude):
+    """Write the grade that begins with entry e of the CSR arrays as extras, and add its weight to the bound of its head."""
+    curve = np.int64(rows.hi[e + 2])
+    # The first grade has the weight of its predicate that counts in full, later ones NaN.
+    full = head.weight if rows.kinds[e - 1] != _CURVE else np.nan
+    head.weight += rows.weight[e]
+    write_entry(entries[extra], rows.lo[e], rows.hi[e], rows.weight[e], np.uint16(0), PLAIN, latitude)
+    x, y, z = 0.0, 0.0, 0.0
+    if latitude != NONE:
+        x, y, z = unit_vector(rows.lo[e], rows.hi[e])
+    write_entry(entries[extra + 1], x, y, z, np.uint16(0), PLAIN, NONE)
+    write_entry(entries[extra + 2], rows.lo[e + 1], rows.hi[e + 1], rows.lo[e + 2], np.uint16(curve), PLAIN, NONE)
+    write_entry(entries[extra + 3], rate_of(curve, rows.lo[e + 2]), full, 0.0, np.uint16(0), PLAIN, NONE)
 
 
 @helper

@@ -11,12 +11,14 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.intrinsics import read_word
+from matchwood.store.kernels.grades import graded_gain
 from matchwood.store.kernels.parts import meets_value
 from matchwood.store.kernels.places import is_within
 from matchwood.store.kernels.regions import region_holds
 from matchwood.store.kernels.rows import (
     ABSENT,
     COUNTED,
+    GRADED,
     JOINED,
     NARROWS,
     SET,
@@ -132,6 +134,8 @@ def entry_holds(entries, start, at, values, events):
     if entry.kind == SHAPED:
         word = WORDS * (start + np.int64(entry.more))
         return region_holds(entries, word, value.lo, values[np.int64(read_word(entries, word))].lo)
+    if entry.kind == GRADED:
+        return True
     if entry.kind & NARROWS:
         first = start + np.int64(entry.more)
         lat = values[np.int64(entries[first].more)].lo
@@ -149,13 +153,14 @@ def score_row(store, slot, values, events, mode, combine):
     """The row's score for the loaded event, NaN if it does not match. O(entries).
 
     The score is folded over the predicates that hold. A predicate is an entry and the JOINED ones after it, which hold as a
-    whole or not at all.
+    whole or not at all. Grades come last and replace what the predicate adds by what it adds for this event.
     """
     row, entries = store.rows[slot], store.entries
     start = np.int64(row.start)
     relaxed = mode & ANY != 0
     score = without = row.priority
     matched = matched_without = not relaxed
+    head, gain = np.int64(0), 0.0
     for at in range(np.int64(row.count)):
         holds = entry_holds(entries, start, at, values, events)
         if not holds and not relaxed:
@@ -163,11 +168,16 @@ def score_row(store, slot, values, events, mode, combine):
         entry = entries[start + at]
         if not entry.kind & JOINED:
             without, matched_without = score, matched  # this predicate
+            head = np.int64(at) if holds else np.int64(-1)
             if holds:
                 score = folded(score, entry.weight * values[np.int64(entry.dim)].weight, combine)
                 matched = True
         elif not holds:
             score, matched = without, matched_without
+            head = np.int64(-1)
+        elif entry.kind == GRADED and head >= 0:
+            gain = graded_gain(entries, start, head, start + np.int64(entry.more), gain, values, events)
+            score = folded(without, gain * values[np.int64(entry.dim)].weight, combine)
     return score if matched else np.nan
 
 
