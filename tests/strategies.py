@@ -37,6 +37,7 @@ from matchwood.lang.expression import (
 )
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
+from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar
 from matchwood.schema.functions import derived_name, is_derived
 
@@ -114,6 +115,11 @@ def scalars() -> st.SearchStrategy[Scalar]:
     return st.one_of(numbers(), st.sampled_from(AWKWARD_STRINGS), st.text(max_size=8), st.booleans(), timestamps())
 
 
+def patterns() -> st.SearchStrategy[str]:
+    """Patterns of LIKE."""
+    return st.lists(st.sampled_from(("%", "_", "a", "'", "\\%", "\\_", "\\\\", "é")), max_size=5).map("".join)
+
+
 def weights() -> st.SearchStrategy[float]:
     return st.sampled_from((1.0, 1.0, 0.0, 0.4, 2.0, 1e-300, 1e300)) | st.floats(0.0, 1e6)
 
@@ -136,6 +142,15 @@ def predicates(attributes: Sequence[str] | None = None) -> st.SearchStrategy[Pre
         st.builds(Lists, values=some, operator=st.sampled_from(ListOperator), **on),
         st.builds(ListCount, values=some, operator=operator, count=st.integers(-2, 10**30), **on),
         st.builds(IsNull, negated=st.booleans(), **on),
+        st.builds(Like, pattern=patterns(), negated=st.booleans(), **on),
+        st.builds(Like, pattern=patterns(), quantifier=quantifier, **on),
+        st.builds(
+            TextTest,
+            operator=st.sampled_from((TextOperator.STARTS_WITH, TextOperator.ENDS_WITH, TextOperator.CONTAINS)),
+            argument=st.text(max_size=4),
+            quantifier=st.none() | quantifier,
+            **on,
+        ),
         st.builds(DWithin, centre=st.builds(Point, lon, lat), radius=radius, shape=st.sampled_from(Shape), **on),
         st.builds(_box, west=lon, east=lon, latitudes=latitudes, **on),
         st.builds(_located, operator=st.sampled_from(SpatialOperator), geometry=geometries(), **on),

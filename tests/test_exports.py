@@ -25,6 +25,8 @@ def test_the_public_names_are_these() -> None:
         "Range",
         "Schema",
         "Subscription",
+        "Track",
+        "Tracker",
         "attr",
         "connect",
         "connect_sync",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matchwood.client import connect, connect_sync
     from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
     from matchwood.engine.clock import ManualClock
+    from matchwood.engine.tracking import Track, Tracker
     from matchwood.errors import MatchwoodError
     from matchwood.lang.builder import attr
     from matchwood.lang.event import Event
@@ -33,6 +34,7 @@ _MODULES = {
     "client": ["connect", "connect_sync"],
     "engine": ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"],
     "engine.clock": ["ManualClock"],
+    "engine.tracking": ["Track", "Tracker"],
     "errors": ["MatchwoodError"],
     "lang.builder": ["attr"],
     "lang.event": ["Event"],
@@ -54,6 +56,8 @@ __all__ = [
     "Range",
     "Schema",
     "Subscription",
+    "Track",
+    "Tracker",
     "attr",
     "connect",
     "connect_sync",

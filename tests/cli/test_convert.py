@@ -23,7 +23,7 @@ def test_one_condition_on_several_lines_becomes_one_line(tmp_path: Path, capsys:
 def test_lines_become_lines_and_a_refused_one_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = '{"a": {"$ne": 1}}\n\n{"a": {"$regex": "x"}}\nnot json\n{"b": true}\n'
+    lines = '{"a": {"$ne": 1}}\n\n{"a": {"$size": 3}}\nnot json\n{"b": true}\n'
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     assert main(["convert", "mongodb", "--to", "json", "--keep-lines"]) == 3
     out, err = capsys.readouterr()
@@ -31,11 +31,11 @@ def test_lines_become_lines_and_a_refused_one_is_reported(
     assert from_json(json.loads(first)) == parse("a != 1 OR a IS NULL")
     assert (second, third) == ("", "")
     assert from_json(json.loads(last)) == parse("b = TRUE")
-    assert "line 3: $.a.$regex: string patterns are not supported" in err
+    assert "line 3: $.a.$size" in err
     assert "line 4: expected JSON" in err
 
 
-@pytest.mark.parametrize("text", ["", "a LIKE 'x'\n"])
+@pytest.mark.parametrize("text", ["", "a + 1 = 2\n"])
 def test_nothing_converted_is_an_error(
     text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from matchwood.errors import NeverMatchesError
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
 from matchwood.lang.rows import normalise
-from matchwood.patterns import Network, Ordered, Tester, read_test, written_test
+from matchwood.patterns import Contains, Network, Ordered, Tester, read_test, written_test
 from matchwood.patterns.networks import read_network
 from matchwood.patterns.regex import finds, needed_literal
 from matchwood.schema import Schema
@@ -48,6 +49,30 @@ def test_a_tester_finds_the_tests_that_hold_while_they_come_and_go(seed: int) ->
         tester.remove(code)
     assert len(tester) == 0
     assert tester.codes("alphabet") == set()
+
+
+@pytest.mark.parametrize("has_automata", [True, False])
+def test_contained_texts_are_found_while_many_come_and_go(has_automata: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_automata:
+        monkeypatch.setitem(sys.modules, "ahocorasick", None)
+    rng = np.random.default_rng(9)
+    texts = ["".join(rng.choice(list("abcé "), rng.integers(1, 9))) for _ in range(3_000)]
+    tester, held = Tester(), dict[int, str]()
+    for code, text in enumerate(texts):
+        tester.add(code, Contains(text))
+        held[code] = text
+        if code % 3 == 0:
+            gone = int(rng.choice(list(held)))
+            tester.remove(gone)
+            del held[gone]
+        if code % 50 == 0:
+            if tester.is_due:
+                tester.build()
+            value = "".join(rng.choice(list("abcé "), 20))
+            assert tester.codes(value) == {number for number, text in held.items() if text in value}
+    for code in list(held)[::-1]:
+        tester.remove(code)
+    assert tester.codes("abc") == set()
 
 
 @pytest.mark.parametrize(

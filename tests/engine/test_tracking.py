@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -326,3 +327,17 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(max_examples=examples(25), stateful_step_count=25, deadline=None)
+
+
+def test_polygons_and_stays_survive_a_restart_of_a_durable_engine(tmp_path: Path) -> None:
+    with Engine.open(tmp_path / "fences", index="scan") as engine:
+        fence = engine.subscribe(FENCES[3])
+        tracker = engine.tracker()
+        tracker.track("a", {"place": (1, 1)}, at=NOON)
+        saved = json.dumps(tracker.to_json())
+    with Engine.open(tmp_path / "fences", index="scan") as engine:
+        assert ids(engine.match({"place": (4, 4)})) == [fence]  # a corner
+        assert engine.match({"place": (4, 4.000000000000001)}) == []
+        tracker = engine.tracker()
+        tracker.restore(json.loads(saved))
+        assert ids(tracker.track("a", {"place": (9, 9)}, at=NOON).left) == [fence]

@@ -41,6 +41,7 @@ from matchwood.lang.geometry import geojson_of
 from matchwood.lang.parser import parse
 from matchwood.lang.temporal import Interval, Temporal, Times
 from matchwood.lang.temporal_builder import interval
+from matchwood.lang.text_tests import Like, TextTest
 from tests.strategies import expressions
 
 a, b = attr("a"), attr("b")
@@ -140,6 +141,11 @@ def rebuilt(node: Expression) -> Expression:
             return getattr(of(node), method[operator])(geojson_of(geometry))
         case BBox(west=west, south=south, east=east, north=north):
             return of(node).in_box(west, south, east, north)
+        case Like(pattern=pattern, negated=negated):
+            return of(node).not_like(pattern) if negated else of(node).like(pattern)
+        case TextTest(operator=operator, argument=argument):
+            method = {"starts_with": "starts_with", "ends_with": "ends_with", "contains": "contains_text"}
+            return getattr(of(node), method[operator])(argument)
         case Temporal(function=function, left=left, right=right, weight=weight):
             method = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in function.value)
             return getattr(times(left), method)(times(right)) ^ weight

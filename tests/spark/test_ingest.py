@@ -90,6 +90,7 @@ def test_an_event_without_an_id_is_rejected_with_its_content() -> None:
 def test_what_is_encoded_reads_back_as_the_arrays_it_was() -> None:
     schema = Schema({"place": "point", "seen": "timestamp", "age": "number"})
     texts = ["age IN (1, 2) AND DWITHIN(place, POINT(1 2), 5 km)", "age IS NULL OR NOT BBOX(place, 0, 0, 1, 1)", "TRUE"]
+    texts += ["S_WITHIN(place, POLYGON((170 0, 190 0, 180 9, 170 0), (179 1, 181 1, 180 2, 179 1))) AND age > 1"]
     table = encoded("subscriptions", [{"id": i, "expression": t} for i, t in enumerate(texts)], schema)
     engine = Engine(schema)
     batch = read_subscriptions(table.select(range(9)).combine_chunks().to_batches()[0])
@@ -257,6 +258,7 @@ def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -
         '{"op": "=", "args": [{"property": "colour"}, "red 1"]}',
         '{"op": "=", "args": [{"property": "colour"}, "red 2"]}',
         "BBOX(place, 1, 2, 3, 4)",
+        "A_CONTAINS(terms, ('graph', 'index')) AND A_COUNT(authors, ('Ada', 'Bo')) >= 1",
     ]
     once, each = Schema(), Schema()
     learn_expressions(texts, once)
@@ -265,6 +267,8 @@ def test_texts_that_differ_in_numbers_alone_teach_once_and_nothing_is_missed() -
     assert once.to_json() == each.to_json()
     assert once.find("item").symbols.texts == ["size 5", "size 6"]
     assert once.find("d 2").symbols.texts == ["it's 7", "it's 8"]
+    assert once.find("terms").symbols.texts == ["graph", "index"]
+    assert once.find("authors").symbols.texts == ["Ada", "Bo"]
 
 
 def test_from_raw_tables_to_the_engines_answer(spark: Any, lake: Lake) -> None:

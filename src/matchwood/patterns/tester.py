@@ -4,7 +4,7 @@ Tests are found through their accesses, each in a table of its own:
 
     is          by the literal
     prefix      by the literal; the first `GRAM` characters of a text tell which lengths to look up. Likewise suffix.
-    contains    by one n-gram of the literal, the one with the fewest tests; of a text, all its n-grams are looked up
+    contains    see `contained`
     network     by the version and the bits of the prefix, for each length in use
     order       sorted; those before or after the text hold
     always      every test is asked
@@ -22,17 +22,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from matchwood.patterns.contained import GRAM, Contained, Entry
 from matchwood.patterns.networks import prefix_of, read_address
 from matchwood.patterns.orders import order_key
 from matchwood.patterns.tests import ALWAYS, CONTAINS, IS, NETWORK, ORDER, PREFIX, SUFFIX, Access, Test
 
-GRAM = 4
-"""Characters of an n-gram; a shorter literal is one as a whole."""
-
-_Entry = tuple[int, Callable[[str], bool] | None]
-"""The code of a test, and what is to be asked beside the access."""
-_Table = dict[Any, list[_Entry]]
-_SLICES = [slice(at, at + GRAM) for at in range(1 << 12)]
+_Table = dict[Any, list[Entry]]
 
 
 class Tester:
@@ -54,6 +49,7 @@ class Tester:
         self._ordered: dict[tuple[str, str], list[tuple[Any, int, Callable[[str], bool] | None]]] = {}
         self._always: dict[int, Callable[[str], bool]] = {}
         self._places: dict[int, list[tuple[tuple[Any, ...], Any]]] = {}
+        self._contained = Contained()
         self._lookups: tuple[tuple[str, Any, _Table], ...] = ()
         # The lengths of the prefixes (suffixes) that begin with (end in) GRAM characters, and how many have each.
         self._lengths: dict[str, dict[str, Counter[int]]] = {PREFIX: {}, SUFFIX: {}}
@@ -71,9 +67,11 @@ class Tester:
         places = [self._place(access) for access in dict.fromkeys(test.accesses())]
         self._places[code] = places
         for access, (table, key) in zip(dict.fromkeys(test.accesses()), places, strict=True):
-            asked = None if access.certain and (access.kind != CONTAINS or access.literal == key) else test.holds
+            asked = None if access.certain else test.holds
             if access.kind == ALWAYS:
                 self._always = {**self._always, code: test.holds}  # a reader may be going through the old one
+            elif table[0] == CONTAINS:
+                self._contained.add(key, (code, asked))
             elif access.kind == ORDER:
                 insort(self._ordered.setdefault(table, []), (key, code, asked), key=lambda entry: entry[0])
             else:
@@ -91,6 +89,8 @@ class Tester:
         for table, key in self._places.pop(code):
             if table[0] == ALWAYS:
                 self._always = {other: asked for other, asked in self._always.items() if other != code}
+            elif table[0] == CONTAINS:
+                self._contained.remove(key, code)
             elif table in self._ordered:
                 self._ordered[table] = [entry for entry in self._ordered[table] if entry[1] != code]
             else:
@@ -109,6 +109,15 @@ class Tester:
                     del self._tables[table], self._counts[table]
                     self._list_tables()
 
+    @property
+    def is_due(self) -> bool:
+        """Is it time for `build`?"""
+        return self._contained.is_due
+
+    def build(self) -> None:
+        """Make what is looked up often faster. A writer's call; it changes no answer."""
+        self._contained.build()
+
     def codes(self, text: str) -> set[int]:
         """The codes of the tests that hold for the text. O(length of the text x lengths in use + tests that are asked)."""
         found: set[int] = set()
@@ -118,13 +127,11 @@ class Tester:
             _take(tables.get((PREFIX, length), {}).get(text[:length]), text, found)
         for length in self._lengths[SUFFIX].get(text[-GRAM:], ()):
             _take(tables.get((SUFFIX, length), {}).get(text[-length:]), text, found)
+        for entries in self._contained.found(text):
+            _take(entries, text, found)
         address: Any = False  # not read yet
         for kind, length, table in self._lookups:
-            if kind == CONTAINS:
-                # One call of C for all n-grams: a loop takes twice as long.
-                for gram in table.keys() & map(text.__getitem__, _slices(size, length)):
-                    _take(table.get(gram), text, found)
-            elif kind == PREFIX:
+            if kind == PREFIX:
                 if length <= size:
                     _take(table.get(text[:length]), text, found)
             elif kind == SUFFIX:
@@ -136,9 +143,9 @@ class Tester:
                 address = read_address(text) if address is False else address
                 if address is not None and address[0] == length[0]:
                     _take(table.get(prefix_of(address[0], address[1], length[1])), text, found)
-        for (order, comparison), entries in self._ordered.items():
+        for (order, comparison), thresholds in list(self._ordered.items()):
             key = order_key(order, text)
-            for _, code, asked in () if key is None else _beyond(entries, comparison, key):
+            for _, code, asked in () if key is None else _beyond(thresholds, comparison, key):
                 if asked is None or asked(text):
                     found.add(code)
         for code, holds in self._always.items():
@@ -150,11 +157,7 @@ class Tester:
         """The table of an access, and its key there."""
         kind, literal = access.kind, access.literal
         if kind == CONTAINS:
-            if len(literal) <= GRAM:
-                return ((PREFIX, 0), "") if not literal else ((CONTAINS, len(literal)), literal)
-            table = self._tables.get((CONTAINS, GRAM), {})
-            grams = (literal[at : at + GRAM] for at in range(len(literal) - GRAM + 1))
-            return (CONTAINS, GRAM), min(grams, key=lambda gram: len(table.get(gram, ())))
+            return ((CONTAINS, 0), literal) if literal else ((PREFIX, 0), "")
         if kind == NETWORK:
             return (NETWORK, (literal.version, literal.length)), literal.prefix
         if kind == ORDER:
@@ -171,15 +174,7 @@ def _head(kind: str, literal: str) -> str:
     return literal[:GRAM] if kind == PREFIX else literal[-GRAM:]
 
 
-def _slices(size: int, length: int) -> list[slice]:
-    """The places of the n-grams of a text."""
-    count = max(size - length + 1, 0)
-    if length == GRAM and count <= len(_SLICES):
-        return _SLICES[:count]
-    return [slice(at, at + length) for at in range(count)]
-
-
-def _take(entries: list[_Entry] | None, text: str, found: set[int]) -> None:
+def _take(entries: list[Entry] | None, text: str, found: set[int]) -> None:
     for code, asked in entries or ():
         if asked is None or asked(text):
             found.add(code)

@@ -31,6 +31,9 @@ class SymbolTester:
         symbols = self._symbols
         if self._seen != len(symbols.texts) or self._forgotten != symbols.forgotten:
             self._follow()
+        if self._tester.is_due:
+            with _LOCK:
+                self._tester.build()
         return self._tester.codes(text)
 
     def _follow(self) -> None:

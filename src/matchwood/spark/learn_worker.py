@@ -14,7 +14,21 @@ from matchwood.encode.expressions import read_expression
 from matchwood.encode.rejects import Faults
 from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
-from matchwood.lang.expression import And, BBox, Between, Compare, DWithin, Expression, In, Not, Or, Predicate, Spatial
+from matchwood.lang.expression import (
+    And,
+    BBox,
+    Between,
+    Compare,
+    DWithin,
+    Expression,
+    In,
+    ListCount,
+    Lists,
+    Not,
+    Or,
+    Predicate,
+    Spatial,
+)
 from matchwood.lang.parser import without_numbers
 from matchwood.lang.rows import normalise
 from matchwood.lang.temporal import Temporal
@@ -121,7 +135,7 @@ def constants_of(predicate: Predicate) -> tuple[Any, ...]:
         return (predicate.value,)
     if isinstance(predicate, Between):
         return (predicate.lo, predicate.hi)
-    return predicate.values if isinstance(predicate, In) else ()
+    return predicate.values if isinstance(predicate, In | Lists | ListCount) else ()
 
 
 def _expressions_of_tables(batches: Iterable[Any]) -> Iterator[object]:
