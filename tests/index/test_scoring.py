@@ -41,7 +41,7 @@ def test_an_index_scores_with_the_function_as_the_oracle_does(function: Any) -> 
 @pytest.mark.parametrize("function", ["mean", 5, ("sum",)])
 def test_what_is_no_scoring_function_is_refused(function: Any) -> None:
     with pytest.raises(
-        QueryError, match=r"expected scoring 'sum', 'max' or a function \(score, weight\) -> score, got"
+        QueryError, match=r"expected scoring 'sum', 'max', 'priority' or a function \(score, weight\) -> score, got"
     ):
         scoring(function)
 
