@@ -131,7 +131,7 @@ BAD_SUBSCRIPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "text: type": ({"expression": ["TRUE", "age = 'x'"]}, "age"),
     "text: never": ({"expression": ["TRUE", "age < 1 AND age > 1"]}, "no event can match"),
     "text: JSON": ({"expression": ["TRUE", '{"op": 1']}, "the expression is not JSON"),
-    "text: CQL2": ({"expression": ["TRUE", '{"op": "like"}']}, "$.op"),
+    "text: CQL2": ({"expression": ["TRUE", '{"op": "near"}']}, "$.op"),
 }
 
 BAD_EVENTS: dict[str, tuple[dict[str, Any], str]] = {
@@ -407,7 +407,7 @@ JSON_SUBSCRIPTIONS = {
     '{"id": 1, "expression": "TRUE"}': "an earlier record has the same id 1",
     '{"id": 9, "expression": "age >"}': "^",
     '{"id": 9, "expresion": "TRUE"}': "unknown key 'expresion'",
-    '{"id": 9, "expression": {"op": "like"}}': "$.op",
+    '{"id": 9, "expression": {"op": "near"}}': "$.op",
     '{"id": 9, "expression": "TRUE", "priority": NaN}': "priority: expected a finite number",
     '{"id": 9, "expression": "TRUE", "place": [1, 2]}': 'expected both "place" and "radius" (metres)',
     '{"id": 9, "expression": "TRUE", "place": [1, 92], "radius": 3}': "place: expected a longitude",

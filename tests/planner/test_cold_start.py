@@ -90,6 +90,7 @@ def test_a_load_on_an_empty_cache_compiles_only_the_scan_and_is_exchanged_later(
         "structures",
         "store",
         "geo",
+        "decay",
     }
     assert not [entry for entry in compiled if "vcr" in entry[1]], "compiled by this process"
 

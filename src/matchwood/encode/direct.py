@@ -23,6 +23,7 @@ from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
 from matchwood.lang.row import Placed, can_hold
 from matchwood.lang.template import CONVERTERS, Conjunct, PlacedError, Template
+from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Attribute, Schema, Type
 
 MAX_VALUES = 64
@@ -189,6 +190,9 @@ def _other(conjunct: Conjunct, template: Template) -> _Step:
 
     def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
         predicate: Any = make(template.values(constants), [])
+        attribute = schema.get(predicate.attribute)
+        if isinstance(predicate, Like | TextTest) or (attribute is not None and attribute.order is not None):
+            return False  # tests of strings are put together, and get their attribute, when all conditions are known
         found = leaf_predicates(predicate, schema, negated=False)
         held = settled(found[0], schema) if len(found) == 1 else None
         if held is None or not can_hold(held):

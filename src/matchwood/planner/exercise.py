@@ -24,6 +24,7 @@ from matchwood.lang.rows import normalise
 from matchwood.schema import Range, Schema
 from matchwood.store.kernels.ordering import order_hits
 from matchwood.store.scoring import scoring as make_scoring
+from matchwood.store.soundness import check_sound
 from matchwood.structures import INDEXES, Capability, make_index
 
 LIVE, COVERS, COVERED, COVER_UPDATES = "live-events", "covers", "covered", "cover-updates"
@@ -71,11 +72,13 @@ class _IndexExercise:
         schema = Schema(TYPES)
         usable = [e for e in expressions if "IS NULL" not in e or Capability.ABSENCE in offers]
         self._rows = _rows(usable, schema, rows)
+        self._dimensions = schema.dimensions
         self._events = _events(schema, ranges=Capability.RANGE_EVENTS in offers)
 
     def run(self) -> None:
         """Insert, match and change: in bulk, a few at a time and one by one."""
         index, rows = self._index, self._rows
+        check_sound(rows, self._dimensions)
         index.insert(rows)
         index.match(self._events, combine=self._combine)
         for count in (1, 2, 200, rows.size) if self._can_change else ():
