@@ -85,7 +85,7 @@ def test_a_load_on_an_empty_cache_compiles_only_the_scan_and_is_exchanged_later(
     first, last, is_same, in_calls, live, compiled = run(COLD, NUMBA_CACHE_DIR=str(tmp_path))
     assert (first, last, is_same, live) == ("scan", "vcr", True, [0])
     parts = {".".join(module.split(".")[1:3]) for module in in_calls if module.startswith("matchwood.structures")}
-    assert parts == {"structures.scan"}
+    assert parts <= {"structures.scan"}  # none if the child process was faster
     assert {module.split(".")[1] for module in in_calls if module.startswith("matchwood")} <= {
         "structures",
         "store",
