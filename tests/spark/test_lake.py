@@ -70,7 +70,7 @@ def test_manifests_of_another_format_or_damaged_are_refused(lake: Lake) -> None:
     version_of(lake, "t")
     path = lake._manifest("t", 1)
     good = json.loads(path.text())
-    for change, message in (({"format": 99}, "expected format 2, got 99"), ({"extra": 1}, "damaged")):
+    for change, message in (({"format": 99}, "expected format 3, got 99"), ({"extra": 1}, "damaged")):
         path.write(json.dumps({**good, **change}).encode())
         with pytest.raises(StorageError, match=message):
             lake.manifest("t")

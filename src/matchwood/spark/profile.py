@@ -163,7 +163,8 @@ def summary(schema: Schema, dim: int, of_rows: dict[int, Sketch], of_events: dic
 
 def _widths(intervals: Sketch) -> Float64s:
     bounded = np.isfinite(intervals.lo) & np.isfinite(intervals.hi)
-    return intervals.hi[bounded] - intervals.lo[bounded]
+    with np.errstate(over="ignore"):  # from the lowest float to the highest
+        return intervals.hi[bounded] - intervals.lo[bounded]
 
 
 def _intervals(batch: Any) -> tuple[Int64s, Any, Float64s, Float64s]:
