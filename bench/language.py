@@ -7,16 +7,11 @@ graded      top-k with graded predicates beside plain top-k
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
-
+from bench import language_graded, language_patterns, language_polygons
 from bench.report import Report
-
-SECTIONS = ("patterns", "polygons", "graded")
 
 
 def run(preset: str, report: Report) -> None:
-    """Every section that there is."""
-    for section in SECTIONS:
-        if find_spec(f"bench.language_{section}") is not None:
-            import_module(f"bench.language_{section}").run(preset, report)
+    """Every section."""
+    for section in (language_patterns, language_polygons, language_graded):
+        section.run(preset, report)
