@@ -667,7 +667,7 @@ def test_a_saved_engine_comes_back_with_symbols_expiry_and_ids_and_goes_on(tmp_p
     world = a_world(seeded_dice(7), 80, 8)
     engine = engine_of(world, clock=clock)
     short = engine.subscribe("plan = 'only here' AND age IS NULL", until=START + timedelta(seconds=5))
-    long = engine.subscribe("plan = 'only here'", priority=3, until=START + timedelta(seconds=50))
+    long = engine.subscribe("plan = 'only here'", priority=30, until=START + timedelta(seconds=50))
     engine.save(tmp_path / "saved")
     for verify in (False, True):
         loaded = Engine.load(tmp_path / "saved", clock=clock, verify=verify)
@@ -675,7 +675,7 @@ def test_a_saved_engine_comes_back_with_symbols_expiry_and_ids_and_goes_on(tmp_p
         assert loaded.ids().tolist() == engine.ids().tolist()
         assert [loaded.match(event) for event in world.events] == [engine.match(event) for event in world.events]
         assert [loaded.subscription(i) for i in loaded.ids()] == [engine.subscription(i) for i in engine.ids()]
-        assert loaded.match({"plan": "only here"})[0] == (long, 4.0)
+        assert loaded.match({"plan": "only here"})[0] == (long, 31.0)
         assert loaded.schema.to_json() == engine.schema.to_json()
     clock.advance(seconds=5)
     assert short not in loaded
