@@ -23,10 +23,10 @@ _LONG_WAY = frozenset((b"expect", b"traceparent", b"transfer-encoding", b"upgrad
 
 
 class _Ignored:
-    """Nobody waits for messages of a short request."""
+    """Stands for the event that uvicorn sets; a short request has no task that awaits it."""
 
     def set(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Short:

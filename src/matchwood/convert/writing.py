@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import abstractmethod
 from collections import Counter
 from datetime import datetime
 from decimal import Decimal
@@ -164,23 +165,23 @@ class _Writer:
     def name(self, name: str) -> str:
         return name
 
-    def constant(self, value: bool) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def constant(self, value: bool) -> Any: ...
 
-    def all(self, parts: list[Any]) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def all(self, parts: list[Any]) -> Any: ...
 
-    def any(self, parts: list[Any]) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def any(self, parts: list[Any]) -> Any: ...
 
-    def no(self, part: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def no(self, part: Any) -> Any: ...
 
-    def presence(self, name: str, present: bool, weight: float) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def presence(self, name: str, present: bool, weight: float) -> Any: ...
 
-    def predicate(self, name: str, tree: Predicate) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def predicate(self, name: str, tree: Predicate) -> Any: ...
 
 
 def _positive(tree: Compare | Between | In) -> Predicate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any, Self
@@ -28,9 +29,9 @@ class TemporalMethods:
 
     __slots__ = ()
 
+    @abstractmethod
     def _times(self) -> tuple[Times, float]:
         """The argument that this is, and the weight of what is made from it."""
-        raise NotImplementedError
 
     t_after = _method(TemporalFunction.AFTER)
     t_before = _method(TemporalFunction.BEFORE)
@@ -57,9 +58,9 @@ class DerivedTimes(TemporalMethods):
 
     __slots__ = ()
 
+    @abstractmethod
     def _derived(self, function: str, argument: str | None) -> Self:
         """The attribute that the function makes of this one."""
-        raise NotImplementedError
 
     def hour(self, zone: str | None = None) -> Self:
         """The hour of the day in a zone, 0 to 23.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -62,17 +63,17 @@ class Test:
     __slots__ = ()
     __test__ = False  # no test of pytest
 
+    @abstractmethod
     def holds(self, text: str) -> bool:
         """Does it hold for the text?"""
-        raise NotImplementedError
 
+    @abstractmethod
     def accesses(self) -> tuple[Access, ...]:
         """A text for which the test holds meets one of these."""
-        raise NotImplementedError
 
+    @abstractmethod
     def form(self) -> list[Any]:
         """For JSON: the name of the class, and its fields."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
