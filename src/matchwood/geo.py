@@ -75,19 +75,26 @@ def chord_squared(radius_m: float) -> float:
 def is_within(lon: float, lat: float, x: float, y: float, z: float, chord2: float) -> bool:
     """Is (lon, lat) at most the chord away from the unit vector (x, y, z)? Absent coordinates (NaN) are not."""
     px, py, pz = unit_vector(lon, lat)
+    return gap_squared(px, py, pz, x, y, z) <= chord2
+
+
+def gap_squared(px: float, py: float, pz: float, x: float, y: float, z: float) -> float:
+    """The squared chord between two unit vectors."""
     dx = px - x
     dy = py - y
     dz = pz - z
-    return dx * dx + dy * dy + dz * dz <= chord2
+    return dx * dx + dy * dy + dz * dz
 
 
 def distance(lon: float, lat: float, x: float, y: float, z: float, sqrt: Callable[[Any], Any]) -> float:
     """The metres from (lon, lat) to the unit vector (x, y, z), along the great circle."""
     px, py, pz = unit_vector(lon, lat)
-    dx = px - x
-    dy = py - y
-    dz = pz - z
-    half = sqrt(dx * dx + dy * dy + dz * dz) / 2.0
+    return metres_of(gap_squared(px, py, pz, x, y, z), sqrt)
+
+
+def metres_of(chord2: float, sqrt: Callable[[Any], Any]) -> float:
+    """The length in metres of the arc over a squared chord."""
+    half = sqrt(chord2) / 2.0
     arc: float = arc_of(half, sqrt) if half > _SHORT else half * _short_series(half * half)
     return 2.0 * EARTH_RADIUS_M * arc
 

@@ -20,6 +20,7 @@ from matchwood.store.kernels.rows import Store
 from matchwood.store.pool_check import check_regions, check_table, freed
 
 Slots = NDArray[np.uint32]
+_NO_CEILINGS = np.zeros(0, kernel.CEILING)
 
 MAX_COUNT = kernel.MAX_COUNT
 """How many main entries a row may have."""
@@ -36,7 +37,7 @@ class RowStore:
     def __init__(self) -> None:
         counts = np.zeros(kernel.COUNTS, np.int64)
         counts[kernel.REGIONS :] = int(kernel.NONE)
-        self.state = _store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts)
+        self.state = _store(np.zeros(0, kernel.ROW), np.zeros(0, kernel.ENTRY), _table(16), counts, _NO_CEILINGS)
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -150,7 +151,8 @@ class RowStore:
         state = self.state._replace(table=self.state.table.copy(), counts=self.state.counts.copy())
         rows, entries = zeros(len(order), kernel.ROW), zeros(int(state.counts[kernel.ENTRIES]), kernel.ENTRY)
         store_order.reorder(state, order, rows, entries, np.zeros(self.slots, np.uint32))
-        self.state = _store(rows, entries[: state.counts[kernel.ENTRIES]], state.table, state.counts)
+        ceilings = state.ceilings[order] if len(state.ceilings) else state.ceilings
+        self.state = _store(rows, entries[: state.counts[kernel.ENTRIES]], state.table, state.counts, ceilings)
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
         """Which of these ids have rows here? O(ids)."""
@@ -187,13 +189,15 @@ class RowStore:
             "table": state.table,
             "free": state.free[: counts[kernel.FREE_SLOTS]],
             "counts": counts,
+            "ceilings": state.ceilings[: counts[kernel.SLOTS]],
         }
 
     @classmethod
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> RowStore:
         """A store over what `arrays` gave."""
         store = cls()
-        store.state = _store(saved["rows"], saved["entries"], saved["table"], saved["counts"])
+        ceilings = saved.get("ceilings", _NO_CEILINGS)  # which earlier versions did not save; searches do without
+        store.state = _store(saved["rows"], saved["entries"], saved["table"], saved["counts"], ceilings)
         store.state.free[: len(saved["free"])] = saved["free"]
         return store
 
@@ -227,6 +231,9 @@ class RowStore:
             entries = state.entries[int(row["start"]) : int(row["start"]) + int(row["count"])]
             largest = row["priority"] + entries["weight"].sum()  # circles weigh nothing there
             assert not bound < largest, f"slot {slot} may score {largest}, more than its bound {bound}"
+            if len(state.ceilings):
+                ceiling = state.ceilings["full"][slot]
+                assert not ceiling < largest, f"slot {slot} may score {largest}, more than its ceiling {ceiling}"
 
     def _check_pools(self, live: Slots) -> None:
         state, counts = self.state, self.state.counts
@@ -288,13 +295,18 @@ class RowStore:
         state, counts = self.state, self.state.counts
         slots = min(_enough(len(state.rows), int(counts[kernel.SLOTS]) + rows.size - done), kernel.MAX_SLOTS)
         entries = _enough(len(state.entries), int(counts[kernel.ENTRIES] + kernel.space_needed(rows, done)))
-        rows_ = grown(state.rows, slots)
+        rows_, ceilings = grown(state.rows, slots), state.ceilings
+        if len(ceilings) or (rows.kinds == arrays.GRADE).any():
+            ceilings = grown(ceilings, slots)
         self.state = state._replace(
             rows=rows_,
             heads=rows_.view(np.int64),
             entries=grown(state.entries, entries),
+            ceilings=ceilings,
             free=grown(state.free, slots),
         )
+        if len(ceilings) and not len(state.ceilings):
+            kernel.raise_ceilings(self.state, self.live_slots())
 
     def _reserve_ids(self, more: int) -> None:
         """Room in the table for so many ids more, at half load."""
@@ -321,12 +333,13 @@ def bounds_of(entries: np.ndarray, first: int) -> tuple[float, float]:
     return float(words[at]), float(words[at + 1])
 
 
-def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray) -> Store:
+def _store(rows: np.ndarray, entries: np.ndarray, table: np.ndarray, counts: np.ndarray, ceilings: np.ndarray) -> Store:
     """A state with room for as many free slots as there are rows."""
     return Store(
         rows=rows,
         heads=rows.view(np.int64),
         entries=entries,
+        ceilings=ceilings,
         table=table,
         free=np.zeros(len(rows), np.uint32),
         counts=counts,

@@ -36,6 +36,7 @@ def _new_buffer(scratch: Scratch) -> Candidates:
         keys=new_keys(len(scratch.values)),
         seen=scratch.seen,
         slots=np.zeros(MAX_FOUND + 1, np.uint32),
+        ceilings=np.zeros(MAX_FOUND + 1),
         answer=np.zeros(1, ANSWER),
         work=work.counts,
         tally=np.zeros(0, np.int64) if work.tally is None else work.tally,

@@ -134,12 +134,12 @@ def discard_row(lists, slot, n):
 
 
 @helper
-def begin_count(store, lists, scratch, events, e, out):
+def begin_count(store, lists, scratch, events, combine, e, out):
     """Begin the answer to event e: (is there room for it?, does the event have one key an attribute, so that lists count?)
 
     Any other event might count a predicate several times: every row is a candidate then.
     """
-    if not begin_answer(scratch.candidates, events, e, out):
+    if not begin_answer(store, scratch.candidates, events, combine, e, out):
         return False, False
     scratch.progress[0] = 0
     begin = events.offsets[e]

@@ -85,7 +85,7 @@ def answer_events(lists, pivots, store, scratch, query, first, out, ends):
     events = query.events
     start_answers(scratch.candidates, query)
     for e in range(first, ends.size):
-        has_room, counts = begin_count(store, lists, scratch, events, e, out)
+        has_room, counts = begin_count(store, lists, scratch, events, query.combine, e, out)
         if not has_room:
             return e
         if counts:

@@ -93,7 +93,7 @@ def answer_events(lists, domains, store, scratch, query, exact, first, out, ends
     events, leaves = query.events, domains.leaves[0]
     start_answers(scratch.candidates, query)
     for e in range(first, ends.size):
-        has_room, counts = begin_count(store, lists, scratch, events, e, out)
+        has_room, counts = begin_count(store, lists, scratch, events, query.combine, e, out)
         if not has_room:
             return e
         if counts:

@@ -9,6 +9,9 @@ A structure answers each event of a batch in the same way:
 A row is a head (32 bytes) and its entries (32 bytes each) at unrelated places in memory, so both are prefetched a few rows before
 they are read. Rows of single intervals, against an event without lists, need no branch for each entry: every interval
 is compared with both ends of the event's value at once (`box_holds` over `keys`), and one answer comes out.
+
+Where rows have grades, the candidates for the k best are verified in falling order of their ceilings (`ceilings`), as long as one
+of them can be among the k best.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, subroutine
 from matchwood.jit.intrinsics import box_holds, prefetch
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.ceilings import ceiling_of, may_use
 from matchwood.store.kernels.distances import PREFETCH_ROWS
 from matchwood.store.kernels.results import finish_hits, take_hit
 from matchwood.store.kernels.rows import JOINED, prefetch_entries
@@ -38,6 +42,7 @@ ANSWER = np.dtype(
         ("single", "i8"),  # has every value of the event one interval?
         ("mode", "i8"),
         ("k", "i8"),
+        ("ranks", "i8"),  # are candidates verified in the order of their ceilings?
     ]
 )
 
@@ -58,6 +63,7 @@ class Candidates(State):
     keys: np.ndarray = array(KEY)  # by dimension
     seen: np.ndarray = array(np.uint32)  # by slot
     slots: np.ndarray = array(np.uint32)  # [MAX_FOUND + 1]
+    ceilings: np.ndarray = array(np.float64)  # [MAX_FOUND + 1]: of these
     answer: np.ndarray = array(ANSWER)  # [1]
     work: np.ndarray = array(np.int64)  # [WORK]: rows verified, parts of the structure visited
     tally: np.ndarray = array(np.int64)  # [TALLY] to count every test; empty: do not count
@@ -148,7 +154,7 @@ def start_answers(candidates, query):
 
 
 @helper
-def begin_answer(candidates, events, e, out):
+def begin_answer(store, candidates, events, combine, e, out):
     """Load event e, whose answer begins where the last one ended; False, and nothing is done, if `out` has no room for k hits."""
     answer = candidates.answer[0]
     if answer.end + answer.k > out.ids.size:
@@ -156,6 +162,7 @@ def begin_answer(candidates, events, e, out):
     answer.begin, answer.found = answer.end, np.int64(0)
     load_event(candidates.values, events, e)
     answer.single = np.int64(load_keys(candidates.keys, events, e))
+    answer.ranks = np.int64(answer.k > 0 and may_use(store, events, e, answer.mode, combine))
     return True
 
 
@@ -189,7 +196,7 @@ def add_candidate(store, candidates, events, combine, slot, out):
     answer = candidates.answer[0]
     candidates.slots[answer.found] = np.uint32(slot)
     answer.found += 1
-    if answer.found >= (MAX_FOUND if answer.k == 0 else MAX_RANKED):
+    if answer.found >= (MAX_FOUND if answer.k == 0 or answer.ranks else MAX_RANKED):
         verify_found(store, candidates, events, combine, out)
 
 
@@ -197,6 +204,9 @@ def add_candidate(store, candidates, events, combine, slot, out):
 def verify_found(store, candidates, events, combine, out):
     """Verify the candidates in the buffer, add the hits to the answer and empty the buffer. O(their entries)."""
     answer, slots = candidates.answer[0], candidates.slots
+    if answer.ranks:
+        verify_highest(store, candidates, events, combine, out)
+        return
     found = answer.found
     candidates.work[VERIFIED] += found
     single = combine is None and answer.single and not answer.mode & ANY
@@ -228,3 +238,47 @@ def verify_found(store, candidates, events, combine, out):
         if n < 0:
             break
     answer.end, answer.found = n, np.int64(0)
+
+
+@helper
+def verify_highest(store, candidates, events, combine, out):
+    """`verify_found` in falling order of the ceilings: a heap, from which as many are taken as can be among the k best."""
+    answer, slots, ceilings = candidates.answer[0], candidates.slots, candidates.ceilings
+    least, left = score_to_reach(candidates, out), np.int64(0)
+    for i in range(answer.found):
+        prefetch(store.ceilings, np.int64(slots[min(i + PREFETCH_ROWS, answer.found)]))
+        slot = slots[i]
+        ceiling = ceiling_of(store, np.int64(slot), candidates.values)
+        if not ceiling < least:
+            slots[left], ceilings[left] = slot, np.inf if np.isnan(ceiling) else ceiling
+            left += 1
+    for at in range((left >> 1) - 1, -1, -1):
+        sink(slots, ceilings, left, at, slots[at], ceilings[at])
+    while left > 0 and not ceilings[0] < least:
+        slot = np.int64(slots[0])
+        left -= 1
+        sink(slots, ceilings, left, np.int64(0), slots[left], ceilings[left])
+        prefetch(store.rows, np.int64(slots[0]))
+        candidates.work[VERIFIED] += 1
+        count_tests(candidates, PREDICATES, np.int64(store.rows[slot].count))
+        score = score_row(store, slot, candidates.values, events, answer.mode, combine)
+        if not np.isnan(score):
+            answer.end = take_hit(store, slot, score, out, answer.begin, answer.end, answer.k, candidates.seen)
+            least = score_to_reach(candidates, out)
+    answer.found = np.int64(0)
+
+
+@helper
+def sink(slots, ceilings, size, at, slot, ceiling):
+    """Put a slot at `at` of the heap of the highest ceilings, or below. O(log size)."""
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            break
+        if child + 1 < size and ceilings[child + 1] > ceilings[child]:
+            child += 1
+        if ceilings[child] <= ceiling:
+            break
+        slots[at], ceilings[at] = slots[child], ceilings[child]
+        at = child
+    slots[at], ceilings[at] = slot, ceiling

@@ -12,7 +12,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel
 from matchwood.store.kernels.places import reach_of, unit_vector, width_of
-from matchwood.store.kernels.rows import GRADED, JOINED, PLAIN, ROUND, SHAPED
+from matchwood.store.kernels.rows import GRADED, JOINED, PLAIN, ROUND, SHAPED, raise_ceiling
 
 
 @helper
@@ -91,3 +91,4 @@ def move_circles(store, slots, lon, lat):
         x.lo, x.hi, y.lo, y.hi = box_around(lon[i], lat[i], circle.weight)
         circle.lo, circle.hi = lon[i], lat[i]
         vector.lo, vector.hi, vector.weight = unit_vector(lon[i], lat[i])
+        raise_ceiling(store, np.int64(slots[i]))

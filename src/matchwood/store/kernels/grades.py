@@ -15,8 +15,17 @@ import math
 import numpy as np
 
 from matchwood.jit.decorators import helper, subroutine
-from matchwood.store.kernels.places import closeness, distance, distance_to
+from matchwood.store.kernels.places import closeness, distance_to, gap_squared, metres_of, unit_vector
 from matchwood.store.kernels.rows import NONE, part_hi, part_lo, parts_of
+
+
+@helper
+def place_of(values, value, lat):
+    """The unit vector of the place that has its longitude in `value` and its latitude in dimension `lat`; found once an event."""
+    if value.lat != lat:
+        value.x, value.y, value.z = unit_vector(value.lo, values[np.int64(lat)].lo)
+        value.lat = lat
+    return value.x, value.y, value.z
 
 
 @helper
@@ -47,8 +56,8 @@ def graded_gain(entries, start, head, first, before, values, events):
     best, vector, shape, rest = entries[first], entries[first + 1], entries[first + 2], entries[first + 3]
     value = values[np.int64(entries[start + head].dim)]
     if best.more != NONE:
-        lat = values[np.int64(best.more)].lo
-        away = distance(value.lo, lat, vector.lo, vector.hi, vector.weight, math.sqrt)
+        x, y, z = place_of(values, value, best.more)
+        away = metres_of(gap_squared(x, y, z, vector.lo, vector.hi, vector.weight), math.sqrt)
     elif value.lo == value.hi:
         away = distance_to(best.lo, best.hi, value.lo, value.lo)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.jit.decorators import kernel
-from matchwood.store.kernels.rows import write_priority
+from matchwood.store.kernels.rows import raise_ceiling, write_priority
 
 
 @kernel
@@ -17,3 +17,4 @@ def set_priorities(store, slots, priorities):
         for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
             weights += store.entries[at].weight  # a circle has none there
         write_priority(row, priorities[i], weights)
+        raise_ceiling(store, np.int64(slots[i]))

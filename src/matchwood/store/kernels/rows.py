@@ -15,6 +15,8 @@ Layout   rows[slot] (32 B) -> entries[start : start + size] (32 B each), `count`
                    sum of all its weights, a bound; the weight that counts in full is with the first grade
          flags: SIBLING, and above it an upper bound of the row's score where no weight of an event is above 1: the upper half
          of a float32, rounded up (`max_score`). A top-k search skips the entries of a row whose bound is too low.
+Ceilings ceilings[slot] (64 B), as long as `rows` once a row has had a grade, else empty: how high the row can score (`CEILING`),
+         which `ceilings` evaluates for an event. A search for the k best reads it in place of the row.
 Table    `id_table`, subscription id -> its first slot (times eight); rows[slot].next chains the rest in the order in which
          they were added.
 Pools    free[: counts[FREE_SLOTS]] lists the free slots, the next to be given out last. A free slot keeps its region of
@@ -27,16 +29,20 @@ One writer, no reader at the same time. Kernels never grow a pool: they stop bef
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from matchwood.decay import GAUSSIAN
 from matchwood.encode import arrays
-from matchwood.jit.decorators import helper, kernel
+from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, read_word, write_word
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.distances import PREFETCH_IDS
 from matchwood.store.kernels.id_table import enter, find, forget, home, number_in
 from matchwood.store.kernels.places import chord_squared, rate_of, unit_vector
 from matchwood.store.kernels.regions import region_words, write_region
+from matchwood.store.kernels.rounding import rounded_down, rounded_up
 
 ROW = np.dtype(
     [
@@ -50,6 +56,24 @@ ROW = np.dtype(
     ]
 )
 ENTRY = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("dim", "u2"), ("kind", "u2"), ("more", "u4")])
+# No row scores above `full`, less what its first two grades lose by distance: weight x (1 - closeness). A place is the origin
+# of a grade as the float32s x, y (in `key`) and z of its unit vector; a number is the key. With t = slope x (distance - offset),
+# closeness is 1 - t, 2 ** -t or 2 ** -(t * t). All numbers are rounded so that nothing lost is lost in truth. Kinds: 0 for no
+# grade, else 1 + the curve, + BELOW or ABOVE if all values on that side of the key are best too.
+CEILING = np.dtype(
+    [
+        (name + str(g), kind)
+        for name, kind in (("key", "u8"), ("z", "f4"), ("slope", "f4"), ("offset", "f4"))
+        for g in (0, 1)
+    ]
+    + [
+        (name + str(g), kind)
+        for name, kind in (("weight", "f4"), ("dim", "u2"), ("lat", "u2"), ("kind", "u1"))
+        for g in (0, 1)
+    ]
+    + [("pad", "u2"), ("full", "f4")]
+)
+BELOW, ABOVE, PLACE = np.uint8(4), np.uint8(8), np.uint8(16)
 
 NONE = np.uint32(0xFFFFFFFF)
 FREE = np.int64(-1)
@@ -80,6 +104,7 @@ COUNTS = REGIONS + EXACT_CLASSES + 1 + 32
 CIRCLE_EXTRAS = 3
 GRADE_EXTRAS = 4  # see `grades`
 WORDS = 4  # of an entry
+LARGE = 1e38  # less than the largest float32
 ROUNDING = 1e-9  # relative; more than the rounding error of a sum of as many weights as a row can have
 
 _MORE, _JOINED, _ABSENT, _CIRCLE = arrays.MORE, arrays.JOINED, arrays.ABSENT, arrays.CIRCLE
@@ -94,6 +119,7 @@ class Store(State):
     rows: np.ndarray = array(ROW)
     heads: np.ndarray = array(np.int64)  # the memory of `rows`, four words each, the first the id
     entries: np.ndarray = array(ENTRY)
+    ceilings: np.ndarray = array(CEILING)  # by slot, or empty
     table: np.ndarray = array(np.uint32)  # see `kernels.id_table`
     free: np.ndarray = array(np.uint32)  # as long as `rows`
     counts: np.ndarray = array(np.int64)  # see the positions above
@@ -320,6 +346,84 @@ def write_grade(entries, rows, e, extra, head, latitude):
 
 
 @helper
+def has_room_for_grades(store, rows, r, extras):
+    """Is there a place for the ceiling of row r of the CSR arrays, which has so many extras, if it has grades? O(entries)."""
+    if store.ceilings.size > 0 or extras < GRADE_EXTRAS:
+        return True
+    graded = False
+    for e in range(rows.offsets[r], rows.offsets[r + 1]):
+        graded |= rows.kinds[e] == _GRADE
+    return not graded
+
+
+@subroutine
+def raise_ceiling(store, slot):
+    """Write the ceiling of a row that has changed, if rows have ceilings. O(entries)."""
+    if store.ceilings.size == 0:
+        return
+    row, entries, ceiling = store.rows[slot], store.entries, store.ceilings[slot]
+    start, head, grades, weights = np.int64(row.start), np.int64(0), np.int64(0), 0.0
+    ceiling.kind0 = ceiling.kind1 = np.uint8(0)
+    for at in range(start, start + np.int64(row.count)):
+        entry = entries[at]
+        weights += entry.weight
+        if not entry.kind & JOINED:
+            head = at
+        elif entry.kind == GRADED and grades < 2:
+            first, dim = start + np.int64(entry.more), entries[head].dim
+            kind, lat, key, z = origin_of(entries, first)
+            slope, offset, weight = steepness_of(entries, first)
+            if grades == 0:
+                ceiling.key0, ceiling.z0, ceiling.kind0, ceiling.dim0, ceiling.lat0 = key, z, kind, dim, lat
+                ceiling.slope0, ceiling.offset0, ceiling.weight0 = slope, offset, weight
+            else:
+                ceiling.key1, ceiling.z1, ceiling.kind1, ceiling.dim1, ceiling.lat1 = key, z, kind, dim, lat
+                ceiling.slope1, ceiling.offset1, ceiling.weight1 = slope, offset, weight
+            grades += np.int64(kind != 0)
+    ceiling.full = rounded_up(row.priority + weights + ROUNDING * (abs(row.priority) + weights))
+
+
+@kernel
+def raise_ceilings(store, slots):
+    """Write the ceilings of the rows at these slots. O(entries)."""
+    for i in range(slots.size):
+        raise_ceiling(store, np.int64(slots[i]))
+
+
+@helper
+def origin_of(entries, first):
+    """(kind, lat, key, z) of the grade whose extras begin at `first`, as `CEILING` has them."""
+    best, vector = entries[first], entries[first + 1]
+    kind = np.uint8(entries[first + 2].dim) + np.uint8(1)
+    lat, key, z = np.uint16(0), np.uint64(0), np.float32(vector.weight)
+    if best.more != NONE:
+        kind |= PLACE
+        lat = np.uint16(best.more)
+        x, y = np.float32(vector.lo).view(np.uint32), np.float32(vector.hi).view(np.uint32)
+        key = np.uint64(x) | (np.uint64(y) << np.uint64(32))
+    elif best.lo == best.hi:
+        key = np.float64(best.lo).view(np.uint64)
+    elif best.lo == -np.inf:
+        kind |= BELOW
+        key = np.float64(best.hi).view(np.uint64)
+    elif best.hi == np.inf:
+        kind |= ABOVE
+        key = np.float64(best.lo).view(np.uint64)
+    else:
+        kind = np.uint8(0)  # an interval of best values; no text makes one
+    return kind, lat, key, z
+
+
+@helper
+def steepness_of(entries, first):
+    """(slope, offset, weight) of the grade whose extras begin at `first`, as `CEILING` has them."""
+    shape, rest = entries[first + 2], entries[first + 3]
+    rate = math.sqrt(rest.lo) if shape.dim == GAUSSIAN else rest.lo
+    slope = rounded_down(min(rate / shape.lo * (1.0 - 1e-12), LARGE))
+    return slope, rounded_up(shape.hi), rounded_down(min(entries[first].weight, LARGE))
+
+
+@helper
 def write_set(entries, rows, e, further, extra):
     """Write the intervals that begin with entry e of the CSR arrays as extras; return how many words. O(intervals)."""
     number, width = set_shape(rows, e, further)
@@ -417,6 +521,8 @@ def add_rows(store, rows, first, slots):
     for r in range(first, ids.size):
         prefetch(store.table, home(store.table, ids[min(r + PREFETCH_IDS, ids.size - 1)]))
         main, extras = shape_of(rows, r)
+        if not has_room_for_grades(store, rows, r, extras):
+            return r
         slot = take_row(store, main + extras)
         if slot < 0:
             return r
@@ -425,6 +531,7 @@ def add_rows(store, rows, first, slots):
         row.id, row.count, row.flags, row.next = ids[r], np.uint16(main), np.uint16(0), NONE
         rank_row(row, rows, r)
         write_entries(store, rows, r, np.int64(row.start), main)
+        raise_ceiling(store, slot)
         counts[LIVE] += 1
         if r > 0 and ids[r - 1] == ids[r]:
             chain(store, np.int64(slots[r - 1]), slot)

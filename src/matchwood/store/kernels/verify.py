@@ -1,7 +1,8 @@
 """The exact test: one row of the store against one event, and its score. What the oracle says, compiled.
 
 An event is spread over `values`, one record a dimension: the hull [lo, hi] of its value, its weight and, for a list, where its
-parts are in the event arrays. Absent dimensions hold NaN, so every comparison with them fails.
+parts are in the event arrays. Absent dimensions hold NaN, so every comparison with them fails. The first dimension of a place
+gets the unit vector of the place once a row needs it (`place_of`).
 Scores are folded in the row's own order, from its priority on: the order that the oracle uses.
 """
 
@@ -11,9 +12,9 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.intrinsics import read_word
-from matchwood.store.kernels.grades import graded_gain
+from matchwood.store.kernels.grades import graded_gain, place_of
 from matchwood.store.kernels.parts import meets_value
-from matchwood.store.kernels.places import is_within
+from matchwood.store.kernels.places import gap_squared
 from matchwood.store.kernels.regions import region_holds
 from matchwood.store.kernels.rows import (
     ABSENT,
@@ -21,6 +22,7 @@ from matchwood.store.kernels.rows import (
     GRADED,
     JOINED,
     NARROWS,
+    NONE,
     SET,
     SHAPED,
     WORDS,
@@ -30,7 +32,11 @@ from matchwood.store.kernels.rows import (
     parts_of,
 )
 
-VALUE = np.dtype([("lo", "f8"), ("hi", "f8"), ("weight", "f8"), ("first", "u4"), ("parts", "u4")])
+# An event in one dimension. (x, y, z) is the unit vector of the place whose latitude is in dimension `lat`, unless that is NONE.
+VALUE = np.dtype(
+    [(name, "f8") for name in ("lo", "hi", "weight", "x", "y", "z")]
+    + [(name, "u4") for name in ("first", "parts", "lat", "pad")]
+)
 
 # modes of matching
 ALL = 0
@@ -48,7 +54,7 @@ def load_event(values, events, e):
         value = values[dim]
         if np.isnan(value.lo):
             value.lo, value.hi, value.weight = events.lo[i], events.hi[i], events.weight[i]
-            value.first, value.parts = np.uint32(i), np.uint32(1)
+            value.first, value.parts, value.lat = np.uint32(i), np.uint32(1), NONE
         else:
             value.hi = events.hi[i]
             value.parts += np.uint32(1)
@@ -138,9 +144,8 @@ def entry_holds(entries, start, at, values, events):
         return True
     if entry.kind & NARROWS:
         first = start + np.int64(entry.more)
-        lat = values[np.int64(entries[first].more)].lo
-        vector = entries[first + 1]
-        inside = is_within(value.lo, lat, vector.lo, vector.hi, vector.weight, entries[first + 2].lo)
+        vector, (x, y, z) = entries[first + 1], place_of(values, value, entries[first].more)
+        inside = gap_squared(x, y, z, vector.lo, vector.hi, vector.weight) <= entries[first + 2].lo
         return inside == (entries[first].weight > 0.0)
     if entry.kind & SET or value.parts > 1:
         first, count, width = parts_of(entries, start, at)

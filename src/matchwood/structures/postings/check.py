@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, PLAIN, SET, SIBLING
+from matchwood.store.kernels.rows import ABSENT, COUNTED, JOINED, NARROWS, PLACE, PLAIN, SET, SIBLING
 from matchwood.store.row_store import RowStore, bounds_of, set_of
 from matchwood.structures.postings.kernels import layout
 from matchwood.structures.postings.kernels.layout import BLOCK, HAVING, LACKING, LIVE, WORDS, Postings, place_of
@@ -56,6 +56,8 @@ def _entries(store: RowStore, slot: int) -> list[tuple[np.void, np.ndarray]]:
 
 def _bound(store: RowStore, slot: int) -> float:
     """The upper bound of a row's score."""
+    if len(store.state.ceilings):
+        return float(store.state.ceilings["full"][slot])
     return float(((store.state.rows[slot]["flags"] >> 1).astype(np.uint32) << 16).view(np.float32))
 
 
@@ -168,9 +170,35 @@ def _excludes_only(store: RowStore, slot: int, entry: np.void) -> bool:
     return bool(entry["kind"] == COUNTED and bounds_of(store.state.entries, start + int(entry["more"]))[1] == 0.0)
 
 
+def _check_hulls(postings: Postings, store: RowStore, slot: int, block: int) -> None:
+    ceiling = store.state.ceilings[slot]
+    for g in (0, 1):
+        hull, kind = postings.hulls[2 * block + g], int(ceiling[f"kind{g}"])
+        if hull["state"] == layout.MIXED:
+            continue
+        where = f"hull {g} of block {block}"
+        assert hull["state"] == layout.HELD, f"{where} does not know of slot {slot}"
+        assert hull["kind"] == kind & (3 | PLACE), f"{where} is of another kind than slot {slot}"
+        assert (hull["dim"], hull["lat"]) == (ceiling[f"dim{g}"], ceiling[f"lat{g}"]), (
+            f"{where} is of another attribute"
+        )
+        assert hull["slope"] <= ceiling[f"slope{g}"], f"{where} is steeper than slot {slot}"
+        assert hull["offset"] >= ceiling[f"offset{g}"], f"{where} falls sooner than slot {slot}"
+        assert hull["weight"] <= ceiling[f"weight{g}"], f"{where} weighs more than slot {slot}"
+        key = np.array([ceiling[f"key{g}"]])
+        if kind & PLACE:
+            origin = *key.view(np.float32).tolist(), float(ceiling[f"z{g}"])
+            box = [(hull["west"], hull["east"]), (hull["south"], hull["north"]), (hull["bottom"], hull["top"])]
+        else:
+            origin, box = tuple(key.view(np.float64).tolist()), [(hull["west"], hull["east"])]
+        assert all(lo <= at <= hi for at, (lo, hi) in zip(origin, box, strict=True)), f"slot {slot} is outside {where}"
+
+
 def _check_placed(postings: Postings, store: RowStore, axes: list[_Axis], slot: int, position: int) -> None:
     row = store.state.rows[slot]
     assert not _bound(store, slot) > postings.bounds[position // BLOCK], f"slot {slot} may score more than its block"
+    if len(postings.hulls):
+        _check_hulls(postings, store, slot, position // BLOCK)
     assert postings.hits[position]["score"] == _score(store, slot), (
         f"position {position} has another score than its row"
     )

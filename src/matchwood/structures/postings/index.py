@@ -26,7 +26,7 @@ from matchwood.structures.postings.kernels.match import (
     PostingsScratch,
     answer_events,
 )
-from matchwood.structures.postings.plan import Axes, Survey, choose_axes, pivot_limit
+from matchwood.structures.postings.plan import Axes, Survey, choose_axes, order_in_blocks, pivot_limit
 from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex
 
@@ -115,6 +115,7 @@ class PostingsIndex(VerifyingIndex):
             or len(held.spans) < GROUP * len(postings.axes)
             or len(held.admitted) < len(postings.exact)
             or len(held.stamps) < rows
+            or len(held.heights) < len(postings.hulls)
         ):
             words = len(postings.exact)
             bits = max(words, min(GROUP * words, MAX_ADMITTED), WORDS)
@@ -126,6 +127,7 @@ class PostingsIndex(VerifyingIndex):
                 admitted=zeros(bits, WORD),
                 spread=np.zeros(GROUP, np.int64),
                 listed=zeros(bits, WORD),
+                heights=np.zeros(len(postings.hulls)),
                 words=zeros(WORDS, WORD),
                 stamps=np.zeros(rows, np.uint32),
                 stamp=np.zeros(1, np.uint32),
@@ -148,9 +150,11 @@ class PostingsIndex(VerifyingIndex):
         self._postings.counts[layout.PLANNED] = len(slots)
         named = dict(zip(Axes._fields, axes, strict=False))
         self._postings = self._postings._replace(**named, lists=np.zeros(2 * len(named["plane_of"]), layout.LIST))
-        # In descending order of the bound that rows have in the store, which is never negative.
-        bounds = state.rows["flags"][others] >> 1
-        order = np.argsort(-bounds.astype(np.int64), kind="stable")
+        if len(state.ceilings):
+            order = order_in_blocks(state.ceilings[others])
+        else:  # in descending order of the bound that rows have in the store, which is never negative
+            bounds = state.rows["flags"][others] >> 1
+            order = np.argsort(-bounds.astype(np.int64), kind="stable")
         self._reserve(len(others))
         is_filed = pivots >= 0
         self._place(
@@ -216,9 +220,12 @@ class PostingsIndex(VerifyingIndex):
         added[:, LIVE] = 0
         bounds = grown(postings.bounds, blocks)
         bounds[old:] = -np.inf
+        hulls = postings.hulls
+        if len(self.store.state.ceilings) and (len(hulls) or not old):
+            hulls = grown(hulls, 2 * blocks)
         by_position = {name: grown(getattr(postings, name), blocks * BLOCK) for name in _BY_POSITION}
         exact = {name: grown(getattr(postings, name), blocks * WORDS) for name in ("exact", "exact_for_lists")}
-        self._postings = postings._replace(bits=bits, bounds=bounds, **exact, **by_position)
+        self._postings = postings._replace(bits=bits, bounds=bounds, hulls=hulls, **exact, **by_position)
 
 
 _BY_POSITION = ("hits", "slots")
@@ -235,6 +242,7 @@ def _empty() -> Postings:
         "members": np.uint32,
         "bits": np.uint64,
         "bounds": np.float32,
+        "hulls": layout.HULL,
         "hits": layout.HIT,
         "slots": np.uint32,
         "exact": np.uint64,

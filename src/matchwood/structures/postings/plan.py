@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from matchwood.encode.arrays import CIRCLE, MORE, Float64s, Rows
-from matchwood.structures.postings.kernels.layout import AXIS, CELLS, fill_guides
+from matchwood import geo
+from matchwood.encode.arrays import CIRCLE, MORE, Float64s, Int64s, Rows
+from matchwood.store.kernels.rows import PLACE
+from matchwood.structures.postings.kernels.layout import AXIS, BLOCK, CELLS, fill_guides
 
 MAX_AXES = 48
+FULL, FLAT = 4.0, 0.02  # see `_Alike.differences`: the full score counts twice, and so much of the rows may be flatter
 RARE = 6144  # see `pivot_limit`
 MAX_RANGE_CELLS = 256  # of an axis with ranges: each range is in all the cells that it spans
 MAX_CELLS = 1 << 17
@@ -55,6 +58,85 @@ def pivot_limit(sample: Rows, rows: int) -> int:
     used = np.bincount(sample.dims[(sample.kinds != MORE) & (sample.kinds < CIRCLE)]).astype(np.float64)
     dimensions = used.sum() ** 2 / max((used**2).sum(), 1.0)
     return max(16, int(rows * min(dimensions, 256.0) / RARE))
+
+
+def order_in_blocks(ceilings: np.ndarray) -> Int64s:
+    """The order of rows with these ceilings in which the rows of a block are alike: a block at a time, the highest first.
+
+    Rows whose grades are on other attributes or curves are apart; the others are halved until they fit a block, each time along
+    that in which they differ most, as far as it changes their scores: the full score, the slopes or the origins. Blocks that
+    are not full come last. O(rows log blocks).
+    """
+    kinds = [ceilings[f"kind{g}"] & (3 | PLACE) for g in (0, 1)]
+    alike = np.zeros(len(ceilings), np.int64)
+    for g in (0, 1):
+        number = np.where(kinds[g] > 0, ceilings[f"dim{g}"].astype(np.int64) << 5 | kinds[g], 0)
+        alike = alike << 21 | number
+    blocks: list[Int64s] = []
+    for key in np.unique(alike):
+        mine = np.flatnonzero(alike == key)
+        blocks += _halved(mine, _alike(ceilings[mine], [int(kinds[g][mine[0]]) for g in (0, 1)]))
+    blocks.sort(key=lambda block: (len(block) < BLOCK, -float(ceilings["full"][block].max())))
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.int64)
+
+
+class _Alike(NamedTuple):
+    """Rows whose grades are on the same attributes and curves."""
+
+    full: Float64s
+    grades: list[tuple[Float64s, Float64s, list[Float64s]]]
+    """Of each grade: weights, slopes and the coordinates of the origins."""
+
+    def differences(self, mine: Int64s) -> list[tuple[float, Float64s]]:
+        """By how much some rows differ in their scores for each number that tells them apart, and these numbers.
+
+        The mean distance from the median: a few distant rows do not decide. The flattest slope of a block is that of its hull.
+        """
+        sample = mine[:: max(1, len(mine) // (4 * BLOCK))]
+        found = [(FULL * _spread(self.full[sample]), self.full)]
+        for weights, slopes, origins in self.grades:
+            weight, slope = float(weights[sample].mean()), slopes[sample]
+            found.append((weight * _spread(slope) / max(float(slope.max()), 1e-300), slopes))
+            for origin in origins:
+                lost = float(np.quantile(slope, FLAT)) * _spread(origin[sample])
+                found.append((weight * min(lost, 1.0), origin))
+        return found
+
+
+def _spread(values: Float64s) -> float:
+    return float(np.abs(values - np.median(values)).mean())
+
+
+def _alike(ceilings: np.ndarray, kinds: list[int]) -> _Alike:
+    grades = []
+    for g, kind in enumerate(kinds):
+        if not kind:
+            continue
+        weight, slope = (ceilings[name + str(g)].astype(np.float64) for name in ("weight", "slope"))
+        key = np.ascontiguousarray(ceilings[f"key{g}"])
+        if kind & PLACE:
+            x_and_y = key.view(np.float32).reshape(-1, 2).astype(np.float64)
+            origins = [*x_and_y.T * geo.EARTH_RADIUS_M, ceilings[f"z{g}"] * geo.EARTH_RADIUS_M]
+        else:
+            origins = [np.clip(key.view(np.float64), -1e300, 1e300)]
+        grades.append((weight, slope, [np.ascontiguousarray(origin) for origin in origins]))
+    return _Alike(np.clip(ceilings["full"].astype(np.float64), -1e300, 1e300), grades)
+
+
+def _halved(rows: Int64s, alike: _Alike) -> list[Int64s]:
+    """The rows, of which `alike` tells, in parts of BLOCK rows; only the last may be smaller."""
+    parts, stack = [], [np.arange(len(rows))]
+    while stack:
+        mine = stack.pop()
+        if len(mine) <= BLOCK:
+            parts.append(rows[mine])
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            _, values = max(alike.differences(mine), key=lambda difference: difference[0])
+        half = BLOCK * max(1, len(mine) // (2 * BLOCK))
+        order = np.argpartition(values[mine], half)
+        stack += [mine[order[half:]], mine[order[:half]]]
+    return parts
 
 
 def choose_axes(surveyed: Survey, rows: int) -> Axes:

@@ -31,6 +31,7 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.rounding import rounded_up
 from matchwood.store.kernels.rows import ABSENT, NARROWS, NONE
 
 
@@ -197,14 +198,6 @@ def above(tree, b):
 def side_of(bucket, side):
     """The left or right child of a bucket, or NONE."""
     return np.int64(bucket.left) if side == LEFT else np.int64(bucket.right)
-
-
-@helper
-def rounded_up(value):
-    single = np.float32(value)
-    if np.float64(single) < value:
-        single = np.nextafter(single, np.float32(np.inf))
-    return single
 
 
 @helper

@@ -52,7 +52,7 @@ def answer_events(tree, store, scratch, query, first, out, ends):
     answer = candidates.answer[0]
     start_answers(candidates, query)
     for e in range(first, ends.size):
-        if not begin_answer(candidates, events, e, out):
+        if not begin_answer(store, candidates, events, combine, e, out):
             return e
         describe_event(tree, scratch, events, e)
         least = -np.inf  # the score to reach

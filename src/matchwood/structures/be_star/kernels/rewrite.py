@@ -12,6 +12,8 @@ from matchwood.store.kernels.rows import (
     SIBLING,
     class_size,
     first_slot,
+    has_room_for_grades,
+    raise_ceiling,
     rank_row,
     shape_of,
     size_class,
@@ -55,6 +57,8 @@ def stays(tree, store, rows, r, slot):
     """Is the home of the new row that of the old one, and its region of the store?"""
     main, extras = shape_of(rows, r)
     if class_size(size_class(main + extras)) != np.int64(store.rows[slot].size):
+        return False
+    if not has_room_for_grades(store, rows, r, extras):
         return False
     b = np.int64(tree.homes[slot].bucket)
     bucket = tree.buckets[b]
@@ -118,6 +122,7 @@ def rewrite(tree, store, rows, r, slot):
     write_entries(store, rows, r, np.int64(row.start), main)
     rank_row(row, rows, r)
     row.count = np.uint16(main)
+    raise_ceiling(store, slot)
     fasten_path(tree, store, slot)
 
 
@@ -132,6 +137,7 @@ def set_priorities(tree, store, slots, priorities):
         for at in range(np.int64(row.start), np.int64(row.start) + np.int64(row.count)):
             weights += store.entries[at].weight
         write_priority(row, priorities[i], weights)
+        raise_ceiling(store, slot)
         fasten_path(tree, store, slot)
 
 

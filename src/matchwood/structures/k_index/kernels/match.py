@@ -49,7 +49,7 @@ def answer_events(index, store, scratch, query, first, out, ends):
     answer, relaxed = candidates.answer[0], query.mode & ANY
     last = index.sizes.size - 1
     for e in range(first, ends.size):
-        if not begin_answer(candidates, events, e, out):
+        if not begin_answer(store, candidates, events, combine, e, out):
             return e
         lists = choose_lists(index, scratch, events, e)
         # Rows that no list may lead to: without intervals; relaxed, those that test for an absence.

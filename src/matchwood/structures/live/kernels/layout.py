@@ -168,7 +168,7 @@ def load_values(live, event, values, parts, dims, count):
         i = find_value(live, event, dim)
         if i < 0:
             continue
-        value.first, value.parts = np.uint32(filled), np.uint32(0)
+        value.first, value.parts, value.lat = np.uint32(filled), np.uint32(0), NONE
         last = value_count(event)
         while i < last:
             lo = hi = live.keys[np.int64(event.start) + i]

@@ -17,6 +17,7 @@ from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array, nested
 from matchwood.store.kernels.candidates import KEY, load_keys, score_single, unload_keys
+from matchwood.store.kernels.ceilings import ceiling_of
 from matchwood.store.kernels.distances import PREFETCH_CANDIDATES
 from matchwood.store.kernels.results import keep_largest
 from matchwood.store.kernels.rows import JOINED, SIBLING, first_slot, max_score
@@ -342,10 +343,34 @@ def verify_plain(store, scratch, i, count, k):
 
 
 @subroutine
+def verify_graded(scratch, count, known):
+    """`verify_found` for the k best where rows have ceilings: those whose ceilings are too low are not read. O(entries)."""
+    store, events, mode, combine, k = known
+    batch = scratch.batch
+    for i in range(min(count, PREFETCH_CANDIDATES)):
+        prefetch(store.ceilings, np.int64(batch.found[i]))
+    for i in range(count):
+        prefetch(store.ceilings, np.int64(batch.found[i + PREFETCH_CANDIDATES]))
+        slot, query = np.int64(batch.found[i]), np.int64(batch.found_by[i])
+        values, worst = scratch.values[query], scratch.worst[query]
+        if worst > -np.inf and ceiling_of(store, slot, values) < worst:
+            continue
+        row = store.rows[slot]
+        score = score_row(store, slot, values, events, mode, combine)
+        holds = not np.isnan(score)
+        keep_hit(batch, query, row.id, score, hit_slot(store, row), holds)
+        if holds and score > worst and not row.flags & SIBLING:
+            note_score(scratch, query, score, k)
+
+
+@subroutine
 def verify_found(scratch, count, known):
     """Verify the candidates that are listed, and keep the hits. O(entries)."""
     store, events, mode, combine, k = known
     batch = scratch.batch
+    if 0 < k <= scratch.best.shape[1] and store.ceilings.size > 0:
+        verify_graded(scratch, count, known)
+        return
     for i in range(min(count, PREFETCH_CANDIDATES)):
         prefetch(store.rows, np.int64(batch.found[i]))
     for i in range(min(count, PREFETCH_CANDIDATES // 2)):

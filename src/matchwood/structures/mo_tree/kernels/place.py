@@ -9,10 +9,12 @@ from matchwood.store.kernels.rows import (
     ABSENT,
     NARROWS,
     SET,
+    has_room_for_grades,
     only_intervals,
     part_hi,
     part_lo,
     parts_of,
+    raise_ceiling,
     rank_row,
     shape_of,
     write_entries,
@@ -114,10 +116,12 @@ def rewrite_rows(store, rows, slots, done):
         prefetch_row(store, slots, r)
         row = store.rows[np.int64(slots[r])]
         main, extras = shape_of(rows, r)
-        done[r] = np.int64(row.size) == main + extras and np.int64(row.count) == main
+        same = np.int64(row.size) == main + extras and np.int64(row.count) == main
+        done[r] = same and has_room_for_grades(store, rows, r, extras)
         if done[r]:
             rank_row(row, rows, r)
             if only_intervals(rows, r):
                 write_intervals(store, rows, r, np.int64(row.start))
             else:
                 write_entries(store, rows, r, np.int64(row.start), main)
+            raise_ceiling(store, np.int64(slots[r]))

@@ -16,7 +16,8 @@ Planes       Every other row has a *position*. An *axis* is a dimension that the
              Cells with many rows have a plane (`plane_of`); the others have two ascending lists of positions: those to add to
              `having` (lists[2 * cell]) and, for NOT IN, those to take from it (lists[2 * cell + 1]).
 Blocks       1,024 positions are a block, 16 words of each plane, planes one after the other. `bounds` has the largest score
-             of a block. Building puts rows in descending order of it, so that a top-k search skips most blocks.
+             of a block. Building puts rows in descending order of it, so that a top-k search skips most blocks. Of rows with
+             grades, a block has those that are alike (`plan.order_in_blocks`), and `hulls` say what they lose by distance.
 Guides       The cell of a key is found in one step or few: an axis divides its keys into equal parts, and a guide has the
              number of cuts before each part.
 Invariant    A row may be admitted too often, never too rarely. A row with a bit in `exact` is admitted exactly when it matches,
@@ -54,6 +55,12 @@ FILE = np.dtype(
 )
 OTHER = np.dtype([("dim", "i8"), ("outside", "i8"), ("lo", "f8"), ("hi", "f8")])  # see `update.survey`
 HIT = np.dtype([("id", "i8"), ("score", "f8")])
+# See `kernels.hulls`. Places are unit vectors, numbers lie between west and east.
+HULL = np.dtype(
+    [(name, "f8") for name in ("west", "east", "south", "north", "bottom", "top", "slope", "offset", "weight")]
+    + [("dim", "u2"), ("lat", "u2"), ("kind", "u1"), ("state", "u1"), ("pad", "u2")]
+)
+HELD, MIXED = np.uint8(1), np.uint8(2)
 POSTING = np.dtype([("slot", "u4"), ("dim", "u2"), ("flags", "u2"), ("score", "f8"), ("lo", "f8"), ("hi", "f8")])
 
 WORDS = 16  # of a plane in a block
@@ -95,6 +102,7 @@ class Postings(State):
     members: np.ndarray = array(np.uint32)  # positions, by list
     bits: np.ndarray = array(np.uint64)
     bounds: np.ndarray = array(np.float32)  # by block
+    hulls: np.ndarray = array(HULL)  # two for each block, or empty
     hits: np.ndarray = array(HIT)  # by position; the score if every predicate holds and every weight of the event is 1
     slots: np.ndarray = array(np.uint32)  # by position
     exact: np.ndarray = array(np.uint64)  # a bit for each position

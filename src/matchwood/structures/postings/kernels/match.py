@@ -27,9 +27,11 @@ from matchwood.store.kernels.candidates import (
     end_answer,
     score_to_reach,
     start_answers,
+    verify_found,
 )
 from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import keep_best
+from matchwood.structures.postings.kernels.hulls import height_of
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     FILED,
@@ -71,6 +73,7 @@ class PostingsScratch(State):
     admitted: np.ndarray = array(np.uint64)  # by event of a group: the positions that all axes admit, a bit each
     spread: np.ndarray = array(np.int64)  # by event of a group: the axis whose lists are bits as well, -1 for none
     listed: np.ndarray = array(np.uint64)  # these bits
+    heights: np.ndarray = array(np.float64)  # by block: no row of it scores higher; -inf once it has been visited
     words: np.ndarray = array(np.uint64)  # [WORDS]: admitted by one axis
     stamps: np.ndarray = array(np.uint32)  # by slot: the event that last found it under several values
     stamp: np.ndarray = array(np.uint32)  # [1]
@@ -92,7 +95,7 @@ def answer_events(postings, store, scratch, query, first, out, ends):
             group_end = e + find_group(postings, scratch, events, e, min(limit, ends.size - e), grouped)
             if grouped:
                 admit_group(postings, scratch, group_end - e)
-        if not begin_answer(candidates, events, e, out):
+        if not begin_answer(store, candidates, events, combine, e, out):
             return e
         unit, at_most_one = weights_of(events, e)
         if postings.counts[POSITIONS] > 0:
@@ -246,8 +249,8 @@ def add_steps(postings, scratch, cell, alone, n):
 
 
 @helper
-def admit_axis(postings, scratch, g, number, block):
-    """Write into `words` the positions of a block that the axis admits for event g."""
+def admit_axis(postings, scratch, g, number, block, seeks):
+    """Write into `words` the positions of a block that the axis admits for event g. Blocks ascend, unless it `seeks`."""
     span = scratch.spans[g * postings.axes.size + number]
     block_words = postings.counts[PLANES] * WORDS
     words, base = scratch.words, block * block_words
@@ -258,29 +261,44 @@ def admit_axis(postings, scratch, g, number, block):
     limit = (block + 1) * BLOCK
     for i in range(span.lists, span.end):
         step = scratch.steps[i]
-        if step.next < limit:
-            note_listed(postings, words, step, block)
+        if seeks:
+            note_listed(postings, words, step, block, members_before(postings, step, block * BLOCK))
+        elif step.next < limit:
+            step.at = note_listed(postings, words, step, block, step.at)
+            step.next = np.int64(postings.members[step.at]) if step.at < step.end else PASSED
 
 
 @helper
-def note_listed(postings, words, step, block):
-    """Add the positions of a block that a list has, or take them away."""
-    lowest, at, position = block * BLOCK, step.at, step.next
-    while position < lowest + BLOCK:
-        if position >= lowest:
-            place = position - lowest
+def members_before(postings, step, position):
+    """Where the first of the members of a list is that is not below a position, or its end. O(log members)."""
+    low, high = step.at, step.end
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(postings.members[middle]) < position:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
+def note_listed(postings, words, step, block, at):
+    """Add the positions of a block that a list has from member `at` on, or take them away; return where they end."""
+    lowest = block * BLOCK
+    while at < step.end and np.int64(postings.members[at]) < lowest + BLOCK:
+        place = np.int64(postings.members[at]) - lowest
+        if place >= 0:
             bit = np.uint64(1) << np.uint64(place & 63)
             if step.plane == TAKEN:
                 words[place >> 6] &= ~bit
             else:
                 words[place >> 6] |= bit
         at += 1
-        position = np.int64(postings.members[at]) if at < step.end else PASSED
-    step.at, step.next = at, position
+    return at
 
 
 @helper
-def intersect_axes(postings, scratch, g, block, target):
+def intersect_axes(postings, scratch, g, block, target, seeks):
     """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any."""
     block_words = postings.counts[PLANES] * WORDS
     admitted, base = scratch.admitted, block * block_words
@@ -297,7 +315,7 @@ def intersect_axes(postings, scratch, g, block, target):
             prefetch(postings.bits, at + block_words + WORDS // 2)
             left = intersect_words(admitted, target, postings.bits, at)
         else:
-            admit_axis(postings, scratch, g, number, block)
+            admit_axis(postings, scratch, g, number, block, seeks)
             left = intersect_words(admitted, target, scratch.words, 0)
         if not left:
             return False
@@ -310,7 +328,7 @@ def admit_group(postings, scratch, size):
     blocks = blocks_of(postings)
     for block in range(blocks):
         for g in range(size):
-            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS)
+            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS, False)
     scratch.candidates.work[VISITED] += blocks * size
     count_tests(scratch.candidates, BOUNDARIES, blocks * size * postings.axes.size)
 
@@ -361,16 +379,41 @@ def take_exact(postings, scratch, exact, target, out):
 def search_planes(postings, store, scratch, events, combine, exact, at_most_one, out):
     """Answer the loaded event, alone in its group, from the blocks that may hold one of the k best."""
     candidates = scratch.candidates
+    if postings.hulls.size > 0 and candidates.answer[0].ranks:
+        search_highest(postings, store, scratch, events, combine, exact, out)
+        return
     for block in range(blocks_of(postings)):
         if at_most_one and combine is None and postings.bounds[block] < score_to_reach(candidates, out):
             continue
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
-        if intersect_axes(postings, scratch, 0, block, 0):
+        if intersect_axes(postings, scratch, 0, block, 0, False):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, block, out)
             if not take_block(postings, store, scratch, events, combine, block, 0, out):
                 return
+
+
+@helper
+def search_highest(postings, store, scratch, events, combine, exact, out):
+    """As `search_planes` where blocks have hulls: the highest block first, until none that is left can reach the k-th score."""
+    candidates, heights, blocks = scratch.candidates, scratch.heights, blocks_of(postings)
+    for block in range(blocks):
+        heights[block] = height_of(postings, block, candidates.values)
+    while True:
+        highest = np.int64(0)
+        for block in range(1, blocks):
+            highest = block if heights[block] > heights[highest] else highest
+        if heights[highest] == -np.inf or heights[highest] < score_to_reach(candidates, out):
+            return
+        heights[highest] = -np.inf
+        candidates.work[VISITED] += 1
+        count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
+        if intersect_axes(postings, scratch, 0, highest, 0, True):
+            if exact.size > 0:
+                rank_exact(postings, scratch, exact, highest, out)
+            take_block(postings, store, scratch, events, combine, highest, 0, out)
+            verify_found(store, candidates, events, combine, out)
 
 
 @helper

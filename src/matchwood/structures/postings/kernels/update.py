@@ -23,6 +23,7 @@ from matchwood.store.kernels.rows import (
     parts_of,
 )
 from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the store can name
+from matchwood.structures.postings.kernels.hulls import widen_hulls
 from matchwood.structures.postings.kernels.layout import (
     BLOCK,
     DEAD,
@@ -469,13 +470,20 @@ def put_row(postings, store, slot, masks):
     postings.exact[word] = postings.exact[word] | bit if exact else postings.exact[word] & ~bit
     for_lists = postings.exact_for_lists[word]
     postings.exact_for_lists[word] = for_lists | bit if exact and not excluding else for_lists & ~bit
-    block, bound = position // BLOCK, max_score(row)
+    block, bound = position // BLOCK, bound_of(store, slot)
     if not bound < postings.bounds[block]:  # NaN stays
         postings.bounds[block] = bound
+    widen_hulls(postings, store, block, slot)
     write_bit(postings, position, LIVE, True)
     postings.homes[slot] = np.uint32(position)
     counts[POSITIONS] += 1
     return True
+
+
+@helper
+def bound_of(store, slot):
+    """An upper bound of the row's score if no weight of the event is above 1."""
+    return store.ceilings[slot].full if store.ceilings.size > 0 else max_score(store.rows[slot])
 
 
 @helper
@@ -498,7 +506,7 @@ def rank_rows(postings, store, slots, others):
     n = np.int64(0)
     for i in range(slots.size):
         slot = np.int64(slots[i])
-        home, bound = postings.homes[slot], max_score(store.rows[slot])
+        home, bound = postings.homes[slot], bound_of(store, slot)
         if home & IS_FILED:
             rank_filed(postings, store, slot, np.int64(home & ~IS_FILED))
         elif bound <= postings.bounds[np.int64(home) // BLOCK]:

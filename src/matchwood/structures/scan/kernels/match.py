@@ -20,8 +20,10 @@ from matchwood.jit.decorators import helper, kernel
 from matchwood.jit.intrinsics import boxes_hit, trailing_zeros
 from matchwood.jit.state import State, array
 from matchwood.store.kernels.candidates import BOUNDARIES, count, count_entries
+from matchwood.store.kernels.ceilings import ceiling_of, may_use
 from matchwood.store.kernels.parts import value_meets
 from matchwood.store.kernels.results import finish_hits, take_hit
+from matchwood.store.kernels.rounding import rounded_down, rounded_up
 from matchwood.store.kernels.rows import ABSENT, NARROWS
 from matchwood.store.kernels.verify import ANY, VALUE, load_event, score_row, unload_event
 
@@ -48,23 +50,6 @@ class ScanScratch(State):
     hi: np.ndarray = array(np.float32)
     seen: np.ndarray = array(np.uint32)  # by slot
     candidates: np.ndarray = array(np.int64)  # [1]: rows verified
-
-
-@helper
-def rounded_down(key):
-    """The largest float32 that is not above the key."""
-    single = np.float32(key)
-    if np.float64(single) > key:
-        single = np.nextafter(single, np.float32(-np.inf))
-    return single
-
-
-@helper
-def rounded_up(key):
-    single = np.float32(key)
-    if np.float64(single) < key:
-        single = np.nextafter(single, np.float32(np.inf))
-    return single
 
 
 @kernel
@@ -195,6 +180,7 @@ def answer_many(columns, store, size, scratch, tally, query, first, out, ends):
             return e
         begin = n
         has_lists = load_keys(scratch, events, e, mode)
+        prunes = k > 0 and may_use(store, events, e, mode, combine)
         for block in range(0, size, BLOCK):
             word = survivors(columns, block, size, scratch, tally, mode)
             while word and n >= 0:
@@ -207,6 +193,8 @@ def answer_many(columns, store, size, scratch, tally, query, first, out, ends):
                         continue
                 scratch.candidates[0] += 1
                 slot = np.int64(columns.slots[p])
+                if prunes and n - begin == k and ceiling_of(store, slot, scratch.values) < out.scores[begin]:
+                    continue
                 count_entries(tally, store, slot, scratch.values, events, mode)
                 score = score_row(store, slot, scratch.values, events, mode, combine)
                 if not np.isnan(score):

@@ -28,6 +28,7 @@ import numpy as np
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.intrinsics import prefetch, trailing_zeros
 from matchwood.jit.state import State, array
+from matchwood.store.kernels.ceilings import ceiling_of
 from matchwood.store.kernels.results import finish_hits, keep_best, take_hit
 from matchwood.store.kernels.rows import NONE, prefetch_entries
 from matchwood.store.kernels.verify import ALL, VALUE, load_event, score_row, unload_event
@@ -412,6 +413,7 @@ def verify_pending(index, store, scratch, events, combine, out):
     """Verify the pending rows, whose cache lines are prefetched, and take their hits."""
     search, pending = scratch.search[0], scratch.pending
     k, begin, n = search.k, search.begin, search.end
+    prunes = k > 0 and search.is_known and store.ceilings.size > 0
     for i in range(search.pending):
         pending[i] = index.places[np.int64(pending[i])].slot
         prefetch(store.rows, np.int64(pending[i]))
@@ -419,6 +421,8 @@ def verify_pending(index, store, scratch, events, combine, out):
         prefetch_entries(store, store.rows[np.int64(pending[i])])
     for i in range(search.pending):
         slot = np.int64(pending[i])
+        if prunes and n - begin == k and ceiling_of(store, slot, scratch.values) < out.scores[begin]:
+            continue
         score = score_row(store, slot, scratch.values, events, ALL, combine)
         if not np.isnan(score):
             n = take_hit(store, slot, score, out, begin, n, k, scratch.seen)
