@@ -73,6 +73,7 @@ class Soak:
     def fault(self, what: str) -> None:
         if len(self.faults) < 100:
             self.faults.append(what)
+            print(what, file=sys.stderr, flush=True)
 
     def expression(self) -> str:
         draw = self.rng
@@ -225,21 +226,34 @@ class Soak:
                 await self.ask("POST", f"/v1/consumers/{name}/nack", {"ids": bad, "delay": 1}, expect=200)
 
     async def listening(self, name: str) -> None:
-        """A durable consumer over a WebSocket, which reconnects."""
+        """A durable consumer over a WebSocket, which acknowledges twenty times a second, and reconnects."""
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
                 async with (
                     asyncio.timeout(20),
                     self.session.ws_connect(f"{self.service.url}/v1/stream?consumer={name}") as ws,
                 ):
-                    async for message in ws:
-                        if message.type is not aiohttp.WSMsgType.TEXT:
-                            self.fault(f"a WebSocket ended: {message!r}")
-                            break
-                        told = json.loads(message.data)
-                        if told["type"] == "match":
-                            self.pulled += 1
-                            await ws.send_json({"ack": [told["data"]["id"]]})
+                    done: list[str] = []
+                    acknowledging = asyncio.ensure_future(self.acknowledging(ws, done))
+                    try:
+                        async for message in ws:
+                            if message.type is not aiohttp.WSMsgType.TEXT:
+                                self.fault(f"a WebSocket ended: {message!r}")
+                                break
+                            told = json.loads(message.data)
+                            if told["type"] == "match":
+                                self.pulled += 1
+                                done.append(told["data"]["id"])
+                    finally:
+                        acknowledging.cancel()
+
+    async def acknowledging(self, ws: aiohttp.ClientWebSocketResponse, done: list[str]) -> None:
+        while True:
+            await asyncio.sleep(0.05)
+            if done:
+                ids = done[:]
+                done.clear()
+                await ws.send_json({"ack": ids})
 
     async def caring(self) -> None:
         while True:
