@@ -116,6 +116,7 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
         self.engine = engine
         self._changes_since = self._journal.last - engine._snapshotting.last
         self._connection = self._journal.connection
+        outbox.upgrade(self._connection)
         self._routes: dict[str, DeliveryOptions] = {}
         about = "json_extract(body, '$.record.about')"
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
