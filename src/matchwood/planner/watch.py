@@ -57,7 +57,8 @@ class Watch:
         if events.size and (self._recent_size < wanted or self._calls % SAMPLE_EVERY == 0):
             start = (self._calls * 7919) % max(1, events.size - wanted + 1)
             part = events.take(start, min(start + wanted, events.size))
-            self._recent.append(Events(*map(np.copy, part)).stamped(part.schema))  # the caller may change its arrays
+            copies: dict[str, np.ndarray] = {name: column.copy() for name, column in part._asdict().items()}
+            self._recent.append(part._replace(**copies))  # the caller may change its arrays
             self._recent_size += part.size
             while self._recent_size - self._recent[0].size >= wanted:
                 self._recent_size -= self._recent.popleft().size
