@@ -68,7 +68,8 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Offer `write_now` to the application."""
         super().on_message_begin()
-        self.scope["extensions"] = {WRITE_NOW: self.write_now}
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope["extensions"] = {WRITE_NOW: self.write_now}
 
     def write_now(self, part: bytes) -> bool:
         """Write a part of the body of the answer that has begun; False if the connection takes nothing now."""

@@ -16,9 +16,10 @@ from itertools import pairwise
 from typing import Any
 
 from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART
-from matchwood.encode.row_entries import add_entries
+from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.errors import MatchwoodError
 from matchwood.lang import parser
+from matchwood.lang.expression import DWithin
 from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
 from matchwood.lang.row import Placed, can_hold
@@ -56,6 +57,23 @@ def add_text(out: list[float], text: str, schema: Schema, limits: Limits) -> boo
                 return False
     except MatchwoodError:  # the general way meets it as well, and says where it is
         del out[start:]
+        return False
+    return True
+
+
+def add_circle(out: list[float], start: int, circle: DWithin, schema: Schema, limits: Limits) -> bool:
+    """Append the entries of a circle to the row that begins at `start`; False, and nothing appended, if either is unusual."""
+    attribute = schema.get(circle.attribute)
+    if attribute is None or attribute.type is not Type.POINT or not set(attribute.dims).isdisjoint(out[start::FIELDS]):
+        return False
+    [placed] = leaf_predicates(circle, schema, False)
+    assert isinstance(placed, Placed)
+    if not can_hold(placed):
+        return False
+    end = len(out)
+    add_entries(out, attribute, placed)
+    if len(out) - start > limits.max_entries * FIELDS:
+        del out[end:]
         return False
     return True
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, GRADE, INTERVAL, JOINED, MORE, NARROWING, REGION, RING, Rows
-from matchwood.encode.direct import add_text
+from matchwood.encode.direct import add_circle, add_text
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.row_entries import FIELDS, add_counts, add_entries, add_grades
-from matchwood.lang.expression import DWithin
+from matchwood.lang.expression import DWithin, all_of
 from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
@@ -43,9 +43,20 @@ def read_rows(expression: object, circle: DWithin | None, schema: Schema, limits
     Of a usual text only the entries of its one row are made, which is several times as fast.
     """
     out: list[float] = []
-    if circle is None and isinstance(expression, str) and add_text(out, expression, schema, limits):
+    if isinstance(expression, str) and _add_both(out, expression, circle, schema, limits):
         return out
     return subscription_rows(expression, circle, schema, limits)
+
+
+def _add_both(out: list[float], text: str, circle: DWithin | None, schema: Schema, limits: Limits) -> bool:
+    """Append the entries of the one row of a text and a circle; False, and nothing appended, if they are unusual."""
+    start = len(out)
+    if not add_text(out, text, schema, limits):
+        return False
+    if circle is None or add_circle(out, start, circle, schema, limits):
+        return True
+    del out[start:]
+    return False
 
 
 class RowsBuilder:
@@ -78,20 +89,29 @@ class RowsBuilder:
             self._end_row(id_, priority, until)
 
     def add_text(
-        self, id_: int, priority: float, text: str, *, until: float = math.inf, limits: Limits = DEFAULT_LIMITS
+        self,
+        id_: int,
+        priority: float,
+        text: str,
+        *,
+        circle: DWithin | None = None,
+        until: float = math.inf,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Append one subscription that is text: the same rows and errors as `add` of its normal form, several times as fast
-        where the text is a conjunction of usual predicates on attributes that the schema knows. O(length).
+        """Append one subscription that is text, and a circle: the same rows and errors as `add` of its normal form, several times
+        as fast where the text is a conjunction of usual predicates on attributes that the schema knows. O(length).
 
         >>> builder = RowsBuilder(Schema({"age": "number"}))
         >>> builder.add_text(7, 0.0, "age BETWEEN 18 AND 30")
         >>> builder.build().hi.tolist()
         [30.0]
         """
-        if add_text(self._recent, text, self._schema, limits):
+        if _add_both(self._recent, text, circle, self._schema, limits):
             self._end_row(id_, priority, until)
-        else:
-            self.add(id_, priority, normalise(parse(text, limits=limits), self._schema, limits=limits), until=until)
+            return
+        tree = parse(text, limits=limits)
+        rows = normalise(tree if circle is None else all_of(tree, circle), self._schema, limits=limits)
+        self.add(id_, priority, rows, until=until)
 
     def add_read(self, id_: int, priority: float, found: ReadRows, *, until: float = math.inf) -> None:
         """Append one subscription that `read_rows` has read. O(its entries)."""

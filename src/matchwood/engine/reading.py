@@ -22,7 +22,7 @@ from matchwood.errors import EventError, ExpressionError, MatchwoodError, Schema
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.builder import attr
 from matchwood.lang.event import PLACE, Event
-from matchwood.lang.expression import Expression, all_of
+from matchwood.lang.expression import DWithin, Expression, all_of
 from matchwood.lang.json_form import from_json
 from matchwood.lang.limits import Limits
 from matchwood.lang.moving import moved
@@ -98,26 +98,30 @@ class Reader:
     def _add(self, builder: RowsBuilder, id_: int, about: Described, subject: str) -> None:
         source = about.source
         priority = checked_priority(about.priority, subject)
-        if type(source) is str and about.place is None and about.radius is None:
+        circle = self._circle(about.place, about.radius, subject)
+        if type(source) is str:
             try:
-                builder.add_text(id_, priority, source, until=about.until, limits=self.limits)
+                builder.add_text(id_, priority, source, circle=circle, until=about.until, limits=self.limits)
             except MatchwoodError as error:
                 raise error.about(subject) from None
             return
-        if about.place is not None or about.radius is not None:
-            source = self._around(source, about.place, about.radius, subject)
+        if circle is not None:
+            source = all_of(self._expression(source, subject), circle)
         rows = self.rows(source, subject)
         builder.add(id_, priority, rows, until=about.until)
 
-    def _around(self, source: Source, place: Place | None, radius: float | None, subject: str) -> Expression:
-        """The expression and the condition that the place of the event lies in a circle."""
+    def _circle(self, place: Place | None, radius: float | None, subject: str) -> DWithin | None:
+        """The condition that the place of the event lies in a circle; None without a place."""
+        if place is None and radius is None:
+            return None
         if place is None or radius is None:
             raise SubscriptionError(f"{subject}: a place needs a radius, and a radius a place")
         try:
             here = attr(PLACE).within(place, radius)
         except MatchwoodError as error:
             raise error.about(subject) from None
-        return all_of(self._expression(source, subject), here)
+        assert isinstance(here, DWithin)  # since there is a radius
+        return here
 
     def moved(self, before: Rows, place: Place) -> Rows:
         """The arrays of one subscription with its condition on `place` moved there."""
