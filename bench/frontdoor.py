@@ -196,11 +196,6 @@ def single_calls(report: Report) -> None:
     hits = sum(len(engine.match(event)) for event in plain) / len(plain)
     report.workload(FRONT, subscriptions=n, attributes=ATTRIBUTES, unasked=UNASKED, hits_per_event=hits)
     calls: dict[str, Callable[[Any], object]] = {"match": engine.match, "top_k": lambda event: engine.top_k(event, 5)}
-    try:
-        engine.match(plain[0], as_arrays=True)  # type: ignore[call-arg]
-        calls["match_as_arrays"] = lambda event: engine.match(event, as_arrays=True)  # type: ignore[call-arg]
-    except TypeError:
-        print("as_arrays is left out: this version's match has no such option", file=sys.stderr)
     for name, call in calls.items():
         for events in (plain, wide):
             for event in events:

@@ -13,9 +13,10 @@ from matchwood.encode import direct
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.errors import MatchwoodError
-from matchwood.lang.expression import DWithin, all_of
+from matchwood.lang.expression import all_of
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
 from tests.strategies import expressions

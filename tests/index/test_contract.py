@@ -24,7 +24,9 @@ from matchwood.errors import (
     UnknownSubscriptionError,
     UnsupportedError,
 )
-from matchwood.lang.expression import Compare, Constant, Operator, any_of
+from matchwood.lang.expression import Constant, any_of
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Compare
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
 from matchwood.store import row_store

@@ -19,10 +19,11 @@ from matchwood.errors import ExpressionError, MatchwoodError, NeverMatchesError,
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
-from matchwood.lang.expression import BBox, Spatial, SpatialOperator
 from matchwood.lang.geometry import Geometry, GeometryType, geojson_of, geometry_of
 from matchwood.lang.json_form import from_json, to_json
 from matchwood.lang.limits import Limits
+from matchwood.lang.operators import SpatialOperator
+from matchwood.lang.place_predicates import BBox, Spatial
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Region, location_of, parts_of
 from matchwood.lang.rings import exact_side
 from matchwood.lang.rows import normalise

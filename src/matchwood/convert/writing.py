@@ -17,25 +17,11 @@ from typing import Any, ClassVar
 
 from matchwood.errors import ConversionError
 from matchwood.geo import EARTH_RADIUS_M
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    Shape,
-)
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
+from matchwood.lang.list_predicates import Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape
+from matchwood.lang.place_predicates import BBox, DWithin
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar

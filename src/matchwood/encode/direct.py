@@ -19,9 +19,9 @@ from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART
 from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.errors import MatchwoodError
 from matchwood.lang import parser
-from matchwood.lang.expression import DWithin
 from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.row import Placed, can_hold
 from matchwood.lang.template import CONVERTERS, Conjunct, PlacedError, Template
 from matchwood.lang.text_tests import Like, TextTest

@@ -15,11 +15,12 @@ from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, GRADE, INTERVAL, JOIN
 from matchwood.encode.direct import add_circle, add_text
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.row_entries import FIELDS, add_counts, add_entries, add_grades
-from matchwood.lang.expression import DWithin, all_of
+from matchwood.lang.expression import all_of
 from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import Kind, Part, Region
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate

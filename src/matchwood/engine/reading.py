@@ -22,11 +22,12 @@ from matchwood.errors import EventError, ExpressionError, MatchwoodError, Schema
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.builder import attr
 from matchwood.lang.event import PLACE, Event
-from matchwood.lang.expression import DWithin, Expression, all_of
+from matchwood.lang.expression import Expression, all_of
 from matchwood.lang.json_form import from_json
 from matchwood.lang.limits import Limits
 from matchwood.lang.moving import moved
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Point, Schema, describe, point_of, unwrapped
 from matchwood.schema.keys import instant_key

@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from matchwood.errors import ExpressionError, ParseError
-from matchwood.lang.expression import Expression, instant
+from matchwood.lang.expression import Expression
+from matchwood.lang.instants import instant
 from matchwood.lang.units import METRES
 
 Place = tuple[int, int]
