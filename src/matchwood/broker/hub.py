@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from matchwood.broker.commands import Happening
+from matchwood.broker.commands import Happening, notice_view
 from matchwood.broker.metrics import Metrics
 from matchwood.broker.outbox import delivery_id
 from matchwood.broker.shedding import ShedQueue
@@ -251,6 +251,9 @@ def encode_match(happening: Happening, subscription: str, score: float, metadata
         event_id=happening.event_id,
         traceparent=happening.trace,
     )
+    if (notice := happening.notices.get(subscription)) is not None:
+        made.track = notice_view(notice)
+        made.event = None if happening.data == b"null" else made.event
     if happening.digest is not None:
         made.event, made.digest, made.left_out = None, happening.digest.hits, happening.digest.left_out
     return _ENCODE(made)

@@ -7,6 +7,7 @@
     shed      (consumer, count, below, first, last)    what was left out since the consumer was last told
     hooks     (name, url, enabled, reason, secrets)    secrets: JSON of the current one, and the one before with its end
     offsets   (topic, part, next)                      of Kafka: committed with the effects of what was read
+    stays     (subscription, object, since, seen, score, dwelt)   the objects inside subscriptions that track them; object: JSON
 
 A consumer is named by its transport and its name: `stream:me`, `webhook:shop`, `kafka:alerts`. A delivery that is leased has its
 `due` in the future; if nobody acknowledges it until then, it is due again.
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from matchwood.broker.types import Delivery, DigestHit
+from matchwood.broker.types import Delivery, DigestHit, TrackNotice
 
 MAX_ATTEMPTS = 10
 """Deliveries to a durable consumer before it becomes a dead letter."""
@@ -43,6 +44,13 @@ CREATE TABLE hooks(name TEXT PRIMARY KEY, url TEXT NOT NULL, enabled INTEGER NOT
 CREATE TABLE offsets(topic TEXT NOT NULL, part INTEGER NOT NULL, next INTEGER NOT NULL, PRIMARY KEY(topic, part))
     WITHOUT ROWID;
 """
+
+STAYS = """
+CREATE TABLE IF NOT EXISTS stays(
+    subscription TEXT NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, seen INTEGER NOT NULL, score REAL NOT NULL,
+    dwelt INTEGER NOT NULL, PRIMARY KEY(subscription, object)) WITHOUT ROWID;
+"""
+"""The table that folders of earlier versions lack."""
 
 _COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id, p.trace"
 _ENCODE = msgspec.json.Encoder().encode
@@ -77,15 +85,19 @@ class Entry(NamedTuple):
         )
         if self.digest is not None:
             stored = msgspec.json.decode(self.digest, type=StoredDigest)
-            made.event, made.digest, made.left_out = None, stored.hits, stored.left_out
+            if stored.track is None:
+                made.event, made.digest, made.left_out = None, stored.hits, stored.left_out
+            else:
+                made.track = stored.track
         return made
 
 
-class StoredDigest(msgspec.Struct):
-    """The column `digest`."""
+class StoredDigest(msgspec.Struct, omit_defaults=True):
+    """The column `digest`: the matches of a digest, or what became of a tracked object."""
 
-    hits: list[DigestHit]
-    left_out: int
+    hits: list[DigestHit] = []
+    left_out: int = 0
+    track: TrackNotice | None = None
 
 
 def delivery_id(subscription: str, seq: int) -> str:

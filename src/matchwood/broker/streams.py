@@ -178,7 +178,9 @@ def _messages(tenant: Tenant, client: Client, happening: Any) -> list[bytes]:
             continue
         options = tenant.route_of(subscription)
         silent = options is not None and (
-            options.type == "none" or (options.digest is not None and happening.digest is None)
+            options.type == "none"
+            or (options.digest is not None and happening.digest is None)
+            or (options.track is not None and subscription not in happening.notices)
         )
         if not silent:
             wanted.append((subscription, score))

@@ -32,6 +32,7 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         self._set_about(records, options)
         revision = self._noted(records)
+        self._forget_stays(str(made))
         self._route(str(made), options)
         self._metrics.changes.inc()
         return str(made), revision, [(hit.event, hit.score) for hit in made.live]
@@ -77,6 +78,7 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
+            self._forget_stays(given["id"])
             self._route(given["id"], options)
         self._noted(records)
         self._metrics.changes.inc(len(several))
@@ -108,6 +110,7 @@ class TenantSubscriptions(TenantCore):
             self.engine.move(id_, moved)
         elif paused is not None:
             (self.engine.pause if paused else self.engine.resume)(id_)
+            self._clear_stays(id_)
         else:
             self.engine.update_many({id_: changes})
         return self._changed(id_, options)
@@ -116,7 +119,10 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         if options is not None:
             self._set_about(records, options)
+            known = self._routes.get(id_)
             self._route(id_, options)
+            if _objects(known) != _objects(options):
+                self._clear_stays(id_)
         first = self._noted(records)
         self._metrics.changes.inc()
         return first + max(len(records), 1) - 1
@@ -126,10 +132,20 @@ class TenantSubscriptions(TenantCore):
         self._check(id_, conditions)
         self.engine.unsubscribe(id_)
         self._noted(self._collected.take())
-        self._routes.pop(id_, None)
+        self._route(id_, DeliveryOptions())
         self._digests.remove(id_)
         self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
+        self._clear_stays(id_)
         self._metrics.changes.inc()
+
+    def _forget_stays(self, id_: str) -> None:
+        """A new subscription begins without the stays of one that had its id and has expired."""
+        if id_ in self._tracks:
+            self._clear_stays(id_)
+
+    def _clear_stays(self, id_: str) -> None:
+        self._tracks.clear(id_)
+        self._connection.execute("DELETE FROM stays WHERE subscription = ?", (id_,))
 
     def _set_about(self, records: list[Record], options: DeliveryOptions) -> None:
         for record in records:
@@ -152,6 +168,11 @@ class TenantSubscriptions(TenantCore):
             raise QuotaError(f"the tenant has {self.limits.subscriptions:,} subscriptions, its limit; remove some")
 
     def _check_delivery(self, options: DeliveryOptions) -> None:
+        if options.track is not None:
+            if options.digest is not None:
+                raise RequestError("a subscription has a digest or tracks objects, not both")
+            if ("dwell" in options.track.on) is not (options.track.dwell is not None):
+                raise RequestError('to be told of a dwelling object takes both "dwell" in `on` and the seconds `dwell`')
         needed = {"webhook": options.hook, "kafka": options.topic}.get(options.type, "")
         if needed is None:
             raise RequestError(
@@ -181,6 +202,11 @@ class TenantSubscriptions(TenantCore):
     def stored(self, id_: str) -> tuple[Any, int] | None:
         """A subscription as it is stored, and its revision. In a transaction, or by `read`."""
         return stored(self._connection, id_)
+
+
+def _objects(options: DeliveryOptions | None) -> str | None:
+    """The attribute that names the objects that are tracked."""
+    return None if options is None or options.track is None else options.track.object
 
 
 def _changed(message: str) -> ConflictError:
