@@ -55,6 +55,11 @@ SHAPES = [
     "BBOX(place, {}, {}, {}, {}) ^{}",
     '"age" = {} AND credit = {}',
     "vip = {} AND flag = FALSE AND credit > -INF",
+    "age > {} AND (plan = {} ^{} OR credit < {}) AND (vip = TRUE OR seen > TIMESTAMP({}))",
+    "age > {} AND plan = {} OR age > {} AND plan = {} OR vip = TRUE",
+    "(age = {} OR plan = {}) AND (age = {} OR credit = {})",
+    "age = {} OR age = {} OR plan = {} AND credit != {}",
+    "plan = {} AND (DWITHIN(place, POINT({} {}), {} km) OR age IN ({}, {}) OR credit > {} AND vip = FALSE)",
 ]
 DECLARED = {**TYPES, "credit": "number"}
 
@@ -131,7 +136,8 @@ def test_a_text_and_a_circle_beside_it(seed: int) -> None:
     draw = random.Random(seed)
     ours, theirs = Schema(), Schema()
     for _ in range(20):
-        text = " AND ".join(str(a_predicate(dice, [name])) for name in names(dice))
+        word = draw.choice([" AND ", " OR "])
+        text = word.join(str(a_predicate(dice, [name])) for name in names(dice))
         centre = Point(
             draw.choice([0.0, 179.9, -180.0, draw.uniform(-180, 180)]), draw.choice([89.9, -90.0, 0.0, 52.5])
         )
@@ -152,6 +158,19 @@ def test_a_usual_text_with_a_circle_is_read_without_a_tree(monkeypatch: pytest.M
     assert_equal(outcome("age < 30", schema, general=False, circle=circle), expected)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_alternatives_of_any_predicates_of_a_schema(seed: int) -> None:
+    dice = seeded_dice(seed)
+
+    def joined(depth: int) -> str:
+        if not depth:
+            return str(a_predicate(dice, [dice.one(list(TYPES))]))
+        word = " AND " if dice.chance(2) else " OR "
+        return "(" + word.join(joined(depth - 1) for _ in range(1 + dice.below(3))) + ")"
+
+    assert_same([joined(2) for _ in range(10)], TYPES)
+
+
 def names(dice: Dice) -> list[str]:
     return [name for name in TYPES if dice.chance(3)] or ["age"]
 
@@ -160,14 +179,18 @@ def test_the_usual_text_is_read_without_a_tree(monkeypatch: pytest.MonkeyPatch) 
     schema = Schema({"age": "number", "credit": "number", "plan": "string", "vip": "bool", "place": "point"})
     text = "age BETWEEN 22 AND 36 AND credit > 650 ^2 AND plan IN ('pro','trial') ^0.5 AND vip = TRUE AND place IS NULL"
     expected = outcome(text, schema, general=True)
+    either = f"age > 3 AND ({text} OR vip = FALSE ^0.3)".replace("age BETWEEN 22 AND 36 AND ", "")
+    alternatives = outcome(either, schema, general=True)
     monkeypatch.setattr("matchwood.encode.objects.parse", None)
     assert_equal(outcome(text, schema, general=False), expected)
+    assert_equal(outcome(either, schema, general=False), alternatives)
 
 
 def test_limits_hold_for_texts_that_have_a_program() -> None:
-    schema = Schema({"age": "number"})
-    for limits in (Limits(max_length=5), Limits(max_entries=1)):
-        found = outcome("age > 1 AND age IN (1, 2, 3)", schema, general=False, limits=limits)
+    schema = Schema({"age": "number", "credit": "number"})
+    for limits in (Limits(max_length=5), Limits(max_entries=1), Limits(max_rows=1)):
+        text = "age > 1 AND age IN (1, 2, 3)" if limits.max_rows > 1 else "age > 1 OR age IN (1, 2, 3) AND credit = 1"
+        found = outcome(text, schema, general=False, limits=limits)
         assert isinstance(found, str)
         assert found.startswith("TooComplexError")
 

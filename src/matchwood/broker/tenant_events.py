@@ -200,8 +200,7 @@ class TenantEvents(TenantCore):
         """What an event changes for its object."""
         for subscription in self._tracks.leaving(key, matched):
             if subscription not in self.engine:  # it has expired
-                self._tracks.unwatch(subscription)
-                self._connection.execute("DELETE FROM stays WHERE subscription = ?", (subscription,))
+                self._clear_stays(subscription)
         return self._kept_stays(self._tracks.move(key, matched, self._time))
 
     def _pass_time(self) -> None:
@@ -212,6 +211,16 @@ class TenantEvents(TenantCore):
                     seq = self._noted([Stayed(notice=notice)])
                     hits = [(notice.subscription, notice.score)]
                     self._send(Happening(seq, b"null", None, hits, notices={notice.subscription: notice}))
+
+    def _forget_stays(self, id_: str) -> None:
+        """End the stays of a subscription that has expired, before another one of its id begins."""
+        if id_ in self._tracks:
+            self._clear_stays(id_)
+
+    def _clear_stays(self, id_: str) -> None:
+        """End the stays of a subscription without notices."""
+        self._tracks.clear(id_)
+        self._connection.execute("DELETE FROM stays WHERE subscription = ?", (id_,))
 
     def _kept_stays(self, moved: MovedObjects) -> list[Notice]:
         """Store what has become of stays; return the notices."""
@@ -234,11 +243,27 @@ class TenantEvents(TenantCore):
 
     def _close_digests(self) -> None:
         """Deliver the digests whose periods have ended."""
-        for closed in self._digests.close(self._time / 1e6):
+        self._deliver_digests(self._digests.close(self._time / 1e6))
+
+    def _end_digest(self, id_: str) -> None:
+        """Deliver what the open digest of a subscription has, before it is delivered otherwise, or has expired."""
+        self._deliver_digests(self._digests.end(id_, self._time / 1e6))
+
+    def _deliver_digests(self, several: list[ClosedDigest]) -> None:
+        for closed in several:
             options = self._routes.get(closed.subscription)
             if options is not None and closed.hits:
                 self._deliver_digest(closed, options)
             self._connection.execute("DELETE FROM digests WHERE subscription = ?", (closed.subscription,))
+
+    def _forget_expired(self) -> None:
+        """Deliver the digests of subscriptions that have expired, and forget where their matches went."""
+        expired: Any = self._connection.execute("SELECT id FROM subscriptions WHERE until <= ?", (self._time,))
+        for (id_,) in expired.fetchall():
+            if id_ in self._routes and id_ not in self.engine:
+                self._end_digest(id_)
+                self._forget_stays(id_)
+                self._route(id_, DeliveryOptions())
 
     def _deliver_digest(self, closed: ClosedDigest, options: DeliveryOptions) -> None:
         hits = []

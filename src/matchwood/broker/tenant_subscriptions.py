@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from matchwood.broker.commands import Conditions, stored
-from matchwood.broker.tenant_core import TenantCore
+from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.types import DeliveryOptions, Rejected
 from matchwood.engine.records import Record, Subscribed, Updated
 from matchwood.errors import (
@@ -21,7 +21,7 @@ from matchwood.errors import (
 )
 
 
-class TenantSubscriptions(TenantCore):
+class TenantSubscriptions(TenantEvents):
     """Methods of the tenant's thread."""
 
     def subscribe(self, given: dict[str, Any], options: DeliveryOptions) -> tuple[str, int, list[tuple[int, float]]]:
@@ -31,6 +31,7 @@ class TenantSubscriptions(TenantCore):
         made = self.engine.subscribe(**given)
         records = self._collected.take()
         self._set_about(records, options)
+        self._end_digest(str(made))  # of one of this id that has expired
         revision = self._noted(records)
         self._forget_stays(str(made))
         self._route(str(made), options)
@@ -78,6 +79,7 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
+            self._end_digest(given["id"])
             self._forget_stays(given["id"])
             self._route(given["id"], options)
         self._noted(records)
@@ -120,6 +122,8 @@ class TenantSubscriptions(TenantCore):
         if options is not None:
             self._set_about(records, options)
             known = self._routes.get(id_)
+            if options != known:
+                self._end_digest(id_)
             self._route(id_, options)
             if _objects(known) != _objects(options):
                 self._clear_stays(id_)
@@ -137,15 +141,6 @@ class TenantSubscriptions(TenantCore):
         self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
         self._clear_stays(id_)
         self._metrics.changes.inc()
-
-    def _forget_stays(self, id_: str) -> None:
-        """A new subscription begins without the stays of one that had its id and has expired."""
-        if id_ in self._tracks:
-            self._clear_stays(id_)
-
-    def _clear_stays(self, id_: str) -> None:
-        self._tracks.clear(id_)
-        self._connection.execute("DELETE FROM stays WHERE subscription = ?", (id_,))
 
     def _set_about(self, records: list[Record], options: DeliveryOptions) -> None:
         for record in records:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
+from itertools import chain, product
 from operator import itemgetter
 from typing import Any
 
@@ -13,11 +15,13 @@ from matchwood.lang.expression import MAX_DEPTH, And, Constant, Expression, Not,
 from matchwood.lang.grammar_conditions import read_condition
 from matchwood.lang.grammar_decay import read_decay
 from matchwood.lang.operands import COMPARISONS, Condition, Operands, unsupported
-from matchwood.lang.template import Conjunct, Place, Step, Template
+from matchwood.lang.template import CIRCLE, Leaf, Place, Step, Template
 from matchwood.lang.tokens import Token
 from matchwood.schema.functions import is_derived
 
 _PLAIN_CONVERTERS = frozenset(read.CONVERTERS.values())
+MAX_ROWS = 16
+"""Rows of the normal form that a template knows."""
 
 
 @dataclass(slots=True)
@@ -46,39 +50,67 @@ class Grammar(Operands):
         self.places: list[Place] = []
         self.depths: list[int] = []
         self.conditions: dict[int, Condition] = {}
-        self.conjunctions: dict[int, list[int]] = {}
+        self.joined: dict[int, tuple[type[And] | type[Or], list[int]]] = {}
 
     def template(self) -> Template:
         """The template of the shape; `PlacedError` if it is not of the grammar. O(tokens)."""
         self.expression()
+        leaves, rows = self.leaves_and_rows()
         return Template(
             tuple(self.converters),
             tuple(self.fixed),
             tuple(self.steps),
             tuple(self.places),
-            self.conjuncts(),
+            leaves,
+            rows,
             tuple(self.computed),
         )
 
-    def conjuncts(self) -> tuple[Conjunct, ...]:
-        """The predicates of the expression, if it is a conjunction of predicates on different attributes; otherwise none."""
-        found: dict[str, Conjunct] = {}
-        root = len(self.steps) - 1
-        nodes = self.conjunctions.get(root, [root])
+    def leaves_and_rows(self) -> tuple[tuple[Leaf, ...], tuple[tuple[int, ...], ...]]:
+        """`leaves` and `rows` of the template; nothing if they are not known."""
+        leaves = {node: leaf for node in self.conditions if (leaf := self.leaf(node)) is not None}
+        if len(leaves) < len(self.conditions):
+            return (), ()
+        found = self.alternatives(len(self.steps) - 1, leaves)
+        position = {node: at for at, node in enumerate(leaves)}
+        rows = tuple([tuple([position[node] for node in row]) for row in found])
+        return (tuple(leaves.values()), rows) if rows else ((), ())
+
+    def leaf(self, node: int) -> Leaf | None:
+        """The predicate that a step makes; None if its attribute is not known before the constants are."""
+        condition, constants = self.conditions[node], len(self.converters)
+        name = None if condition.attribute < constants else self.fixed[condition.attribute - constants]
+        if name is None:  # a quoted name, which is a constant, or a function with an argument
+            return None
+        is_plain = condition.form == CIRCLE or (
+            not is_derived(name) and all(map(self.is_plain_value, condition.values))
+        )
+        weight = condition.weight if condition.weight < constants else None
+        return Leaf(name, condition.form if is_plain else "", condition.values, weight, node)
+
+    def is_plain_value(self, index: int) -> bool:
+        """Is it a constant as the text has it, TRUE or FALSE?"""
         constants = len(self.converters)
-        for node in nodes:
-            condition = self.conditions.get(node)
-            if condition is None or condition.attribute < constants:  # a quoted name, which is a constant, may be any
-                return ()
-            name = self.fixed[condition.attribute - constants]
-            if name is None:  # a function with an argument
-                return ()
-            is_plain = not is_derived(name) and all(
-                i < constants and self.converters[i] in _PLAIN_CONVERTERS for i in condition.values
-            )
-            weight = condition.weight if condition.weight < constants else None
-            found[name] = Conjunct(name, condition.form if is_plain else "", condition.values, weight, node)
-        return tuple(found.values()) if len(found) == len(nodes) else ()
+        if index < constants:
+            return self.converters[index] in _PLAIN_CONVERTERS
+        return isinstance(self.fixed[index - constants], bool)
+
+    def alternatives(self, node: int, leaves: dict[int, Leaf]) -> list[tuple[int, ...]]:
+        """The rows of a part of the expression, each as its leaves; none if normalising may merge, drop or unite some."""
+        if node not in self.joined:
+            return [(node,)] if node in leaves else []
+        kind, children = self.joined[node]
+        parts = [self.alternatives(child, leaves) for child in children]
+        if not all(parts):
+            return []
+        if kind is Or:
+            rows = [row for part in parts for row in part]
+            together = tuple([row[0] for row in rows if len(row) == 1])  # alternatives on one attribute may unite
+            return rows if len(rows) <= MAX_ROWS and _names_differ(together, leaves) else []
+        if math.prod(map(len, parts)) > MAX_ROWS:
+            return []
+        rows = [tuple(chain.from_iterable(choice)) for choice in product(*parts)]
+        return rows if all(_names_differ(row, leaves) for row in rows) else []
 
     def expression(self) -> None:
         if self.token.kind == "end":
@@ -136,8 +168,7 @@ class Grammar(Operands):
         chosen = itemgetter(*children)
         depth = 1 + max(self.depths[child] for child in children)
         node = self.node(lambda values, nodes: kind(chosen(nodes)), token, depth)
-        if kind is And:
-            self.conjunctions[node] = children
+        self.joined[node] = kind, children
         return node
 
     def negation(self, child: int, token: Token) -> int:
@@ -187,3 +218,7 @@ class Grammar(Operands):
             return "a weight belongs to a predicate and stands once, right after it: a = 1 ^0.4"
         end = ")" if in_group else "the end of the text"
         return f"expected AND, OR or {end}, got {self.token}{unsupported(self.token)}"
+
+
+def _names_differ(nodes: tuple[int, ...], leaves: dict[int, Leaf]) -> bool:
+    return len({leaves[node].attribute for node in nodes}) == len(nodes)

@@ -16,7 +16,7 @@ from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.operands import Condition, Operands
 from matchwood.lang.operators import Shape, SpatialOperator
 from matchwood.lang.place_predicates import BBox, DWithin, spatial
-from matchwood.lang.template import PlacedError
+from matchwood.lang.template import CIRCLE, PlacedError
 from matchwood.lang.tokens import Token
 from matchwood.lang.units import METRES
 from matchwood.lang.wkt import WORDS, coordinates_of
@@ -50,7 +50,8 @@ def read_dwithin(grammar: Operands) -> Condition:
         centre = Point(values[lon], values[lat])
         return DWithin(values[attribute], values[weight], centre=centre, radius=values[radius], shape=shape)
 
-    return Condition(step, attribute, weight)
+    form = CIRCLE if shape is Shape.CIRCLE else ""
+    return Condition(step, attribute, weight, form, (lon, lat, radius))
 
 
 def _radius(grammar: Operands) -> int:

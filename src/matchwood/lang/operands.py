@@ -28,7 +28,7 @@ class Condition(NamedTuple):
     attribute: int
     weight: int
     form: str = ""
-    """The operator, BETWEEN or IN, if the condition consists of that and `values`."""
+    """The operator, BETWEEN, IN or CIRCLE, if the condition consists of that and `values`."""
     values: tuple[int, ...] = ()
     negated: bool = False
     """Does a NOT go around the predicate?"""
