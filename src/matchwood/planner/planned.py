@@ -242,8 +242,8 @@ class Planned:
             return
         try:
             self._combine = combine
-            self._watch.matched(use, events, k)
-            self._review()
+            if self._watch.matched(use, events, k):
+                self._review()
         finally:
             self._counting.release()
 
