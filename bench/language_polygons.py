@@ -20,8 +20,9 @@ import numpy as np
 from bench.report import Report
 from matchwood import Engine
 from matchwood.encode.events import encode_events
-from matchwood.lang.expression import Spatial, SpatialOperator
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.operators import SpatialOperator
+from matchwood.lang.place_predicates import Spatial
 
 SIZES = {"quick": 10_000, "paper": 100_000}
 PLACES, VERTICES, ROUNDS = 1_000, 20, 7

@@ -6,8 +6,9 @@ Everything of ours goes through `Engine`. Metrics, in processor time of the whol
     us_per_event            all matches of a batch of arrays, unordered (`match_many`)
     us_per_event_ordered    the same, best first; what the indexes by hand and DuckDB give in any case
     us_per_event_top_5      the five best (`top_k_many`)
-    match_us, top_5_us      single calls with a plain dict
-    match_arrays_us         `match` with `as_arrays`, which makes no object for each match, as the indexes by hand make none
+    top_5_us                single calls with a plain dict: the five best
+    match_arrays_us         all matches, as arrays of ids and scores; the indexes by hand give an array of ids
+    match_us                all matches, as a list of objects: `list(engine.match(event))`
     build_us, bytes_per_row
 
 The indexes by hand take one event at a time, so their figures of batches and single calls are the same code. DuckDB answers a
@@ -214,8 +215,8 @@ def calls_of(
         found["us_per_event"][name] = lambda n, e=engine: e.match_many(arrays.take(0, n), ordered=False)
         found["us_per_event_ordered"][name] = lambda n, e=engine: e.match_many(arrays.take(0, n))
         found["us_per_event_top_5"][name] = lambda n, e=engine: e.top_k_many(arrays.take(0, n), K)
-        found["match_us"][name] = partial(one_by_one, engine.match, mappings)
-        found["match_arrays_us"][name] = partial(one_by_one, partial(engine.match, as_arrays=True), mappings)
+        found["match_us"][name] = partial(one_by_one, lambda event, e=engine: list(e.match(event)), mappings)
+        found["match_arrays_us"][name] = partial(one_by_one, engine.match, mappings)
         found["top_5_us"][name] = partial(one_by_one, partial(engine.top_k, k=K), mappings)
     for rival in rivals:
         for metric in ("us_per_event", "us_per_event_ordered", "match_us", "match_arrays_us"):

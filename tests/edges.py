@@ -23,7 +23,9 @@ from matchwood.encode.arrays import Events, Rows, make_events, make_rows
 from matchwood.errors import NeverMatchesError
 from matchwood.lang.evaluate import Combine, Mode, add
 from matchwood.lang.event import Event
-from matchwood.lang.expression import Between, Compare, Expression, In, IsNull, Operator, Predicate, all_of, any_of
+from matchwood.lang.expression import Expression, Predicate, all_of, any_of
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.schema import Range, Schema
 from tests.worlds import WEIGHTS, Dice, World, seeded_dice
 

@@ -13,29 +13,12 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from matchwood.errors import ExpressionError
-from matchwood.lang.expression import (
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Predicate,
-    Quantifier,
-    Shape,
-    SpatialOperator,
-    all_of,
-    any_of,
-    spatial,
-)
+from matchwood.lang.expression import Constant, Expression, Not, Predicate, all_of, any_of
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from matchwood.lang.expression import And, Compare, Expression, In, IsNull, Not, Operator, Or, Predicate, Quantifier
+from matchwood.lang.expression import And, Expression, Not, Or, Predicate
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Compare, In, IsNull
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.schema.functions import root_of
 

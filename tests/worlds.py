@@ -23,29 +23,12 @@ from matchwood.errors import NeverMatchesError, TooComplexError
 from matchwood.lang.decay import Curve, Decay, Distance
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import Event, event_keys
-from matchwood.lang.expression import (
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Predicate,
-    Quantifier,
-    Shape,
-    Spatial,
-    SpatialOperator,
-    all_of,
-    any_of,
-)
+from matchwood.lang.expression import Constant, Expression, Not, Predicate, all_of, any_of
 from matchwood.lang.geometry import GeometryType
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.rows import Row, normalise
 from matchwood.lang.wkt import read_wkt
 from matchwood.schema import Point, Range, Schema

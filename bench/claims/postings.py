@@ -80,7 +80,7 @@ CHAPTER = Chapter(
                 by_system("`match`, as arrays, µs", LINES, SYSTEMS, metric="match_arrays_us"),
                 by_system("`match`, a list of objects, µs", LINES, SYSTEMS, metric="match_us"),
             ],
-            differs="`match` makes an object for each match, thousands of them; the indexes by hand return an array of ids.",
+            differs="A list of all matches has an object for each, thousands of them; the indexes by hand return an array.",
         ),
         Section(
             "Changes, memory and the first answer",

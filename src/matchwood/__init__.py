@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matchwood.client import connect, connect_sync
-    from matchwood.engine import Engine, Explanation, LiveMatch, Match, Subscription
+    from matchwood.engine import Engine, Explanation, LiveMatch, Match, Ranking, Subscription
     from matchwood.engine.clock import ManualClock
     from matchwood.engine.tracking import Track, Tracker
     from matchwood.errors import MatchwoodError
@@ -32,7 +32,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "client": ["connect", "connect_sync"],
-    "engine": ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"],
+    "engine": ["Engine", "Explanation", "LiveMatch", "Match", "Ranking", "Subscription"],
     "engine.clock": ["ManualClock"],
     "engine.tracking": ["Track", "Tracker"],
     "errors": ["MatchwoodError"],
@@ -54,6 +54,7 @@ __all__ = [
     "MatchwoodError",
     "Point",
     "Range",
+    "Ranking",
     "Schema",
     "Subscription",
     "Track",

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from matchwood.encode.arrays import Events, Rows
 from matchwood.lang.event import Event
-from matchwood.lang.expression import Between, Compare, In, IsNull, Operator, Predicate
+from matchwood.lang.expression import Predicate
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.schema import Point, Range
 from tests.worlds import TYPES, WEIGHTS, Dice, a_value
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,12 @@ from matchwood.encode import direct
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.errors import MatchwoodError
+from matchwood.lang.expression import all_of
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import normalise
-from matchwood.schema import Schema
+from matchwood.schema import Point, Schema
 from tests.strategies import expressions
 from tests.worlds import TYPES, Dice, a_predicate, an_expression, seeded_dice
 
@@ -51,17 +55,26 @@ SHAPES = [
     "BBOX(place, {}, {}, {}, {}) ^{}",
     '"age" = {} AND credit = {}',
     "vip = {} AND flag = FALSE AND credit > -INF",
+    "age > {} AND (plan = {} ^{} OR credit < {}) AND (vip = TRUE OR seen > TIMESTAMP({}))",
+    "age > {} AND plan = {} OR age > {} AND plan = {} OR vip = TRUE",
+    "(age = {} OR plan = {}) AND (age = {} OR credit = {})",
+    "age = {} OR age = {} OR plan = {} AND credit != {}",
+    "plan = {} AND (DWITHIN(place, POINT({} {}), {} km) OR age IN ({}, {}) OR credit > {} AND vip = FALSE)",
 ]
 DECLARED = {**TYPES, "credit": "number"}
 
 
-def outcome(text: str, schema: Schema, *, general: bool, limits: Limits = DEFAULT_LIMITS) -> Rows | str:
+def outcome(
+    text: str, schema: Schema, *, general: bool, circle: DWithin | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Rows | str:
     builder = RowsBuilder(schema)
     try:
         if general:
-            builder.add(7, 0.5, normalise(parse(text, limits=limits), schema, limits=limits), until=3.0)
+            tree = parse(text, limits=limits)
+            tree = tree if circle is None else all_of(tree, circle)
+            builder.add(7, 0.5, normalise(tree, schema, limits=limits), until=3.0)
         else:
-            builder.add_text(7, 0.5, text, until=3.0, limits=limits)
+            builder.add_text(7, 0.5, text, circle=circle, until=3.0, limits=limits)
     except MatchwoodError as error:
         return f"{type(error).__name__}: {error}"
     return builder.build()
@@ -117,6 +130,47 @@ def test_conjunctions_of_any_predicates_of_a_schema(seed: int) -> None:
     assert_same([*texts, str(an_expression(dice))], TYPES)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_a_text_and_a_circle_beside_it(seed: int) -> None:
+    dice = seeded_dice(seed)
+    draw = random.Random(seed)
+    ours, theirs = Schema(), Schema()
+    for _ in range(20):
+        word = draw.choice([" AND ", " OR "])
+        text = word.join(str(a_predicate(dice, [name])) for name in names(dice))
+        centre = Point(
+            draw.choice([0.0, 179.9, -180.0, draw.uniform(-180, 180)]), draw.choice([89.9, -90.0, 0.0, 52.5])
+        )
+        circle = DWithin("place", 1.0, centre=centre, radius=draw.choice([1e-3, 500.0, 1e6, 3e7]))
+        expected = outcome(text, theirs, general=True, circle=circle)
+        assert_equal(outcome(text, ours, general=False, circle=circle), expected)
+        if isinstance(expected, str):
+            ours, theirs = Schema(), Schema()
+        else:
+            assert ours.to_json() == theirs.to_json()
+
+
+def test_a_usual_text_with_a_circle_is_read_without_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema({"age": "number", "place": "point"})
+    circle = DWithin("place", 1.0, centre=Point(10.0, 59.0), radius=400.0)
+    expected = outcome("age < 30", schema, general=True, circle=circle)
+    monkeypatch.setattr("matchwood.encode.objects.parse", None)
+    assert_equal(outcome("age < 30", schema, general=False, circle=circle), expected)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_alternatives_of_any_predicates_of_a_schema(seed: int) -> None:
+    dice = seeded_dice(seed)
+
+    def joined(depth: int) -> str:
+        if not depth:
+            return str(a_predicate(dice, [dice.one(list(TYPES))]))
+        word = " AND " if dice.chance(2) else " OR "
+        return "(" + word.join(joined(depth - 1) for _ in range(1 + dice.below(3))) + ")"
+
+    assert_same([joined(2) for _ in range(10)], TYPES)
+
+
 def names(dice: Dice) -> list[str]:
     return [name for name in TYPES if dice.chance(3)] or ["age"]
 
@@ -125,14 +179,18 @@ def test_the_usual_text_is_read_without_a_tree(monkeypatch: pytest.MonkeyPatch) 
     schema = Schema({"age": "number", "credit": "number", "plan": "string", "vip": "bool", "place": "point"})
     text = "age BETWEEN 22 AND 36 AND credit > 650 ^2 AND plan IN ('pro','trial') ^0.5 AND vip = TRUE AND place IS NULL"
     expected = outcome(text, schema, general=True)
+    either = f"age > 3 AND ({text} OR vip = FALSE ^0.3)".replace("age BETWEEN 22 AND 36 AND ", "")
+    alternatives = outcome(either, schema, general=True)
     monkeypatch.setattr("matchwood.encode.objects.parse", None)
     assert_equal(outcome(text, schema, general=False), expected)
+    assert_equal(outcome(either, schema, general=False), alternatives)
 
 
 def test_limits_hold_for_texts_that_have_a_program() -> None:
-    schema = Schema({"age": "number"})
-    for limits in (Limits(max_length=5), Limits(max_entries=1)):
-        found = outcome("age > 1 AND age IN (1, 2, 3)", schema, general=False, limits=limits)
+    schema = Schema({"age": "number", "credit": "number"})
+    for limits in (Limits(max_length=5), Limits(max_entries=1), Limits(max_rows=1)):
+        text = "age > 1 AND age IN (1, 2, 3)" if limits.max_rows > 1 else "age > 1 OR age IN (1, 2, 3) AND credit = 1"
+        found = outcome(text, schema, general=False, limits=limits)
         assert isinstance(found, str)
         assert found.startswith("TooComplexError")
 

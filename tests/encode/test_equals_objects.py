@@ -22,9 +22,10 @@ from matchwood.encode.objects import RowsBuilder
 from matchwood.encode.subscription_tables import encode_subscription_table
 from matchwood.errors import NeverMatchesError
 from matchwood.lang.event import Event
-from matchwood.lang.expression import Constant, DWithin, Predicate, all_of
+from matchwood.lang.expression import Constant, Predicate, all_of
 from matchwood.lang.json_form import to_json
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import normalise
 from matchwood.schema import Point, Schema
 from matchwood.structures import make_index

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from matchwood import Engine, Event, ManualClock, Match, Point, Range, Schema, attr, parse
+from matchwood import Engine, Event, ManualClock, Match, Point, Range, Ranking, Schema, attr, parse
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.subscription_tables import encode_subscription_table
@@ -145,12 +146,13 @@ def test_text_builder_and_json_are_one_subscription(engine: Engine) -> None:
     assert len({engine.subscription(id_).expression for id_ in range(4)}) == 1
 
 
-def test_matches_come_as_a_list_best_score_first_then_smallest_id(engine: Engine) -> None:
+def test_matches_come_as_a_sequence_best_score_first_then_smallest_id(engine: Engine) -> None:
     for id_, priority in ((5, 1.0), (3, 2.0), (4, 2.0), (9, -1.0), (1, 1.0)):
         engine.subscribe("a = 1 ^0.5", id=id_, priority=priority)
     found = engine.match({"a": 1})
     assert found == [(3, 2.5), (4, 2.5), (1, 1.5), (5, 1.5), (9, -0.5)]
-    assert isinstance(found, list)
+    assert isinstance(found, Ranking)
+    assert isinstance(found, Sequence)
     assert all(type(hit) is Match and type(hit.id) is int and type(hit.score) is float for hit in found)
     assert engine.top_k({"a": 1}, 3) == found[:3]
     assert engine.match({"a": 2}) == []

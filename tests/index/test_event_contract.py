@@ -20,7 +20,9 @@ from matchwood.encode.picking import pick_events
 from matchwood.errors import DuplicateSubscriptionError, EventError, MatchwoodError, QueryError, UnsupportedError
 from matchwood.lang.evaluate import Combine, Mode, add, rank
 from matchwood.lang.event import event_keys
-from matchwood.lang.expression import Compare, Constant, Operator, any_of
+from matchwood.lang.expression import Constant, any_of
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Compare
 from matchwood.schema import Range, Schema
 from matchwood.structures import Capability, EventIndex, LiveEvents, Scan
 from matchwood.structures.live import plan as plans

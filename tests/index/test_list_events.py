@@ -10,7 +10,9 @@ import pytest
 
 from matchwood.encode.arrays import INTERVAL, MORE, Events, Rows, concatenate_rows, make_events, make_rows
 from matchwood.lang.event import Event
-from matchwood.lang.expression import Between, Compare, In, Operator, all_of
+from matchwood.lang.expression import all_of
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Between, Compare, In
 from matchwood.schema import Range, Schema
 from matchwood.structures import INDEXES, Capability, Index, make_index
 from tests.worlds import World, listed, ranked

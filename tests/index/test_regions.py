@@ -14,9 +14,11 @@ from matchwood import Engine
 from matchwood.encode.objects import decode_rows
 from matchwood.errors import ExpressionError, MatchwoodError, NeverMatchesError
 from matchwood.lang.event import Event
-from matchwood.lang.expression import Expression, Not, Spatial, SpatialOperator, all_of, any_of
+from matchwood.lang.expression import Expression, Not, all_of, any_of
 from matchwood.lang.geometry import Geometry, GeometryType
+from matchwood.lang.operators import SpatialOperator
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import Spatial
 from matchwood.lang.regions import location_of, parts_of
 from matchwood.lang.wkt import wkt_of
 from matchwood.schema import Point, Schema

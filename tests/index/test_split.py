@@ -9,8 +9,9 @@ import pytest
 
 from matchwood import Engine, attr
 from matchwood.lang.event import Event
-from matchwood.lang.expression import IsNull, any_of
+from matchwood.lang.expression import any_of
 from matchwood.lang.parser import parse
+from matchwood.lang.predicates import IsNull
 from matchwood.schema import Schema
 from matchwood.structures import MOTree, PostingsIndex, Scan, SplitIndex, load_index
 from matchwood.workloads import Marketplace

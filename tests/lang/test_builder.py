@@ -18,27 +18,13 @@ from hypothesis import given
 
 from matchwood.errors import ExpressionError
 from matchwood.lang.builder import attr
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Spatial,
-    all_of,
-    any_of,
-)
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, all_of, any_of
 from matchwood.lang.geometry import geojson_of
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import Operator
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Interval, Temporal, Times
 from matchwood.lang.temporal_builder import interval
 from matchwood.lang.text_tests import Like, TextTest

@@ -15,23 +15,11 @@ from hypothesis import strategies as st
 
 from matchwood.errors import ExpressionError, ParseError
 from matchwood.lang import parser
-from matchwood.lang.expression import (
-    MAX_DEPTH,
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Shape,
-)
+from matchwood.lang.expression import MAX_DEPTH, And, Constant, Expression, Not, Or
+from matchwood.lang.operators import Operator, Shape
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import BBox, DWithin
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.schema import Point
 from tests.strategies import expressions
 

@@ -19,33 +19,16 @@ from matchwood import geo
 from matchwood.errors import ExpressionError, InexactValueError, NeverMatchesError, TooComplexError, ValueTypeError
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import Event, event_keys
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    Shape,
-    Spatial,
-    SpatialOperator,
-)
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
 from matchwood.lang.geometry import GeometryType
 from matchwood.lang.intervals import EVERYTHING, closed, points
 from matchwood.lang.limits import Limits
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
 from matchwood.lang.places import LATITUDES, LONGITUDES, square
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, location_of, parts_of
 from matchwood.lang.rows import Absent, Holds, Placed, Row, normalise
 from matchwood.schema import Point, Range, Schema

@@ -305,6 +305,19 @@ def test_an_id_that_two_partitions_hold_is_kept_once(spark: Any) -> None:
     assert all("an earlier record has the same id" in row["reason"] for row in refused)
 
 
+def test_of_repeated_ids_a_lake_keeps_the_first_and_rejects_the_others(spark: Any, lake: Lake) -> None:
+    # ids 0 to 39 in each of four partitions, in the order of the partitions; one record in ten is bad
+    records = [(i % 40, f"age = {i}" if i % 10 else "age =") for i in range(160)]
+    raw = spark.createDataFrame(records, "id bigint, expression string").repartition(1).coalesce(1)
+    raw = raw.unionByName(spark.createDataFrame([(i, f"age = {1000 + i}") for i in range(40)], raw.schema).coalesce(1))
+    made = ingest_table(lake, raw, "subscriptions")
+    assert made.counts == {"read": 200, "records": 40, "rejected": 160}
+    kept = {row["id"]: row["lo"][0] for row in lake.read(spark, "subscriptions").collect()}
+    assert kept == {i: float(i) if i % 10 else 1000.0 + i for i in range(40)}
+    reasons = [row["reason"] for row in lake.read(spark, "rejects").collect()]
+    assert sum("an earlier record has the same id" in reason for reason in reasons) == 144
+
+
 def test_files_of_each_format_are_read(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(
         'id,expression,priority\n1,age >= 18,0.5\n2,age < 3,not a number\n3,"age = 1, 2",\n'

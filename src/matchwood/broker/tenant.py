@@ -31,14 +31,14 @@ from matchwood.broker.commands import EXPRESSION_BYTES, Command, Happening, Inco
 from matchwood.broker.digest import Digests
 from matchwood.broker.tenant_consumers import TenantConsumers
 from matchwood.broker.tenant_core import Collected
-from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.tenant_subscriptions import TenantSubscriptions
+from matchwood.broker.tracks import Stored, Tracks
 from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.durable import DurableEngine
 from matchwood.engine.journal import Journal
 from matchwood.engine.record_clock import RecordClock
-from matchwood.engine.records import Digested, Happened, Record
+from matchwood.engine.records import Passing, Record
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.tables import drop_expired, note_state, state_of
@@ -60,6 +60,8 @@ MAX_PENDING = 20_000
 SNAPSHOT_EVERY = 100_000
 """Changes of subscriptions between two snapshots."""
 TRIM_SECONDS = 5.0
+FORGET_MICROSECONDS = 5_000_000
+"""Between two searches for subscriptions that have expired; their rows stay for a minute (`_trim`)."""
 READERS = 8
 """Connections for reading that are kept."""
 LIMITS = Limits(max_length=EXPRESSION_BYTES)
@@ -75,7 +77,7 @@ class _WithId(msgspec.Struct):
 _IDS = msgspec.json.Decoder(list[_WithId]).decode
 
 
-class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
+class Tenant(TenantSubscriptions, TenantConsumers):
     """See the module's text. Methods without underscore are called from the loop of the service."""
 
     def __init__(
@@ -100,6 +102,7 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader_lock = threading.Lock()
         self._trimmed_at = 0.0
+        self._forgotten_at = 0
         self._load()
         self._readers: list[Journal] = []
         self._thread = threading.Thread(target=self._run, name=f"matchwood tenant {name}", daemon=True)
@@ -116,6 +119,8 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
         self.engine = engine
         self._changes_since = self._journal.last - engine._snapshotting.last
         self._connection = self._journal.connection
+        outbox.upgrade(self._connection)
+        self._tracks = Tracks()
         self._routes: dict[str, DeliveryOptions] = {}
         about = "json_extract(body, '$.record.about')"
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
@@ -125,6 +130,11 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
             for seq, record in enumerate(_IDS(body), first):
                 if record.kind == "event" and record.id is not None:
                     self._ids[str(record.id)] = seq
+        stays = self._connection.execute("SELECT subscription, object, since, seen, score, dwelt FROM stays")
+        self._tracks.restore(
+            Stored(subscription, msgspec.json.decode(object_), since, seen, score, bool(dwelt))
+            for subscription, object_, since, seen, score, dwelt in stays
+        )
         self._digests = Digests()
         for subscription, seq, score, at in self._connection.execute("SELECT * FROM digests ORDER BY seq"):
             self._add_digest(subscription, seq, score, at)
@@ -235,9 +245,9 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
 
     def _patience(self) -> float | None:
         """Seconds until there is something to do without a command."""
-        end = self._digests.next_end()
-        soon = TRIM_SECONDS
-        return soon if end is None else min(max(end - self._now() / 1e6, 0.0), soon)
+        end, due = self._digests.next_end(), self._tracks.next_due()
+        ends = [time for time in (end, None if due is None else due / 1e6) if time is not None]
+        return min(max(min(ends) - self._now() / 1e6, 0.0), TRIM_SECONDS) if ends else TRIM_SECONDS
 
     def _now(self) -> int:
         return int(self._base_clock().timestamp() * 1e6)
@@ -258,6 +268,10 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
                 def work(connection: Any, first: int) -> Sequence[tuple[Sequence[Record], int]]:
                     self._first, self._time = first, now
                     self._close_digests()
+                    if now >= self._forgotten_at + FORGET_MICROSECONDS:
+                        self._forgotten_at = now
+                        self._forget_expired()
+                    self._pass_time()
                     self._run_commands(group, results)
                     if self._records:
                         note_state(connection, state_of(self.engine, now), self._collected.schema)
@@ -272,7 +286,7 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
             results = [(command.done, failure) for command in group]
             self._happenings, self._woken = [], set()
         else:
-            changed = sum(not isinstance(record, Happened | Digested) for record in self._records)
+            changed = sum(not isinstance(record, Passing) for record in self._records)
             if self._records:
                 self._metrics.commits.observe(time.perf_counter() - start)
                 self._metrics.commit_records.observe(len(self._records))

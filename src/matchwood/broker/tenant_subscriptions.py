@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from matchwood.broker.commands import Conditions, stored
-from matchwood.broker.tenant_core import TenantCore
+from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.types import DeliveryOptions, Rejected
 from matchwood.engine.records import Record, Subscribed, Updated
 from matchwood.errors import (
@@ -21,7 +21,7 @@ from matchwood.errors import (
 )
 
 
-class TenantSubscriptions(TenantCore):
+class TenantSubscriptions(TenantEvents):
     """Methods of the tenant's thread."""
 
     def subscribe(self, given: dict[str, Any], options: DeliveryOptions) -> tuple[str, int, list[tuple[int, float]]]:
@@ -31,7 +31,9 @@ class TenantSubscriptions(TenantCore):
         made = self.engine.subscribe(**given)
         records = self._collected.take()
         self._set_about(records, options)
+        self._end_digest(str(made))  # of one of this id that has expired
         revision = self._noted(records)
+        self._forget_stays(str(made))
         self._route(str(made), options)
         self._metrics.changes.inc()
         return str(made), revision, [(hit.event, hit.score) for hit in made.live]
@@ -77,6 +79,8 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
+            self._end_digest(given["id"])
+            self._forget_stays(given["id"])
             self._route(given["id"], options)
         self._noted(records)
         self._metrics.changes.inc(len(several))
@@ -108,6 +112,7 @@ class TenantSubscriptions(TenantCore):
             self.engine.move(id_, moved)
         elif paused is not None:
             (self.engine.pause if paused else self.engine.resume)(id_)
+            self._clear_stays(id_)
         else:
             self.engine.update_many({id_: changes})
         return self._changed(id_, options)
@@ -116,7 +121,12 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         if options is not None:
             self._set_about(records, options)
+            known = self._routes.get(id_)
+            if options != known:
+                self._end_digest(id_)
             self._route(id_, options)
+            if _objects(known) != _objects(options):
+                self._clear_stays(id_)
         first = self._noted(records)
         self._metrics.changes.inc()
         return first + max(len(records), 1) - 1
@@ -126,9 +136,10 @@ class TenantSubscriptions(TenantCore):
         self._check(id_, conditions)
         self.engine.unsubscribe(id_)
         self._noted(self._collected.take())
-        self._routes.pop(id_, None)
+        self._route(id_, DeliveryOptions())
         self._digests.remove(id_)
         self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
+        self._clear_stays(id_)
         self._metrics.changes.inc()
 
     def _set_about(self, records: list[Record], options: DeliveryOptions) -> None:
@@ -152,6 +163,11 @@ class TenantSubscriptions(TenantCore):
             raise QuotaError(f"the tenant has {self.limits.subscriptions:,} subscriptions, its limit; remove some")
 
     def _check_delivery(self, options: DeliveryOptions) -> None:
+        if options.track is not None:
+            if options.digest is not None:
+                raise RequestError("a subscription has a digest or tracks objects, not both")
+            if ("dwell" in options.track.on) is not (options.track.dwell is not None):
+                raise RequestError('to be told of a dwelling object takes both "dwell" in `on` and the seconds `dwell`')
         needed = {"webhook": options.hook, "kafka": options.topic}.get(options.type, "")
         if needed is None:
             raise RequestError(
@@ -181,6 +197,11 @@ class TenantSubscriptions(TenantCore):
     def stored(self, id_: str) -> tuple[Any, int] | None:
         """A subscription as it is stored, and its revision. In a transaction, or by `read`."""
         return stored(self._connection, id_)
+
+
+def _objects(options: DeliveryOptions | None) -> str | None:
+    """The attribute that names the objects that are tracked."""
+    return None if options is None or options.track is None else options.track.object
 
 
 def _changed(message: str) -> ConflictError:

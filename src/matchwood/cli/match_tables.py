@@ -20,7 +20,7 @@ from matchwood.encode.tables import file_format, read_subscriptions, stream_even
 from matchwood.engine import Engine
 from matchwood.engine.clock import ManualClock, system_clock
 from matchwood.errors import StorageError
-from matchwood.lang.expression import instant
+from matchwood.lang.instants import instant
 from matchwood.schema import Schema
 
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)

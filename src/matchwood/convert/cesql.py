@@ -17,7 +17,9 @@ from typing import NamedTuple, NoReturn
 from matchwood.convert.logic import conjunction, disjunction
 from matchwood.convert.reading import MAX_LEVELS
 from matchwood.errors import ConversionError, TooComplexError
-from matchwood.lang.expression import And, Compare, Constant, Expression, In, IsNull, Operator, Or, Predicate
+from matchwood.lang.expression import And, Constant, Expression, Or, Predicate
+from matchwood.lang.operators import Operator
+from matchwood.lang.predicates import Compare, In, IsNull
 from matchwood.lang.text_tests import Like
 from matchwood.schema import Scalar, describe
 

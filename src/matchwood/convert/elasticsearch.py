@@ -30,7 +30,11 @@ from matchwood.convert.reading import (
     wildcards,
 )
 from matchwood.errors import ExpressionError
-from matchwood.lang.expression import BBox, Constant, DWithin, Expression, IsNull, Not, Operator, instant
+from matchwood.lang.expression import Constant, Expression, Not
+from matchwood.lang.instants import instant
+from matchwood.lang.operators import Operator
+from matchwood.lang.place_predicates import BBox, DWithin
+from matchwood.lang.predicates import IsNull
 from matchwood.patterns.like import escaped
 from matchwood.schema import Point, describe
 from matchwood.schema.functions import derived_name

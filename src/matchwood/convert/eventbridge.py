@@ -26,7 +26,9 @@ from matchwood.convert.reading import (
     text_at,
     wildcards,
 )
-from matchwood.lang.expression import Compare, Expression, IsNull, Not, Operator, Quantifier
+from matchwood.lang.expression import Expression, Not
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Compare, IsNull
 from matchwood.lang.text_tests import Like, TextOperator
 from matchwood.patterns.like import escaped
 from matchwood.schema import describe

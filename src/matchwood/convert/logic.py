@@ -21,22 +21,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from matchwood.errors import ConversionError
-from matchwood.lang.expression import (
-    And,
-    Between,
-    Compare,
-    Constant,
-    Expression,
-    In,
-    IsNull,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    all_of,
-    any_of,
-)
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, all_of, any_of
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
 from matchwood.schema.functions import root_of

@@ -27,18 +27,12 @@ from matchwood.convert.reading import (
 )
 from matchwood.errors import ExpressionError
 from matchwood.geo import EARTH_RADIUS_M
-from matchwood.lang.expression import (
-    BBox,
-    Constant,
-    DWithin,
-    Expression,
-    IsNull,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    instant,
-)
+from matchwood.lang.expression import Constant, Expression, Not
+from matchwood.lang.instants import instant
+from matchwood.lang.list_predicates import Lists
+from matchwood.lang.operators import ListOperator, Operator
+from matchwood.lang.place_predicates import BBox, DWithin
+from matchwood.lang.predicates import IsNull
 from matchwood.lang.text_tests import TextOperator
 from matchwood.schema import Point, describe
 

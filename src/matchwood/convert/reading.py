@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from matchwood.errors import ConversionError, ExpressionError, TooComplexError
-from matchwood.lang.expression import Compare, Expression, In, Operator, Predicate, Quantifier
+from matchwood.lang.expression import Expression, Predicate
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Compare, In
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.patterns.like import escaped
 from matchwood.schema import Scalar, describe

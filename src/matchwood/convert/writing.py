@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from datetime import datetime
 from decimal import Decimal
@@ -17,25 +17,11 @@ from typing import Any, ClassVar
 
 from matchwood.errors import ConversionError
 from matchwood.geo import EARTH_RADIUS_M
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    Shape,
-)
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
+from matchwood.lang.list_predicates import Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape
+from matchwood.lang.place_predicates import BBox, DWithin
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Temporal, rewritten
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
@@ -82,7 +68,7 @@ def to_cesql(expression: Expression) -> str:
     return written
 
 
-class _Writer:
+class _Writer(ABC):
     """One language. Conditions are objects of JSON or text."""
 
     language = ""

@@ -1,10 +1,11 @@
-"""Texts straight to entries: a program for each shape of text that is a conjunction of predicates on different attributes.
+"""Texts straight to entries: a program for each shape of text whose rows are known before its constants are.
 
-Most subscriptions are of this form, and most systems have few shapes. The program of a shape reads the constants of a text and
-appends the entries of its one row; no tree and no interval set is made on the way. Whatever is not usual (an attribute that
-the schema does not know, a value of another type, a number beyond 2^53, a long list, a condition that never holds, a constant
-that is not valid) is left to the general way, `parse` and `normalise`, which alone decides what is wrong with a text. Where a
-program succeeds, its entries are those of the general way to the bit.
+Most subscriptions are a conjunction of predicates on different attributes, or have a few alternatives of such, and most systems
+have few shapes. The program of a shape reads the constants of a text and makes the entries of its rows; no tree and no interval
+set is made on the way. Whatever is not usual (an attribute that the schema does not know, a value of another type, a number
+beyond 2^53, a long list, a condition that never holds, two equal rows, a constant that is not valid) is left to the general way,
+`parse` and `normalise`, which alone decides what is wrong with a text. Where a program succeeds, its entries are those of the
+general way to the bit.
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART
-from matchwood.encode.row_entries import add_entries
+from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.errors import MatchwoodError
 from matchwood.lang import parser
 from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
+from matchwood.lang.place_predicates import DWithin
+from matchwood.lang.places import Circle, box_around_circle
 from matchwood.lang.row import Placed, can_hold
-from matchwood.lang.template import CONVERTERS, Conjunct, PlacedError, Template
+from matchwood.lang.template import CIRCLE, CONVERTERS, Leaf, PlacedError, Template
 from matchwood.lang.text_tests import Like, TextTest
-from matchwood.schema import Attribute, Schema, Type
+from matchwood.schema import Attribute, Point, Schema, Type
 
 MAX_VALUES = 64
 """Conditions of a text, and values of a list, that a program takes."""
@@ -39,41 +42,81 @@ _Step = Callable[[list[str], Schema, list[float]], bool]
 _Ends = Callable[[float], tuple[float, float]]
 
 
-def add_text(out: list[float], text: str, schema: Schema, limits: Limits) -> bool:
-    """Append the entries of the one row of a text; False, and nothing appended, if the text is unusual. O(length)."""
-    if len(text) > min(limits.max_length, _LONGEST) or limits.max_entries < _MOST_ENTRIES or limits.max_rows < 1:
-        return False
+class _Program(NamedTuple):
+    """What reads the texts of one shape."""
+
+    steps: tuple[_Step, ...] = ()
+    """One for each condition, in order; none if the shape has no program."""
+    rows: tuple[tuple[int, ...], ...] = ()
+    """The steps of each row."""
+
+
+def text_rows(text: str, schema: Schema, limits: Limits, circle: DWithin | None = None) -> list[list[float]] | None:
+    """The entries of each row of a text, and of a circle beside it; None if they are unusual. O(length + entries)."""
+    found = _text_rows(text, schema, limits)
+    if found is None or circle is None:
+        return found
+    attribute = schema.get(circle.attribute)
+    if attribute is None or attribute.type is not Type.POINT:
+        return None
+    dims = set(attribute.dims)
+    [placed] = leaf_predicates(circle, schema, False)
+    if not can_hold(placed) or not all(dims.isdisjoint(row[::FIELDS]) for row in found):
+        return None
+    assert isinstance(placed, Placed)
+    entries: list[float] = []
+    add_entries(entries, attribute, placed)
+    if sum(map(len, found)) + len(found) * len(entries) > limits.max_entries * FIELDS:
+        return None
+    return [row + entries for row in found]
+
+
+def _text_rows(text: str, schema: Schema, limits: Limits) -> list[list[float]] | None:
+    if len(text) > min(limits.max_length, _LONGEST):
+        return None
     pieces = parser.split(text)
     constants = pieces[1::2]
-    start = len(out)
-    steps = _program(parser.shape_of(pieces, constants))
-    if not steps:
-        return False
+    steps, rows = _program(parser.shape_of(pieces, constants))
+    if not steps or limits.max_rows < len(rows) or limits.max_entries < len(rows) * _MOST_ENTRIES:
+        return None
     try:
+        if len(rows) == 1:
+            entries: list[float] = []
+            for step in steps:
+                if not step(constants, schema, entries):
+                    return None
+            return [entries]
+        parts: list[list[float]] = []
         for step in steps:
-            if not step(constants, schema, out):
-                del out[start:]
-                return False
+            parts.append([])
+            if not step(constants, schema, parts[-1]):
+                return None
     except MatchwoodError:  # the general way meets it as well, and says where it is
-        del out[start:]
-        return False
-    return True
+        return None
+    found = [[number for at in row for number in parts[at]] for row in rows]
+    return found if len(set(map(tuple, found))) == len(found) else None
 
 
 @lru_cache(4096)
-def _program(shape: parser.Shape) -> tuple[_Step, ...]:
-    """The steps of a shape; none if it has no program."""
+def _program(shape: parser.Shape) -> _Program:
+    """The program of a shape."""
     try:
         template = parser.template_of(shape)
     except PlacedError:
-        return ()
-    if len(template.conjuncts) > MAX_VALUES:
-        return ()
-    return tuple([_step_of(conjunct, shape[0], template) for conjunct in template.conjuncts])
+        return _Program()
+    if len(template.leaves) > (MAX_VALUES if len(template.rows) == 1 else MAX_VALUES // 2):
+        return _Program()
+    return _Program(tuple([_step_of(leaf, shape[0], template) for leaf in template.leaves]), template.rows)
 
 
-def _step_of(conjunct: Conjunct, kinds: str, template: Template) -> _Step:
-    name, form, slots, weight, _ = conjunct
+def _step_of(leaf: Leaf, kinds: str, template: Template) -> _Step:
+    name, form, slots, weight, _ = leaf
+    if form == CIRCLE:
+        return _circle(name, slots, weight, template)
+    if form == "=" and slots[0] >= len(kinds):
+        return _truth(name, 1.0 if template.fixed[slots[0] - len(kinds)] else 0.0, weight)
+    if any(slot >= len(kinds) for slot in slots):
+        return _other(leaf, template)
     kind = "".join(kinds[slot] for slot in slots) if form else ""
     if form == "BETWEEN" and kind == "nn":
         return _between(name, slots[0], slots[1], weight)
@@ -83,7 +126,7 @@ def _step_of(conjunct: Conjunct, kinds: str, template: Template) -> _Step:
         return _number(name, _ENDS[form], slots[0], weight)
     if form in ("=", "!=") and kind == "s":
         return _string(name, form == "!=", slots[0], weight)
-    return _other(conjunct, template)
+    return _other(leaf, template)
 
 
 def _weight(constant: str) -> float:
@@ -148,6 +191,36 @@ def _string(name: str, negated: bool, at: int, slot: int | None) -> _Step:
     return step
 
 
+def _truth(name: str, key: float, slot: int | None) -> _Step:
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute = schema.get(name)
+        if attribute is None or attribute.type is not Type.BOOL:
+            return False
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        out += (attribute.dims[0], INTERVAL, key, key, weight)
+        return weight == weight
+
+    return step
+
+
+def _circle(name: str, slots: tuple[int, ...], slot: int | None, template: Template) -> _Step:
+    lon, lat, radius = slots
+    read_lon, read_lat, read_radius = (template.converters[at] for at in slots)
+
+    def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
+        attribute = schema.get(name)
+        if attribute is None or attribute.type is not Type.POINT:
+            return False
+        weight = 1.0 if slot is None else _weight(constants[slot])
+        centre = Point(read_lon(constants[lon]) + 0.0, read_lat(constants[lat]) + 0.0)
+        metres = read_radius(constants[radius])
+        box = box_around_circle(centre, metres)
+        add_entries(out, attribute, Placed(name, weight, *box, (Circle(centre, metres),)))
+        return weight == weight and metres > 0.0
+
+    return step
+
+
 def _unquoted(constant: str) -> str:
     text = constant[1:-1]
     return text.replace("''", "'") if "'" in text else text
@@ -184,9 +257,9 @@ def _sorted_keys(attribute: Attribute, values: tuple[Any, ...]) -> list[float]:
     return keys
 
 
-def _other(conjunct: Conjunct, template: Template) -> _Step:
+def _other(leaf: Leaf, template: Template) -> _Step:
     """Any other condition: its predicate as the general way reads it."""
-    make = template.steps[conjunct.step]
+    make = template.steps[leaf.step]
 
     def step(constants: list[str], schema: Schema, out: list[float]) -> bool:
         predicate: Any = make(template.values(constants), [])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 from matchwood.errors import ExpressionError
-from matchwood.lang.expression import DWithin, Expression, all_of
+from matchwood.lang.expression import Expression, all_of
 from matchwood.lang.json_form import from_json
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Schema
 

@@ -49,8 +49,8 @@ from matchwood.errors import (
 )
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE, Event
-from matchwood.lang.expression import DWithin
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.place_predicates import DWithin
 from matchwood.schema import Schema, describe, instant_key, point_of
 
 BATCH_LINES = 16_384

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any
 
 from matchwood.errors import MatchwoodError
-from matchwood.lang.expression import instant
+from matchwood.lang.instants import instant
 from matchwood.schema import Point, Range, is_missing, unwrapped
 
 _INFINITIES = {"inf": math.inf, "-inf": -math.inf}

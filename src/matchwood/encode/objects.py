@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, GRADE, INTERVAL, JOINED, MORE, NARROWING, REGION, RING, Rows
-from matchwood.encode.direct import add_text
+from matchwood.encode.direct import text_rows
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.row_entries import FIELDS, add_counts, add_entries, add_grades
-from matchwood.lang.expression import DWithin
+from matchwood.lang.expression import all_of
 from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.places import Circle
 from matchwood.lang.regions import Kind, Part, Region
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
@@ -33,18 +34,19 @@ _MANY = 256
 """Intervals of one predicate that are worth a chunk of their own."""
 
 
-ReadRows = list[float] | tuple[Row, ...]
-"""What `read_rows` found: the entries of one row, or rows."""
+ReadRows = list[list[float]] | tuple[Row, ...]
+"""What `read_rows` found: the entries of each row, or rows."""
 
 
 def read_rows(expression: object, circle: DWithin | None, schema: Schema, limits: Limits = DEFAULT_LIMITS) -> ReadRows:
     """The rows of an expression and a circle, as `subscription_rows`, for `RowsBuilder.add_read`.
 
-    Of a usual text only the entries of its one row are made, which is several times as fast.
+    Of a usual text only the entries of its rows are made, which is several times as fast.
     """
-    out: list[float] = []
-    if circle is None and isinstance(expression, str) and add_text(out, expression, schema, limits):
-        return out
+    if isinstance(expression, str):
+        found = text_rows(expression, schema, limits, circle)
+        if found is not None:
+            return found
     return subscription_rows(expression, circle, schema, limits)
 
 
@@ -78,26 +80,35 @@ class RowsBuilder:
             self._end_row(id_, priority, until)
 
     def add_text(
-        self, id_: int, priority: float, text: str, *, until: float = math.inf, limits: Limits = DEFAULT_LIMITS
+        self,
+        id_: int,
+        priority: float,
+        text: str,
+        *,
+        circle: DWithin | None = None,
+        until: float = math.inf,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Append one subscription that is text: the same rows and errors as `add` of its normal form, several times as fast
-        where the text is a conjunction of usual predicates on attributes that the schema knows. O(length).
+        """Append one subscription that is text, and a circle: the same rows and errors as `add` of its normal form, several times
+        as fast where it is made of AND, OR and usual predicates on attributes that the schema knows. O(length).
 
         >>> builder = RowsBuilder(Schema({"age": "number"}))
         >>> builder.add_text(7, 0.0, "age BETWEEN 18 AND 30")
         >>> builder.build().hi.tolist()
         [30.0]
         """
-        if add_text(self._recent, text, self._schema, limits):
-            self._end_row(id_, priority, until)
-        else:
-            self.add(id_, priority, normalise(parse(text, limits=limits), self._schema, limits=limits), until=until)
+        found: ReadRows | None = text_rows(text, self._schema, limits, circle)
+        if found is None:
+            tree = parse(text, limits=limits)
+            found = normalise(tree if circle is None else all_of(tree, circle), self._schema, limits=limits)
+        self.add_read(id_, priority, found, until=until)
 
     def add_read(self, id_: int, priority: float, found: ReadRows, *, until: float = math.inf) -> None:
         """Append one subscription that `read_rows` has read. O(its entries)."""
         if isinstance(found, list):
-            self._recent += found
-            self._end_row(id_, priority, until)
+            for entries in found:
+                self._recent += entries
+                self._end_row(id_, priority, until)
         else:
             self.add(id_, priority, found, until=until)
 

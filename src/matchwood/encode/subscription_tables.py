@@ -45,8 +45,8 @@ from matchwood.errors import (
     SchemaError,
 )
 from matchwood.lang.event import PLACE
-from matchwood.lang.expression import DWithin
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import Row as ObjectRow
 from matchwood.schema import Point, Schema, Type
 

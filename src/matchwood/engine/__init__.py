@@ -3,6 +3,7 @@
 from matchwood.engine.engine import Engine
 from matchwood.engine.explanation import Explanation
 from matchwood.engine.live import LiveMatch
-from matchwood.engine.results import Match, Subscription
+from matchwood.engine.ranking import Match, Ranking
+from matchwood.engine.results import Subscription
 
-__all__ = ["Engine", "Explanation", "LiveMatch", "Match", "Subscription"]
+__all__ = ["Engine", "Explanation", "LiveMatch", "Match", "Ranking", "Subscription"]

@@ -31,6 +31,7 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.engine import Engine
 from matchwood.engine.ids import Id
 from matchwood.engine.journal import Journal
+from matchwood.engine.ranking import Match, Ranking
 from matchwood.engine.reading import AnyEvent, Place, Source
 from matchwood.engine.record_clock import RecordClock
 from matchwood.engine.records import (
@@ -48,7 +49,7 @@ from matchwood.engine.records import (
     place_pair,
 )
 from matchwood.engine.recovery import declare, recover
-from matchwood.engine.results import BatchMatches, Match, Subscription
+from matchwood.engine.results import BatchMatches, Subscription
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.subscribing import LoadedTable, _each
 from matchwood.engine.tables import drop_expired, note, note_state, schema_of, state_of
@@ -397,12 +398,12 @@ class DurableEngine(Engine):
         k: int | None = None,
         mode: Mode | str = Mode.ALL,
         replace: bool = False,
-    ) -> list[Match]:
+    ) -> Ranking[Match]:
         """See `Engine.publish`. An event without `until` leaves no record."""
         found = self.publish_many([event], until=[until], k=k, mode=mode, replace=replace)
         for error in found.rejected.values():
             raise error
-        return list(map(Match._make, zip(found.ids.tolist(), found.scores.tolist(), strict=True)))
+        return Ranking(found.ids, found.scores)
 
     def publish_many(
         self,

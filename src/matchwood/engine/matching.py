@@ -9,8 +9,9 @@ from typing import Any, Literal, overload
 from matchwood.engine.core import EngineCore
 from matchwood.engine.explanation import Explanation, explain_rows
 from matchwood.engine.ids import Id
+from matchwood.engine.ranking import Match, MatchWithMetadata, Ranking
 from matchwood.engine.reading import AnyEvent, ManyEvents
-from matchwood.engine.results import BatchMatches, Match, MatchWithMetadata, batch, listed, with_metadata
+from matchwood.engine.results import BatchMatches, batch, ranking
 from matchwood.errors import MatchwoodError
 from matchwood.lang.evaluate import Mode
 from matchwood.structures.base import check_k
@@ -22,31 +23,18 @@ class Matching(EngineCore):
     """Readers: any number of threads may call these at once."""
 
     @overload
-    def match(
-        self,
-        event: AnyEvent,
-        *,
-        mode: Mode | str = ...,
-        metadata: Literal[False] = ...,
-        as_arrays: Literal[False] = ...,
-    ) -> list[Match]: ...
+    def match(self, event: AnyEvent, *, mode: Mode | str = ..., metadata: Literal[False] = ...) -> Ranking[Match]: ...
     @overload
     def match(
-        self, event: AnyEvent, *, mode: Mode | str = ..., metadata: Literal[True], as_arrays: Literal[False] = ...
-    ) -> list[MatchWithMetadata]: ...
-    @overload
-    def match(
-        self, event: AnyEvent, *, mode: Mode | str = ..., metadata: bool = ..., as_arrays: Literal[True]
-    ) -> BatchMatches: ...
-    def match(
-        self, event: AnyEvent, *, mode: Mode | str = Mode.ALL, metadata: bool = False, as_arrays: bool = False
-    ) -> Any:
+        self, event: AnyEvent, *, mode: Mode | str = ..., metadata: Literal[True]
+    ) -> Ranking[MatchWithMetadata]: ...
+    def match(self, event: AnyEvent, *, mode: Mode | str = Mode.ALL, metadata: bool = False) -> Ranking[Any]:
         """All subscriptions that match the event: best score first, then smallest id (if ids are strings: the earliest).
 
-        In mode "any" one predicate that holds is enough (relaxed matching). With `metadata` each match has that of its
-        subscription; with `as_arrays` ids and scores come as arrays, which is faster where there are many. Attributes of the
-        event that no subscription names are ignored. The event may also be a JSON object as bytes or text. Cost: that of the
-        index, and sorting the matches.
+        They are a sequence that makes its objects when they are looked at; its `ids` and `scores` are arrays (`Ranking`). In mode
+        "any" one predicate that holds is enough (relaxed matching). With `metadata` each match has that of its subscription.
+        Attributes of the event that no subscription names are ignored. The event may also be a JSON object as bytes or text.
+        Cost: that of the index, and sorting the matches.
 
         >>> from matchwood import Engine
         >>> engine = Engine()
@@ -54,35 +42,17 @@ class Matching(EngineCore):
         >>> engine.match({"age": 30})
         [Match(id=0, score=2.0), Match(id=1, score=1.0)]
         """
-        return self._matched(event, None, mode, metadata, as_arrays)
+        return self._matched(event, None, mode, metadata)
 
     @overload
     def top_k(
-        self,
-        event: AnyEvent,
-        k: int,
-        *,
-        mode: Mode | str = ...,
-        metadata: Literal[False] = ...,
-        as_arrays: Literal[False] = ...,
-    ) -> list[Match]: ...
+        self, event: AnyEvent, k: int, *, mode: Mode | str = ..., metadata: Literal[False] = ...
+    ) -> Ranking[Match]: ...
     @overload
     def top_k(
-        self,
-        event: AnyEvent,
-        k: int,
-        *,
-        mode: Mode | str = ...,
-        metadata: Literal[True],
-        as_arrays: Literal[False] = ...,
-    ) -> list[MatchWithMetadata]: ...
-    @overload
-    def top_k(
-        self, event: AnyEvent, k: int, *, mode: Mode | str = ..., metadata: bool = ..., as_arrays: Literal[True]
-    ) -> BatchMatches: ...
-    def top_k(
-        self, event: AnyEvent, k: int, *, mode: Mode | str = Mode.ALL, metadata: bool = False, as_arrays: bool = False
-    ) -> Any:
+        self, event: AnyEvent, k: int, *, mode: Mode | str = ..., metadata: Literal[True]
+    ) -> Ranking[MatchWithMetadata]: ...
+    def top_k(self, event: AnyEvent, k: int, *, mode: Mode | str = Mode.ALL, metadata: bool = False) -> Ranking[Any]:
         """The k best matches of the event, in the order of `match`, whose options these are. Exact. Cost: that of the index.
 
         >>> from matchwood import Engine
@@ -92,7 +62,7 @@ class Matching(EngineCore):
         [MatchWithMetadata(id=0, score=2.0, metadata={'owner': 'Ada'})]
         """
         check_k(k)
-        return self._matched(event, k, mode, metadata, as_arrays)
+        return self._matched(event, k, mode, metadata)
 
     def match_many(self, events: ManyEvents, *, mode: Mode | str = Mode.ALL, ordered: bool = True) -> BatchMatches:
         """The matches of a batch of events as arrays; with `ordered=False` those of an event in any order, which is faster.
@@ -141,20 +111,15 @@ class Matching(EngineCore):
 
     # inside
 
-    def _matched(self, event: AnyEvent, k: int | None, mode: Mode | str, metadata: bool, as_arrays: bool) -> Any:
+    def _matched(self, event: AnyEvent, k: int | None, mode: Mode | str, metadata: bool) -> Ranking[Any]:
         self._catch_up()
         while True:
             forgotten = self.schema.forgotten
             arrays = self._reader.event(event)
             with self._lock.read():
                 if forgotten == self.schema.forgotten:  # else dimensions may mean something else by now
-                    found = self._found(arrays, k, mode)
-                    names = self._subscriptions.names
-                    if as_arrays:
-                        return batch(found, names)
-                    if metadata:
-                        return with_metadata(found, names, self._subscriptions.metadata)
-                    return listed(found, names)
+                    found, known = self._found(arrays, k, mode), self._subscriptions
+                    return ranking(found, known.names, known.metadata if metadata else None)
 
     def _matched_many(
         self, events: ManyEvents, k: int | None, mode: Mode | str, *, ordered: bool = True

@@ -17,8 +17,9 @@ from matchwood.engine.core import EngineCore
 from matchwood.engine.ids import Id, event_id
 from matchwood.engine.live import LiveMatch
 from matchwood.engine.matching import log_rejected
+from matchwood.engine.ranking import Match, Ranking
 from matchwood.engine.reading import AnyEvent, ReadEvents
-from matchwood.engine.results import BatchMatches, Match, batch
+from matchwood.engine.results import BatchMatches, batch
 from matchwood.engine.waiting import waiting_values
 from matchwood.errors import EventError, MatchwoodError
 from matchwood.lang.evaluate import Mode
@@ -39,7 +40,7 @@ class Publishing(EngineCore):
         k: int | None = None,
         mode: Mode | str = Mode.ALL,
         replace: bool = False,
-    ) -> list[Match]:
+    ) -> Ranking[Match]:
         """Match an event (all matches, or the k best) and, if it has an `until`, keep it for subscriptions that come before then.
 
         The event is kept under its own id, or the next number. At `until` it is gone; one whose `until` has passed is not kept.
@@ -63,7 +64,7 @@ class Publishing(EngineCore):
         found = self._published([given], [until], k, mode, replace=replace)
         for error in found.rejected.values():
             raise error
-        return list(map(Match._make, zip(found.ids.tolist(), found.scores.tolist(), strict=True)))
+        return Ranking(found.ids, found.scores)
 
     def publish_many(
         self,

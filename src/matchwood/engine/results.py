@@ -1,36 +1,21 @@
-"""What an engine returns: matches, and descriptions of subscriptions."""
+"""What an engine returns: the matches of one event or a batch, and descriptions of subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from itertools import repeat
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Matches, Rows
 from matchwood.encode.objects import decode_rows
 from matchwood.engine.ids import Id, Names
+from matchwood.engine.ranking import Ranking
 from matchwood.engine.reading import ReadEvents
 from matchwood.errors import MatchwoodError
 from matchwood.lang.describe import describe_rows
 from matchwood.schema import Attribute, Schema, Type
-
-
-class Match(NamedTuple):
-    """A subscription that matches an event."""
-
-    id: Id
-    score: float
-
-
-class MatchWithMetadata(NamedTuple):
-    """A subscription that matches an event, with its metadata (None if it has none)."""
-
-    id: Id
-    score: float
-    metadata: object
 
 
 class BatchMatches(Matches):
@@ -56,18 +41,11 @@ class Subscription(NamedTuple):
     paused: bool = False
 
 
-def listed(matches: Matches, names: Names | None) -> list[Match]:
-    """The matches of one event as objects."""
-    ids = matches.ids.tolist() if names is None else [names.text(id_) for id_ in matches.ids.tolist()]
-    # `Match._make` without the call of a Python function for each match.
-    return list(map(tuple.__new__, repeat(Match), zip(ids, matches.scores.tolist(), strict=True)))
-
-
-def with_metadata(matches: Matches, names: Names | None, metadata: Mapping[int, object]) -> list[MatchWithMetadata]:
-    """The matches of one event as objects with metadata."""
-    found = listed(matches, names)
-    numbers = matches.ids.tolist()
-    return [MatchWithMetadata(*match, metadata.get(id_)) for match, id_ in zip(found, numbers, strict=True)]
+def ranking(matches: Matches, names: Names | None, metadata: Mapping[int, object] | None = None) -> Ranking[Any]:
+    """The matches of one event; each with its metadata, if any is given. O(1) if ids are numbers and there is no metadata."""
+    ids, scores = matches.ids, matches.scores
+    told = None if metadata is None else tuple(map(metadata.get, ids.tolist()))
+    return Ranking(ids if names is None else names.texts(ids), scores, told)
 
 
 def batch(matches: Matches, names: Names | None, read: ReadEvents | None = None) -> BatchMatches:

@@ -134,7 +134,7 @@ class Tracker:
         """
         _check_object(object)
         moment = self._moment(at)
-        found = self._engine.match(event, mode=self._mode, as_arrays=True)
+        found = self._engine.match(event, mode=self._mode)
         with self._lock:
             return self._moved(object, found.ids.tolist(), moment)
 

@@ -16,26 +16,13 @@ from decimal import Decimal
 from typing import Any, NoReturn, Self
 
 from matchwood.errors import ExpressionError, MatchwoodError
-from matchwood.lang.expression import (
-    BBox,
-    Between,
-    Compare,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Operator,
-    Predicate,
-    Quantifier,
-    Shape,
-    SpatialOperator,
-    instant,
-    spatial,
-)
+from matchwood.lang.expression import Expression, Predicate
 from matchwood.lang.geometry import geometry_of
+from matchwood.lang.instants import instant
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Times
 from matchwood.lang.temporal_builder import DerivedTimes
 from matchwood.lang.text_tests import Like, TextOperator, TextTest

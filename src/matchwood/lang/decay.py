@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
 from matchwood.errors import ExpressionError, SchemaError
+from matchwood.lang.instants import instant
 from matchwood.lang.units import METRES, MICROSECONDS
 from matchwood.schema import Point, describe, point_of, unwrapped
 
@@ -90,6 +91,25 @@ class Decay:
         if self == Decay():
             return "DECAY"
         return f"DECAY({', '.join(parts)})"
+
+
+def best_value(value: object) -> int | float | datetime | Point | None:
+    """The origin of a DECAY from a value of Python: a number, a date or datetime, a point; None stays None."""
+    plain = unwrapped(value)
+    if plain is None or isinstance(plain, Point):
+        return plain
+    if isinstance(plain, date):
+        return instant(plain)
+    if isinstance(plain, Decimal):
+        plain = float(plain)
+    if isinstance(plain, (int, float)) and not isinstance(plain, bool):
+        return plain
+    try:
+        return point_of(value)
+    except SchemaError:
+        raise ExpressionError(
+            f"DECAY: expected a number, a date, a datetime or a point as origin, got {describe(value)}"
+        ) from None
 
 
 def checked_distance(value: object) -> Distance | None:

@@ -13,33 +13,16 @@ from matchwood.errors import SchemaError
 from matchwood.lang import places
 from matchwood.lang.describe_grades import with_grades
 from matchwood.lang.describe_tests import shown_test, test_conditions
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    Spatial,
-    SpatialOperator,
-    all_of,
-    any_of,
-    literal,
-)
+from matchwood.lang.expression import And, Expression, Not, Or, Predicate, all_of, any_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, closed, next_whole
 from matchwood.lang.leaves import needed_by, values_in
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, box_of, geometry_of_parts
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
+from matchwood.lang.written import literal
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
 from matchwood.schema.functions import is_hidden
 

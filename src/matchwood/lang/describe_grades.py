@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from matchwood.lang.decay import Decay
-from matchwood.lang.expression import Compare, DWithin, Expression, IsNull, Not, Operator, Predicate
+from matchwood.lang.expression import Expression, Not, Predicate
 from matchwood.lang.grade import Grade, decay_of
 from matchwood.lang.leaves import direction
+from matchwood.lang.operators import Operator
+from matchwood.lang.place_predicates import DWithin
+from matchwood.lang.predicates import Compare, IsNull
 from matchwood.lang.row import Absent, RowPredicate
 from matchwood.schema import Attribute, Schema
 

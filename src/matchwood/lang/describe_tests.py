@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from matchwood.lang.expression import (
-    Between,
-    Compare,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Quantifier,
-    all_of,
-    any_of,
-)
+from matchwood.lang.expression import Expression, Not, all_of, any_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import needed_by
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.row import Counted, Holds
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
 from matchwood.patterns import AllOf, Contains, Fails, Network, OneOf, Ordered, Prefix, Regex, Suffix, Test, read_test

@@ -9,21 +9,19 @@ distance  = number [ unit ]
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matchwood.lang import template as read
 from matchwood.lang.decay import UNITS, Curve, Decay, Distance
+from matchwood.lang.operands import Operands
 from matchwood.schema import Point
-
-if TYPE_CHECKING:
-    from matchwood.lang.grammar import Grammar
 
 _CURVES = {curve.upper(): curve for curve in Curve}
 _Read = Callable[[list[Any]], Any]
 """A part of a DECAY, given the values of the template."""
 
 
-def read_decay(grammar: Grammar) -> _Read:
+def read_decay(grammar: Operands) -> _Read:
     """Step over a DECAY; what it makes of the values of the template."""
     grammar.expect("DECAY", "after the predicate")
     if grammar.token.upper in _CURVES:
@@ -49,7 +47,7 @@ def _made(curve: Curve, parts: dict[str, _Read]) -> _Read:
     return lambda values: Decay(curve, **{name: part(values) for name, part in given})
 
 
-def _curve(grammar: Grammar) -> Curve:
+def _curve(grammar: Operands) -> Curve:
     token = grammar.token
     if token.upper not in _CURVES:
         raise grammar.problem(f"expected LINEAR, EXP or GAUSS after DECAY, got {token}")
@@ -57,7 +55,7 @@ def _curve(grammar: Grammar) -> Curve:
     return _CURVES[token.upper]
 
 
-def _origin(grammar: Grammar) -> _Read:
+def _origin(grammar: Operands) -> _Read:
     if grammar.calls("POINT"):
         lon = grammar.number(read.longitude, "a longitude")
         lat = grammar.number(read.latitude, "a latitude")
@@ -67,7 +65,7 @@ def _origin(grammar: Grammar) -> _Read:
     return lambda values: values[slot]
 
 
-def _distance(grammar: Grammar) -> _Read:
+def _distance(grammar: Operands) -> _Read:
     slot = grammar.number(read.CONVERTERS["n"], "a distance such as 200, 1 km or 6 h")
     unit = ""
     if grammar.token.kind == "w":
@@ -78,12 +76,12 @@ def _distance(grammar: Grammar) -> _Read:
     return lambda values: Distance(values[slot], unit)
 
 
-def _number(grammar: Grammar) -> _Read:
+def _number(grammar: Operands) -> _Read:
     slot = grammar.number(read.CONVERTERS["n"], "a number from 0 to 1")
     return lambda values: values[slot]
 
 
-_PARAMETERS: dict[str, Callable[[Grammar], _Read]] = {
+_PARAMETERS: dict[str, Callable[[Operands], _Read]] = {
     "ORIGIN": _origin,
     "SCALE": _distance,
     "OFFSET": _distance,

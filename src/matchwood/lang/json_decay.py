@@ -14,7 +14,7 @@ from typing import Any
 
 from matchwood.errors import ExpressionError, SchemaError
 from matchwood.lang.decay import Curve, Decay, Distance
-from matchwood.lang.expression import instant
+from matchwood.lang.instants import instant
 from matchwood.schema import Point, describe, point_of
 
 _KEYS = ("curve", "origin", "scale", "offset", "to")

@@ -29,35 +29,14 @@ from typing import Any
 
 from matchwood.errors import ExpressionError, SchemaError, TooComplexError
 from matchwood.lang import temporal_json
-from matchwood.lang.expression import (
-    MAX_DEPTH,
-    And,
-    BBox,
-    Between,
-    Compare,
-    Constant,
-    DWithin,
-    Expression,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Not,
-    Operator,
-    Or,
-    Predicate,
-    Quantifier,
-    Shape,
-    Spatial,
-    SpatialOperator,
-    all_of,
-    any_of,
-    instant,
-    spatial,
-)
+from matchwood.lang.expression import MAX_DEPTH, And, Constant, Expression, Not, Or, Predicate, all_of, any_of
 from matchwood.lang.geometry import geojson_of, geometry_of
+from matchwood.lang.instants import instant
 from matchwood.lang.json_decay import read_decay, written_decay
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial, spatial
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.temporal import Temporal
 from matchwood.lang.text_tests import FOLDED, Like, TextOperator, TextTest
 from matchwood.schema import Point, Scalar, describe

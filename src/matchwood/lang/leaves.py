@@ -12,26 +12,14 @@ from typing import TypeGuard
 
 from matchwood.errors import ExpressionError, ValueTypeError
 from matchwood.lang import places, text_tests
-from matchwood.lang.expression import (
-    BBox,
-    Between,
-    Compare,
-    DWithin,
-    In,
-    IsNull,
-    ListCount,
-    ListOperator,
-    Lists,
-    Operator,
-    Predicate,
-    Quantifier,
-    Shape,
-    Spatial,
-    SpatialOperator,
-)
+from matchwood.lang.expression import Predicate
 from matchwood.lang.grade import Grade, grade_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
+from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
 from matchwood.lang.places import Circle
+from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, Kind, Region, box_of, is_box, parts_of
 from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, RowPredicate, Tested, can_hold
 from matchwood.lang.text_tests import Like, TextTest

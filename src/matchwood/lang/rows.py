@@ -21,11 +21,12 @@ from dataclasses import replace
 from itertools import product
 
 from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
-from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate, Spatial
+from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
 from matchwood.lang.grade import Grade, largest_gain
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import leaf_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.place_predicates import Spatial
 from matchwood.lang.regions import Part, Region
 from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, Row, RowPredicate, Tested, can_hold
 from matchwood.lang.temporal import Temporal, rewritten

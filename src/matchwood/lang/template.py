@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from matchwood.errors import ExpressionError, ParseError
-from matchwood.lang.expression import Expression, instant
+from matchwood.lang.expression import Expression
+from matchwood.lang.instants import instant
 from matchwood.lang.units import METRES
 
 Place = tuple[int, int]
@@ -37,14 +38,18 @@ class PlacedError(Exception):
         return ParseError(self.message, text, sum(map(len, pieces[:piece])) + offset)
 
 
-class Conjunct(NamedTuple):
-    """A predicate of a conjunction of predicates on different attributes."""
+CIRCLE = "CIRCLE"
+"""The form of DWITHIN with a circle: longitude, latitude and radius."""
+
+
+class Leaf(NamedTuple):
+    """A predicate of a text that `Template.leaves` describes."""
 
     attribute: str
     form: str
-    """The operator, BETWEEN or IN, if the condition consists of that and plain constants."""
+    """The operator, BETWEEN, IN or CIRCLE, if the condition consists of that and `constants`."""
     constants: tuple[int, ...]
-    """Which constants of the text."""
+    """Which constants of the text; from their number on the values in `Template.fixed`, TRUE or FALSE."""
     weight: int | None
     """Which constant of the text is the weight; None for the default."""
     step: int
@@ -65,8 +70,10 @@ class Template:
     fixed: tuple[Any, ...]
     steps: tuple[Step, ...]
     places: tuple[Place, ...]
-    conjuncts: tuple[Conjunct, ...] = ()
-    """What the text consists of, if it is a conjunction of predicates on different attributes with plain names."""
+    leaves: tuple[Leaf, ...] = ()
+    """The predicates of the text, in order, if it is made of AND, OR and predicates on plain names, and its rows are known."""
+    rows: tuple[tuple[int, ...], ...] = ()
+    """The leaves of each row of the normal form, if no row names an attribute twice and no two alternatives unite."""
     computed: tuple[tuple[int, Callable[[list[Any]], Any]], ...] = ()
     """The values that are made from others: the index of each, and how."""
 

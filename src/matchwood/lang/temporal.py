@@ -16,20 +16,10 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import NamedTuple
 
 from matchwood.errors import ExpressionError
-from matchwood.lang.expression import (
-    Between,
-    Compare,
-    Constant,
-    Expression,
-    Operator,
-    Predicate,
-    Quantifier,
-    all_of,
-    any_of,
-    literal,
-    name,
-    weight_suffix,
-)
+from matchwood.lang.expression import Constant, Expression, Predicate, all_of, any_of
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Between, Compare
+from matchwood.lang.written import literal, name, weight_suffix
 from matchwood.schema import describe
 
 

@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any, Self
 
 from matchwood.errors import ExpressionError
-from matchwood.lang.expression import instant
+from matchwood.lang.instants import instant
 from matchwood.lang.temporal import End, Interval, Temporal, TemporalFunction, Times
 from matchwood.schema import describe, unwrapped
 

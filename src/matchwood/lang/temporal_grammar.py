@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matchwood.lang import template as read
 from matchwood.lang.expression import Expression
+from matchwood.lang.operands import Operands
 from matchwood.lang.template import Step
 from matchwood.lang.temporal import Interval, Temporal, TemporalFunction
-
-if TYPE_CHECKING:
-    from matchwood.lang.grammar import Grammar
 
 FUNCTIONS = {function.upper(): function for function in TemporalFunction}
 
@@ -19,7 +17,7 @@ _Reader = Callable[[list[Any]], Any]
 """An argument from the values of a template."""
 
 
-def temporal(grammar: Grammar) -> Step:
+def temporal(grammar: Operands) -> Step:
     """The step of the temporal function at which the grammar is, with its weight."""
     function = FUNCTIONS[grammar.token.upper]
     grammar.at += 2
@@ -35,7 +33,7 @@ def temporal(grammar: Grammar) -> Step:
     return step
 
 
-def _argument(grammar: Grammar, function: TemporalFunction) -> _Reader:
+def _argument(grammar: Operands, function: TemporalFunction) -> _Reader:
     if grammar.calls("INTERVAL"):
         start = _end(grammar)
         grammar.expect(",", "and an end after the start of INTERVAL")
@@ -52,7 +50,7 @@ def _argument(grammar: Grammar, function: TemporalFunction) -> _Reader:
     return lambda values: values[slot]
 
 
-def _end(grammar: Grammar) -> int:
+def _end(grammar: Operands) -> int:
     token = grammar.token
     if token.kind == "s":
         grammar.at += 1

@@ -15,9 +15,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from matchwood.errors import ExpressionError, ValueTypeError
-from matchwood.lang.expression import Between, Compare, Operator, Predicate, Quantifier, literal, name
+from matchwood.lang.constants import constant_text
+from matchwood.lang.expression import Predicate
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, points
+from matchwood.lang.operators import Operator, Quantifier
+from matchwood.lang.predicates import Between, Compare, subject
 from matchwood.lang.row import Counted, Holds, Tested
+from matchwood.lang.written import literal
 from matchwood.patterns import (
     AllOf,
     Contains,
@@ -37,7 +41,7 @@ from matchwood.patterns.networks import read_network
 from matchwood.patterns.orders import VERSION, order_key
 from matchwood.patterns.regex import compiled
 from matchwood.schema import Attribute, Schema, Type
-from matchwood.schema.functions import folded, folding_functions, is_derived, tests_of
+from matchwood.schema.functions import folded, is_derived, tests_of
 
 
 class TextOperator(StrEnum):
@@ -76,7 +80,7 @@ class Like(Predicate):
 
     def __str__(self) -> str:
         word = "NOT LIKE" if self.negated else "LIKE"
-        return f"{_subject(self)} {word} {_folded_literal(self.attribute, self.pattern)}{self._boost()}"
+        return f"{subject(self.attribute, self.quantifier)} {word} {constant_text(self.attribute, self.pattern)}{self._boost()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +113,8 @@ class TextTest(Predicate):
     def __str__(self) -> str:
         argument = literal(self.argument)
         if self.operator in FOLDED:
-            argument = _folded_literal(self.attribute, self.argument)
-        return f"{self.operator.upper()}({_subject(self)}, {argument}){self._boost()}"
+            argument = constant_text(self.attribute, self.argument)
+        return f"{self.operator.upper()}({subject(self.attribute, self.quantifier)}, {argument}){self._boost()}"
 
 
 FOLDED = (TextOperator.STARTS_WITH, TextOperator.ENDS_WITH, TextOperator.CONTAINS)
@@ -134,18 +138,6 @@ _TESTS: dict[TextOperator, Callable[[str], Test]] = {
 def _check_text(attribute: str, text: object, what: str) -> None:
     if not isinstance(text, str):
         raise ExpressionError(f"attribute {attribute!r}: expected {what} as a string, got {text!r}")
-
-
-def _subject(predicate: Like | TextTest) -> str:
-    subject = name(predicate.attribute)
-    return subject if predicate.quantifier is None else f"{predicate.quantifier.upper()}({subject})"
-
-
-def _folded_literal(attribute: str, text: str) -> str:
-    written = literal(text)
-    for function in reversed(folding_functions(attribute)):
-        written = f"{function}({written})"
-    return written
 
 
 def tested(predicate: Like | TextTest, schema: Schema, negated: bool) -> Tested | Holds:

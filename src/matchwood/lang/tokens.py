@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from matchwood.lang.expression import PLAIN_NAME
 from matchwood.lang.template import Place, PlacedError
+from matchwood.lang.written import PLAIN_NAME
 
 _TOKENS = re.compile(rf"\s*(?:({PLAIN_NAME})|([<>=!]=|<>|[<>=(),^]|[+-]inf(?![\w.:])))", re.ASCII | re.IGNORECASE)
 _SPACE = re.compile(r"\s*", re.ASCII)

@@ -1,8 +1,10 @@
 """Ingest: raw tables to typed ones. Every record ends in one of two tables: encoded, or rejected with its reason and content.
 
-    learn    collect attributes, types and strings; one pass, skipped if the codebook is closed or the columns say everything
-    encode   one encoded record, good or bad, for each raw one
-    split    good records with distinct ids, and bad records
+    learn      collect attributes, types and strings; one pass, skipped if the codebook is closed or the columns say everything
+    encode     one encoded record, good or bad, for each raw one
+    split      good records with distinct ids, and bad records
+    separate   the good records of `encode`, while the bad ones are written to files
+    located    stored good records as `split` takes them
 
 Ids are unique in the whole table: of records with the same id the first (by partition, then position) is good.
 Everything is lazy except `learn`, which brings the distinct names and strings to the driver, because every worker needs them.
@@ -115,6 +117,18 @@ def separated_rejects(spark: SparkSession, rejects: Place, source: str) -> DataF
     files = [(rejects / name).read_by_spark for name in rejects.names() if name.endswith(".parquet")]
     found = spark.read.parquet(*files) if files else spark.createDataFrame([], columns.REFUSED)
     return found.select(fn.lit(source).alias("source"), "where", "id", "reason", "content")
+
+
+def located(stored: DataFrame) -> DataFrame:
+    """Good records that `separate` made and Spark wrote as Parquet, with their positions there: the order they were read in."""
+    file = fn.col("_metadata.file_name")
+    partition = fn.regexp_extract(file, r"part-(\d+)", 1).cast("long")
+    nothing = fn.lit(None).cast("string")
+    return stored.select(
+        "*",
+        fn.struct(partition, file, fn.col("_metadata.row_index")).alias("position"),
+        *(nothing.alias(name) for name in ("where", "reason", "content")),
+    )
 
 
 def has_repeated_ids(table: DataFrame) -> bool:

@@ -14,22 +14,11 @@ from matchwood.encode.expressions import read_expression
 from matchwood.encode.rejects import Faults
 from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
-from matchwood.lang.expression import (
-    And,
-    BBox,
-    Between,
-    Compare,
-    DWithin,
-    Expression,
-    In,
-    ListCount,
-    Lists,
-    Not,
-    Or,
-    Predicate,
-    Spatial,
-)
+from matchwood.lang.expression import And, Expression, Not, Or, Predicate
+from matchwood.lang.list_predicates import ListCount, Lists
 from matchwood.lang.parser import without_numbers
+from matchwood.lang.place_predicates import BBox, DWithin, Spatial
+from matchwood.lang.predicates import Between, Compare, In
 from matchwood.lang.rows import normalise
 from matchwood.lang.temporal import Temporal
 from matchwood.lang.text_tests import Like, TextTest

@@ -75,20 +75,23 @@ def ingest_table(
 def _written(
     raw: DataFrame, codebook: Codebook, kind: Kind, folder: Place, form: str | None, source: str
 ) -> tuple[dict[str, float], DataFrame]:
-    """Write the good records; (their counts, the bad records). Raw records are encoded once, unless ids are repeated."""
-    spark, staged = raw.sparkSession, folder / STAGED
+    """Write the good records; (their counts, the bad records). Raw records are encoded once; if ids are repeated, the encoded
+    ones are copied without them."""
+    spark, staged, data = raw.sparkSession, folder / STAGED, folder / "data"
     seen = Observation()
     observed = raw.observe(seen, fn.count(fn.lit(1)).alias("records"))
-    kept = write_counted(ingest.separate(observed, codebook, kind, staged, form=form), folder / "data")
-    if not ingest.has_repeated_ids(spark.read.parquet((folder / "data").read_by_spark)):
-        counts = {"read": float(seen.get["records"]), "records": float(kept)}
-        return counts, ingest.separated_rejects(spark, staged, source)
-    for place in (staged, folder / "data"):
-        place.remove()
-    read = write_counted(ingest.encode(raw, codebook, kind, form=form), staged)
-    good, rejects = ingest.split(codebook.mark(spark.read.parquet(staged.read_by_spark)), kind, source)
-    kept = write_counted(codebook.mark(good), folder / "data")
-    return {"read": float(read), "records": float(kept)}, rejects
+    kept = write_counted(ingest.separate(observed, codebook, kind, staged / "rejects", form=form), data)
+    rejects = ingest.separated_rejects(spark, staged / "rejects", source)
+    stored = spark.read.parquet(data.read_by_spark)
+    if ingest.has_repeated_ids(stored):
+        distinct, repeated = staged / "distinct", staged / "repeated"
+        good, again = ingest.split(ingest.located(stored), kind, source)
+        write_counted(again, repeated)
+        write_counted(good, distinct)
+        data.remove()
+        kept = write_counted(codebook.mark(spark.read.parquet(distinct.read_by_spark)), data)
+        rejects = rejects.unionByName(spark.read.parquet(repeated.read_by_spark))
+    return {"read": float(seen.get["records"]), "records": float(kept)}, rejects
 
 
 def index_table(
