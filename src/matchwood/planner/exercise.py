@@ -45,6 +45,7 @@ SAMPLES = [
         "word IN ('x', 'y') AND a != {0}",
         "DWITHIN(place, POINT({0} 10), 1000)",
         "b = {0} AND word IS NULL",
+        "d <= {1} DECAY(LINEAR, ORIGIN {0}, SCALE 2)",
     ],
 ]
 """Rows of one attribute, of two, and of every kind of predicate, to be filled with the number of the row and the next one."""
