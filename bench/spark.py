@@ -92,12 +92,12 @@ def run(preset: str, report: Report) -> None:
         report.part(f"against one process, top-{K}", partial(against_process, setup, K))
         report.part("memory", partial(memory, setup))
         report.part("ingest", partial(ingest_texts, setup))
-        report.part("large", partial(large, setup))
         report.part("routed", partial(routed, setup))
         for lines in (False, True):
             report.part(f"stream of {'lines' if lines else 'a table'}", partial(stream, setup, lines))
         for master in ("local[1]", "local-cluster[2,1,2048]")[: 1 + sizes["cluster"]]:
             report.part(f"scale, {master}", partial(scale, setup, master))
+        report.part("large", partial(large, setup))
     finally:
         setup.end_session()
         shutil.rmtree(folder, ignore_errors=True)
