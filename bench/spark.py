@@ -286,8 +286,14 @@ def large(setup: Setup) -> None:
     for row in events.repartition(2).mapInArrow(probe, "pid long, private long, shared long").collect():
         setup.row("worker, private", "bytes", row["private"], n=n)
         setup.row("worker, shared", "bytes", row["shared"], n=n)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    setup.row("driver's Python, peak", "bytes", int(peak.split()[1]) * 1024, n=n)
+    setup.row("driver's Python, peak", "bytes", peak_memory(os.getpid()), n=n)
+    setup.row("JVM, peak", "bytes", peak_memory(spark.sparkContext._gateway.proc.pid), n=n)
+
+
+def peak_memory(pid: int) -> int:
+    """The most bytes that a process has had in memory at once."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
 
 def routed(setup: Setup) -> None:

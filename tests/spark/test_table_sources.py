@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables as input: partition columns, columns that are added and renamed later, deleted rows, older versions."""
+"""Delta and Iceberg tables as input: partition columns, columns added and renamed later, deleted rows, older versions."""
 
 from __future__ import annotations
 

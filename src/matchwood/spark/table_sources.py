@@ -81,7 +81,7 @@ class _Files(ABC):
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             for content in batch.column(0):
-                for found in self.read(pickle.loads(content.as_py())):  # noqa: S301  # made by the driver
+                for found in self.read(pickle.loads(content.as_py())):  # made by the driver
                     arrays = [
                         array if array.type == field.type else array.cast(field.type)
                         for array, field in zip(found.select(self.schema.names).columns, self.schema, strict=True)
