@@ -15,7 +15,7 @@ JAVA = $(BIN)/python -c 'import sys; from matchwood.spark.session import java_pr
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bounds check bench report stress kafka objectstores docs wheel clean
+.PHONY: help demo test bounds check bench report stress soak kafka objectstores docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1 - \2/p' Makefile
@@ -47,6 +47,11 @@ INPUTS ?= 1000000
 stress: $(VENV)/.dev ## run the long random tests, and a million damaged inputs (INPUTS=...)
 	$(BIN)/python -m pytest -n $(JOBS) -m stress
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --jobs $(JOBS)
+
+MINUTES ?= 60
+
+soak: $(VENV)/.dev ## run a broker at moderate load for an hour (MINUTES=...); fails if its memory, files or journal grow
+	$(BIN)/python -m tests.broker.soak --minutes $(MINUTES)
 
 bench: $(VENV)/.bench ## measure against the baselines; PRESET=paper for the sizes of the papers; resumes where it stopped
 	$(BIN)/python -m bench all --preset $(PRESET)

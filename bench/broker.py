@@ -261,8 +261,10 @@ def webhooks(report: Report, folder: Path, count: int) -> None:
         with server(folder) as broker:
             url = json.dumps({"url": f"http://127.0.0.1:{port}/"}).encode()
             broker.request("PUT", "/v1/hooks/one", url)
-            subscription = {"expression": "price < 300", "delivery": {"type": "webhook", "hook": "one"}}
-            broker.request("POST", "/v1/subscriptions", json.dumps(subscription).encode())
+            delivery = {"type": "webhook", "hook": "one"}
+            several = ({"id": f"s{n}", "expression": f"price = {n}", "delivery": delivery} for n in range(300))
+            lines = b"\n".join(json.dumps(one).encode() for one in several)  # each in order, and all side by side
+            broker.request("POST", "/v1/subscriptions", lines, "application/x-ndjson")
             before, start = broker.cpu(), time.perf_counter()
             for at in range(0, count, 1000):
                 lines = b"\n".join(b'{"price": %d}' % (n % 300) for n in range(at, min(at + 1000, count)))

@@ -79,6 +79,12 @@ class Service:
             self.process.stdout.close()
         self.log.close()
 
+    def verify(self) -> str:
+        """What `matchwood verify` says of the folder of a service that has ended; empty if all is well."""
+        command = [sys.executable, "-m", "matchwood.cli.main", "verify", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
     def again(self) -> Service:
         """A new process on the same folder and port."""
         return Service(self.folder, *self.options, key=self.key, port=self.port)

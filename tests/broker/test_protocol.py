@@ -55,6 +55,9 @@ class Connection:
         body = self._file.read(int(headers.get("content-length", 0)))
         return status, headers, json.loads(body) if body else None
 
+    def read(self, count: int) -> bytes:
+        return self._file.read(count)
+
     def at_end(self) -> bool:
         return self._file.read(1) == b""
 
@@ -137,3 +140,24 @@ def test_a_client_that_goes_before_its_answer_harms_no_other(broker: Service) ->
     with Connection(broker) as connection:
         connection.send(connection.request())
         assert connection.answer()[2]["seq"] > before
+
+
+def test_a_connection_that_becomes_a_websocket_does_not_publish_its_last_event_again(broker: Service) -> None:
+    with Connection(broker) as connection:
+        connection.send(connection.request())
+        seq = connection.answer()[2]["seq"]
+        upgrade = ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+        head = connection.request(
+            *upgrade, "Sec-WebSocket-Key: MDEyMzQ1Njc4OTAxMjM0NQ==", path="/v1/stream?all=1", body=b""
+        )
+        connection.send(head.replace(b"POST", b"GET").replace(b"Content-Length: 0\r\n", b""))
+        assert connection.answer()[0] == 101
+        with Connection(broker) as other:
+            other.send(other.request())
+            assert other.answer()[2]["seq"] == seq + 1
+        for kind in ("position", "match"):  # each frame is whole: nothing else was written to the connection
+            first, length = connection.read(2)
+            assert first == 0x81
+            size = int.from_bytes(connection.read(2), "big") if length == 126 else length
+            told = json.loads(connection.read(size))
+            assert (told["type"], told["position"]) == (kind, seq if kind == "position" else seq + 1)

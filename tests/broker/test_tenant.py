@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +32,7 @@ from matchwood.lang.event import event_keys
 from matchwood.lang.rows import normalise
 from tests.broker.service import memory_folder
 from tests.broker.tenants import Direct, incoming
-from tests.engine.durable_world import Trap, kill, trapped
+from tests.engine.durable_world import Trap, trapped
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = {"age": "number", "plan": "string", "place": "point"}
@@ -384,117 +380,6 @@ def test_after_a_failed_fsync_every_change_is_refused(folder: Path, clock: Manua
     direct.close()
 
 
-# kills
-
-
-def killed_load(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> list[str]:
-    """Publish, subscribe and acknowledge in a child until it is killed; returns what it said was acknowledged."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(reading)
-        try:
-            if point is not None:
-                trapped(Trap(point[0], point[1], nth, kill, after=point[2])).__enter__()
-            load(folder, seed, writing)
-        except BaseException:
-            os._exit(7)
-        os._exit(0)
-    os.close(writing)
-    if point is None:
-        time.sleep(random.Random(seed).random() * 0.2)
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode().splitlines()
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return said
-
-
-def load(folder: Path, seed: int, writing: int) -> None:
-    rng = random.Random(seed)
-    direct = Direct(folder, ManualClock(START))
-    direct.tenant._connection.pragma("wal_autocheckpoint", 20)
-    for number in range(60):
-        kind = rng.choice(["event", "event", "subscribe", "ack"])
-        if kind == "subscribe":
-            options = DeliveryOptions(consumer="c") if number % 2 else DeliveryOptions()
-            direct.call(
-                direct.tenant.subscribe, {"expression": f"age > {rng.randrange(5)}", "id": f"s{number}"}, options
-            )
-            os.write(writing, f"s{number}\n".encode())
-        elif kind == "event":
-            several = [incoming({"age": rng.randrange(9)}, f"e{number}.{n}") for n in range(3)]
-            for taken in direct.publish(several):
-                assert isinstance(taken, Taken)
-                os.write(writing, f"{taken.id} {taken.seq} {len(taken.hits)}\n".encode())
-        else:
-            entries, _ = direct.call(direct.tenant.pull, "stream:c", 2, 60.0)
-            ids = [f"{entry.subscription}@{entry.seq}" for entry in entries]
-            for id_ in ids:
-                os.write(writing, f"?{id_}\n".encode())  # may be acknowledged from here on
-            if ids:
-                direct.call(direct.tenant.acknowledge, "stream:c", ids)
-                for id_ in ids:
-                    os.write(writing, f"!{id_}\n".encode())
-
-
-def check_load(folder: Path, said: list[str]) -> None:
-    """All that was acknowledged is there; matches are those of a replay; the outbox has each once, unless it was settled."""
-    whole = [line for line in said if line]
-    direct = Direct(folder, ManualClock(START))
-    tenant = direct.tenant
-    events = {one.event.id: one for one in log.events(tenant._journal, 0, 10_000)}
-    asked = {line[1:] for line in whole if line[0] == "?"}
-    settled = {line[1:] for line in whole if line[0] == "!"}
-    for line in whole:
-        if line[0] == "s":
-            assert line in tenant.engine, f"{line} was acknowledged and is lost"
-        elif line[0] == "e":
-            id_, seq, count = line.split()
-            assert (events[id_].seq, len(events[id_].event.hits)) == (int(seq), int(count))
-    # replay: what each event should have matched, from the journal alone
-    subscribed: list[tuple[str, str, bool]] = []
-    expected: set[str] = set()
-    for chunk in tenant._journal.chunks(0):
-        for seq, record in enumerate(chunk.records, chunk.first):
-            if type(record).__name__ == "Subscribed":
-                subscribed.append((str(record.id), record.expression, record.about is not None))
-            elif type(record).__name__ == "Happened":
-                event = json.loads(bytes(record.data))
-                hits = [(id_, 1.0) for id_, text, _ in subscribed if score_of(text, 0.0, event) is not None]
-                assert record.hits == hits
-                expected |= {f"{id_}@{seq}" for id_, text, durable in subscribed if durable and (id_, 1.0) in hits}
-    waiting = [f"{s}@{q}" for s, q in tenant._connection.execute("SELECT subscription, seq FROM outbox")]
-    assert len(waiting) == len(set(waiting))
-    assert expected - asked <= set(waiting) <= expected - settled
-    direct.close()
-
-
-POINTS = [
-    (operation, suffix, after)
-    for operation, suffix in [("write", "-wal"), ("sync", "-wal"), ("write", ".db"), ("sync", ".db")]
-    for after in (False, True)
-]
-
-
-@pytest.mark.parametrize("number", range(16))
-def test_a_kill_loses_nothing_acknowledged_and_doubles_nothing(number: int, folder: Path) -> None:
-    point = POINTS[number % len(POINTS)] if number % 3 else None
-    check_load(folder, killed_load(folder, number, point, 10 + random.Random(number).randrange(150)))
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(3600)
-def test_a_thousand_kills_of_a_tenant_lose_nothing_acknowledged() -> None:
-    for number in range(int(os.environ.get("KILLS", "1000"))):
-        with memory_folder() as made:
-            point = POINTS[number % len(POINTS)] if number % 3 else None
-            said = killed_load(made, 1000 + number, point, 10 + random.Random(number).randrange(400))
-            if (made / "journal.db").exists():
-                check_load(made, said)
-
-
 def test_errors_of_one_command_leave_the_others_of_its_group(folder: Path, clock: ManualClock) -> None:
     direct = Direct(folder, clock)
     tenant = direct.tenant
@@ -536,4 +421,67 @@ def test_several_subscriptions_are_added_at_once_or_as_far_as_they_can_be(folder
     assert isinstance(taken, Taken)
     assert [id_ for id_, _ in taken.hits] == ["a", "b", "c", "e"]
     assert [entry.subscription for entry in direct.call(direct.tenant.pull, "stream:c", 9, 9.0)[0]] == ["b"]
+    direct.close()
+
+
+DIGEST = DeliveryOptions(consumer="c", digest=Digest(max=2, period=3600.0))
+
+
+def digests_of(direct: Direct) -> list[list[int]]:
+    """The events of the digests that the consumer gets now."""
+    entries, _ = direct.call(direct.tenant.pull, "stream:c", 10, 10.0)
+    return [[hit.event["age"] for hit in entry.delivery().digest] for entry in entries]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_an_expired_subscription_has_gathered_is_delivered_and_nothing_of_it_is_kept(
+    restart: bool, folder: Path, clock: ManualClock
+) -> None:
+    direct = Direct(folder, clock)
+    until = START + timedelta(seconds=30)
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "a", "until": until}, DIGEST)
+    direct.publish([incoming({"age": 7})])
+    clock.advance(seconds=200)
+    if restart:
+        direct.close()
+        direct = Direct(folder, clock)
+    for _ in range(2):
+        direct.tenant._commit([])
+        direct.tenant._trim()
+        clock.advance(seconds=10)
+    assert digests_of(direct) == [[7]]
+    assert direct.tenant._routes == {}
+    assert direct.tenant._connection.execute("SELECT count(*) FROM digests").get == 0
+    direct.close()
+
+
+@pytest.mark.parametrize("options", [DeliveryOptions(), DeliveryOptions(consumer="d"), DeliveryOptions(type="none")])
+def test_what_a_digest_has_gathered_is_delivered_when_the_delivery_changes(
+    options: DeliveryOptions, folder: Path, clock: ManualClock
+) -> None:
+    direct = Direct(folder, clock)
+    tenant = direct.tenant
+    direct.call(tenant.subscribe, {"expression": "age > 0", "id": "a"}, DIGEST)
+    direct.publish([incoming({"age": 7})])
+    direct.call(tenant.change, "a", {"priority": 2.0}, NOTHING)  # changes nothing of the delivery
+    direct.call(tenant.replace, "a", {"expression": "age > 1"}, DIGEST, NOTHING)
+    assert digests_of(direct) == []
+    direct.call(tenant.change, "a", {"delivery": options}, NOTHING)
+    assert digests_of(direct) == [[7]]
+    direct.close()
+
+
+def test_a_new_subscription_does_not_get_what_an_expired_one_of_its_id_has_gathered(
+    folder: Path, clock: ManualClock
+) -> None:
+    direct = Direct(folder, clock)
+    given = {"expression": "age > 0", "id": "a", "until": START + timedelta(seconds=30)}
+    direct.call(direct.tenant.subscribe, given, DIGEST)
+    direct.publish([incoming({"age": 7})])
+    clock.advance(seconds=31)
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "a"}, DIGEST)
+    direct.publish([incoming({"age": 8})])
+    clock.advance(seconds=3601)
+    direct.tenant._commit([])
+    assert digests_of(direct) == [[7], [8]]
     direct.close()

@@ -98,10 +98,16 @@ class Digests:
         closed = []
         while (end := self.next_end()) is not None and end <= now:
             _, subscription = heapq.heappop(self._ends)
-            period = self._open.pop(subscription)
-            hits = period.hits()
-            closed.append(ClosedDigest(subscription, hits, period.count - len(hits), period.opened, end))
+            closed.extend(self.end(subscription, end))
         return closed
+
+    def end(self, subscription: str, now: float) -> list[ClosedDigest]:
+        """Close the period of a subscription before its end; nothing if none is open."""
+        period = self._open.pop(subscription, None)
+        if period is None:
+            return []
+        hits = period.hits()
+        return [ClosedDigest(subscription, hits, period.count - len(hits), period.opened, now)]
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON values."""

@@ -211,5 +211,4 @@ class Sink:
 
     def _settle(self, entries: list[outbox.Entry]) -> None:
         for entry in entries:
-            found = [(entry.subscription, entry.seq)]
-            self._tenant._waiting -= outbox.settle(self._tenant._connection, entry.consumer, found)
+            self._tenant.delivered(entry.consumer, [entry])

@@ -5,7 +5,8 @@
     dead      (number, consumer, subscription, seq, score, digest, attempts, reason, time)
     digests   (subscription, seq, score, time)         the matches of open periods
     shed      (consumer, count, below, first, last)    what was left out since the consumer was last told
-    hooks     (name, url, enabled, reason, secrets)    secrets: JSON of the current one, and the one before with its end
+    hooks     (name, url, enabled, reason, secrets, ordered, retries)
+              secrets: JSON of the current one, and the one before with its end
     offsets   (topic, part, next)                      of Kafka: committed with the effects of what was read
 
 A consumer is named by its transport and its name: `stream:me`, `webhook:shop`, `kafka:alerts`. A delivery that is leased has its
@@ -21,6 +22,7 @@ import msgspec
 
 from matchwood.broker.types import Delivery, DigestHit
 
+RUN_BYTES = 1 << 16
 MAX_ATTEMPTS = 10
 """Deliveries to a durable consumer before it becomes a dead letter."""
 
@@ -28,7 +30,7 @@ TABLES = """
 CREATE TABLE outbox(
     number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
     score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL DEFAULT 0, due INTEGER NOT NULL DEFAULT 0);
-CREATE UNIQUE INDEX outbox_delivery ON outbox(consumer, seq, subscription);
+CREATE UNIQUE INDEX outbox_line ON outbox(consumer, subscription, seq);
 CREATE INDEX outbox_due ON outbox(consumer, due);
 CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data TEXT NOT NULL, event_id TEXT, trace TEXT);
 CREATE TABLE dead(
@@ -38,14 +40,36 @@ CREATE TABLE digests(subscription TEXT NOT NULL, seq INTEGER NOT NULL, score REA
 CREATE TABLE shed(
     consumer TEXT PRIMARY KEY, count INTEGER NOT NULL, below REAL NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL)
     WITHOUT ROWID;
-CREATE TABLE hooks(name TEXT PRIMARY KEY, url TEXT NOT NULL, enabled INTEGER NOT NULL, reason TEXT, secrets TEXT NOT NULL)
-    WITHOUT ROWID;
+CREATE TABLE hooks(name TEXT PRIMARY KEY, url TEXT NOT NULL, enabled INTEGER NOT NULL, reason TEXT, secrets TEXT NOT NULL,
+    ordered INTEGER NOT NULL DEFAULT 1, retries INTEGER NOT NULL DEFAULT 6) WITHOUT ROWID;
 CREATE TABLE offsets(topic TEXT NOT NULL, part INTEGER NOT NULL, next INTEGER NOT NULL, PRIMARY KEY(topic, part))
     WITHOUT ROWID;
 """
 
 _COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id, p.trace"
 _ENCODE = msgspec.json.Encoder().encode
+
+
+UPGRADES = (
+    (
+        "SELECT 1 FROM sqlite_master WHERE name = 'outbox_delivery'",
+        "DROP INDEX outbox_delivery; CREATE UNIQUE INDEX outbox_line ON outbox(consumer, subscription, seq)",
+    ),
+    (
+        "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM pragma_table_info('hooks') WHERE name = 'ordered')",
+        "ALTER TABLE hooks ADD COLUMN ordered INTEGER NOT NULL DEFAULT 1;"
+        "ALTER TABLE hooks ADD COLUMN retries INTEGER NOT NULL DEFAULT 6",
+    ),
+)
+"""What tables of an older version lack: a query that finds out, and the statements that add it."""
+
+
+def upgrade(connection: Any) -> None:
+    """Bring tables of an older version up to date."""
+    with connection:
+        for lacks, statements in UPGRADES:
+            if connection.execute(lacks).get is not None:
+                connection.execute(statements)
 
 
 class Entry(NamedTuple):
@@ -133,8 +157,49 @@ def postpone(connection: Any, consumer: str, subscription: str, seq: int, due: i
     return int(connection.changes())
 
 
-def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> None:
-    """Make deliveries dead letters."""
+def waiting_for_hooks(connection: Any, after: int, limit: int) -> tuple[list[tuple[int, str, str, int, int]], int]:
+    """Deliveries to hooks that are enabled, by number: number, consumer, subscription, due, is the hook ordered?
+
+    And the last number that was read. O(rows after `after`).
+    """
+    last = connection.execute("SELECT max(number) FROM outbox").get or 0
+    rows = list(
+        connection.execute(
+            "SELECT o.number, o.consumer, o.subscription, o.due, h.ordered "
+            "FROM outbox o NOT INDEXED CROSS JOIN hooks h ON h.name = substr(o.consumer, 9) "
+            "WHERE o.number > ? AND o.consumer >= 'webhook:' AND o.consumer < 'webhook;' AND h.enabled "
+            "ORDER BY o.number LIMIT ?",
+            (after, limit),
+        )
+    )
+    return rows, rows[-1][0] if len(rows) == limit else max(last, after)
+
+
+def first_of_line(connection: Any, line: tuple[str, str, int], now: int, limit: int) -> tuple[list[Entry], int]:
+    """The first deliveries of a subscription to a consumer, by `seq`; or, if `number` is not 0, the one of that number.
+
+    If the first one is not due yet: when it is. Their events have about RUN_BYTES at most, or there is but one.
+    """
+    which = "o.consumer = ?1 AND o.subscription = ?2" + (" AND o.number = ?3" if line[2] else "")
+    sql = (
+        f"SELECT o.due, {_COLUMNS} FROM outbox o LEFT JOIN payloads p USING(seq) WHERE {which} ORDER BY o.seq LIMIT ?4"
+    )
+    entries: list[Entry] = []
+    size = 0
+    for due, *row in connection.execute(sql, (*line, limit)):
+        if due > now:
+            return entries, 0 if entries else due
+        entry = Entry(*row)
+        entries.append(entry)
+        size += len(entry.data or "") + len(entry.digest or "")
+        if size > RUN_BYTES:
+            break
+    return entries, 0
+
+
+def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> int:
+    """Make deliveries dead letters; return how many there were."""
+    count = 0
     for number in numbers:
         connection.execute(
             "INSERT INTO dead(consumer, subscription, seq, score, digest, attempts, reason, time) "
@@ -142,6 +207,8 @@ def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> Non
             (reason, time, number),
         )
         connection.execute("DELETE FROM outbox WHERE number = ?", (number,))
+        count += connection.changes()
+    return count
 
 
 _NAMED = "{0} IN (consumer, substr(consumer, instr(consumer, ':') + 1))"

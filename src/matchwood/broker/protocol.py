@@ -32,13 +32,13 @@ class _Ignored:
 class Short:
     """A request on the short way; uvicorn asks it what it asks its own cycles."""
 
-    __slots__ = ("_protocol", "body", "disconnected", "head", "keep_alive", "response_complete")
+    __slots__ = ("_protocol", "body", "disconnected", "handed", "head", "keep_alive", "response_complete")
     message_event = _Ignored()
 
     def __init__(self, protocol: Any, head: dict[str, Any], keep_alive: bool) -> None:
         self._protocol, self.head, self.keep_alive = protocol, head, keep_alive
         self.body = b""
-        self.disconnected = self.response_complete = False
+        self.disconnected = self.handed = self.response_complete = False
 
     def answer(self, answer: Answer) -> None:
         """Write the answer and let the connection go on."""
@@ -89,18 +89,26 @@ class Protocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Collect the body."""
         cycle: Any = self.cycle
-        if type(cycle) is Short:
+        if type(cycle) is Short and not cycle.handed:
             cycle.body += body
         else:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Hand a whole request over."""
+        """Hand a whole request over. A request to change to a WebSocket has no cycle: the one that is there was answered."""
         cycle: Any = self.cycle
-        if type(cycle) is Short:
+        if type(cycle) is Short and not cycle.handed:
+            cycle.handed = True
             self.broker_app.publish_whole(cycle.head, cycle.body, cycle.answer)
         else:
             super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Leave the connection to the WebSocket; an answer that is still to come must not get between its frames."""
+        cycle: Any = self.cycle
+        if type(cycle) is Short:
+            cycle.disconnected = True
+        super().handle_websocket_upgrade()
 
 
 def protocol_of(app: App) -> type[Protocol]:

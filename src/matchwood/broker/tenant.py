@@ -31,7 +31,6 @@ from matchwood.broker.commands import EXPRESSION_BYTES, Command, Happening, Inco
 from matchwood.broker.digest import Digests
 from matchwood.broker.tenant_consumers import TenantConsumers
 from matchwood.broker.tenant_core import Collected
-from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.tenant_subscriptions import TenantSubscriptions
 from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
@@ -60,6 +59,8 @@ MAX_PENDING = 20_000
 SNAPSHOT_EVERY = 100_000
 """Changes of subscriptions between two snapshots."""
 TRIM_SECONDS = 5.0
+FORGET_MICROSECONDS = 5_000_000
+"""Between two searches for subscriptions that have expired; their rows stay for a minute (`_trim`)."""
 READERS = 8
 """Connections for reading that are kept."""
 LIMITS = Limits(max_length=EXPRESSION_BYTES)
@@ -75,7 +76,7 @@ class _WithId(msgspec.Struct):
 _IDS = msgspec.json.Decoder(list[_WithId]).decode
 
 
-class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
+class Tenant(TenantSubscriptions, TenantConsumers):
     """See the module's text. Methods without underscore are called from the loop of the service."""
 
     def __init__(
@@ -100,6 +101,7 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader_lock = threading.Lock()
         self._trimmed_at = 0.0
+        self._forgotten_at = 0
         self._load()
         self._readers: list[Journal] = []
         self._thread = threading.Thread(target=self._run, name=f"matchwood tenant {name}", daemon=True)
@@ -116,6 +118,7 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
         self.engine = engine
         self._changes_since = self._journal.last - engine._snapshotting.last
         self._connection = self._journal.connection
+        outbox.upgrade(self._connection)
         self._routes: dict[str, DeliveryOptions] = {}
         about = "json_extract(body, '$.record.about')"
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
@@ -258,6 +261,9 @@ class Tenant(TenantEvents, TenantSubscriptions, TenantConsumers):
                 def work(connection: Any, first: int) -> Sequence[tuple[Sequence[Record], int]]:
                     self._first, self._time = first, now
                     self._close_digests()
+                    if now >= self._forgotten_at + FORGET_MICROSECONDS:
+                        self._forgotten_at = now
+                        self._forget_expired()
                     self._run_commands(group, results)
                     if self._records:
                         note_state(connection, state_of(self.engine, now), self._collected.schema)

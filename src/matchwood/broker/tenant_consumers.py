@@ -20,8 +20,7 @@ class TenantConsumers(TenantCore):
         spent = [entry for entry in entries if entry.attempts > outbox.MAX_ATTEMPTS]
         if spent:
             reason = f"not acknowledged after {outbox.MAX_ATTEMPTS} deliveries"
-            outbox.bury(self._connection, [entry.number for entry in spent], reason, self._time)
-            self._waiting -= len(spent)
+            self._waiting -= outbox.bury(self._connection, [entry.number for entry in spent], reason, self._time)
             self._metrics.deliveries.labels(transport_of(consumer), "dead").inc(len(spent))
         good = [entry for entry in entries if entry.attempts <= outbox.MAX_ATTEMPTS]
         repeated = sum(entry.attempts > 1 for entry in good)
@@ -50,18 +49,20 @@ class TenantConsumers(TenantCore):
             count += outbox.postpone(self._connection, consumer, subscription, seq, self._time + int(seconds * 1e6))
         return count
 
-    def finish(self, consumer: str, entry: outbox.Entry, verdict: str, reason: str, delay: float | None) -> None:
-        """Note what became of an attempt of a sender: "delivered", "dead" or "retry"."""
-        if verdict == "delivered":
-            self._waiting -= outbox.settle(self._connection, consumer, [(entry.subscription, entry.seq)])
-        elif verdict == "dead":
-            outbox.bury(self._connection, [entry.number], reason, self._time)
-            self._waiting -= 1
-        else:
-            due = self._time + int((delay or 0.0) * 1e6)
-            outbox.postpone(self._connection, consumer, entry.subscription, entry.seq, due)
-        if verdict == "postponed":  # no attempt was made
-            self._connection.execute("UPDATE outbox SET attempts = attempts - 1 WHERE number = ?", (entry.number,))
+    def delivered(self, consumer: str, entries: Iterable[outbox.Entry]) -> None:
+        """A sender has delivered these."""
+        found = [(entry.subscription, entry.seq) for entry in entries]
+        self._waiting -= outbox.settle(self._connection, consumer, found)
+
+    def retry(self, entry: outbox.Entry, delay: float) -> None:
+        """An attempt of a sender has failed; the next is due after so many seconds."""
+        sql = "UPDATE outbox SET due = ?, attempts = ? WHERE number = ?"
+        self._connection.execute(sql, (self._time + int(delay * 1e6), entry.attempts + 1, entry.number))
+
+    def give_up(self, entry: outbox.Entry, reason: str) -> None:
+        """A delivery becomes a dead letter, after one more attempt."""
+        self._connection.execute("UPDATE outbox SET attempts = ? WHERE number = ?", (entry.attempts + 1, entry.number))
+        self._waiting -= outbox.bury(self._connection, [entry.number], reason, self._time)
 
     def revive(self, numbers: list[int] | None, consumer: str | None) -> int:
         """Deliver dead letters again."""

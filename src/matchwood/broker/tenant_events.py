@@ -173,11 +173,26 @@ class TenantEvents(TenantCore):
 
     def _close_digests(self) -> None:
         """Deliver the digests whose periods have ended."""
-        for closed in self._digests.close(self._time / 1e6):
+        self._deliver_digests(self._digests.close(self._time / 1e6))
+
+    def _end_digest(self, id_: str) -> None:
+        """Deliver what the open digest of a subscription has, before it is delivered otherwise, or has expired."""
+        self._deliver_digests(self._digests.end(id_, self._time / 1e6))
+
+    def _deliver_digests(self, several: list[ClosedDigest]) -> None:
+        for closed in several:
             options = self._routes.get(closed.subscription)
             if options is not None and closed.hits:
                 self._deliver_digest(closed, options)
             self._connection.execute("DELETE FROM digests WHERE subscription = ?", (closed.subscription,))
+
+    def _forget_expired(self) -> None:
+        """Deliver the digests of subscriptions that have expired, and forget where their matches went."""
+        expired: Any = self._connection.execute("SELECT id FROM subscriptions WHERE until <= ?", (self._time,))
+        for (id_,) in expired.fetchall():
+            if id_ in self._routes and id_ not in self.engine:
+                self._end_digest(id_)
+                del self._routes[id_]
 
     def _deliver_digest(self, closed: ClosedDigest, options: DeliveryOptions) -> None:
         hits = []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from matchwood.broker.commands import Conditions, stored
-from matchwood.broker.tenant_core import TenantCore
+from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.types import DeliveryOptions, Rejected
 from matchwood.engine.records import Record, Subscribed, Updated
 from matchwood.errors import (
@@ -21,7 +21,7 @@ from matchwood.errors import (
 )
 
 
-class TenantSubscriptions(TenantCore):
+class TenantSubscriptions(TenantEvents):
     """Methods of the tenant's thread."""
 
     def subscribe(self, given: dict[str, Any], options: DeliveryOptions) -> tuple[str, int, list[tuple[int, float]]]:
@@ -31,6 +31,7 @@ class TenantSubscriptions(TenantCore):
         made = self.engine.subscribe(**given)
         records = self._collected.take()
         self._set_about(records, options)
+        self._end_digest(str(made))  # of one of this id that has expired
         revision = self._noted(records)
         self._route(str(made), options)
         self._metrics.changes.inc()
@@ -77,6 +78,7 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
+            self._end_digest(given["id"])
             self._route(given["id"], options)
         self._noted(records)
         self._metrics.changes.inc(len(several))
@@ -116,6 +118,8 @@ class TenantSubscriptions(TenantCore):
         records = self._collected.take()
         if options is not None:
             self._set_about(records, options)
+            if options != self._routes.get(id_):
+                self._end_digest(id_)
             self._route(id_, options)
         first = self._noted(records)
         self._metrics.changes.inc()

@@ -346,14 +346,22 @@ class DeadAnswer(_Answer):
 
 
 class NewHook(_Request):
+    """A webhook to add or to replace."""
+
     url: Annotated[str, Meta(max_length=2000)]
     enabled: bool = True
+    ordered: bool = True
+    """Send the matches of a subscription one after the other, by `seq`. What fails is repeated before the next is sent."""
+    retries: Annotated[int, Meta(ge=0, le=10)] | None = None
+    """Attempts after the first one; then it is a dead letter. Without it 6 (1 h 43 min) if `ordered`, 10 (27 hours) if not."""
 
 
 class HookView(_Answer):
     name: str
     url: str
     enabled: bool
+    ordered: bool
+    retries: int
     reason: str | None = None
     """Why the broker disabled it."""
     secret: str | None = None

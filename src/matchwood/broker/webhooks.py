@@ -57,13 +57,17 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent. `id` is the same for each attempt, `failures` counts those before it, `secrets` has the current one first."""
+    """What is sent. `id` is the same for each attempt, `failures` counts those before it, `secrets` has the current one first.
+
+    After so many `retries` it is given up, earlier than the schedule says.
+    """
 
     url: str
     id: str
     body: bytes
     secrets: Sequence[Secret] = field(repr=False)
     failures: int = 0
+    retries: int | None = None
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -181,7 +185,7 @@ class Sender:
     def _failed(self, message: Message, reason: str, *, retry_after: float | None = None) -> Outcome:
         failures = message.failures + 1
         delay = self._schedule.delay(failures, retry_after=retry_after)
-        if delay is None:
+        if delay is None or (message.retries is not None and failures > message.retries):
             return Outcome(Verdict.EXHAUSTED, f"{reason} (attempt {failures}, the last)")
         return Outcome(Verdict.RETRY, reason, delay)
 

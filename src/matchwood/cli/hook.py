@@ -21,6 +21,15 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     put.add_argument("name")
     put.add_argument("to", metavar="URL", help="where messages go: https://...")
     put.add_argument("--disabled", action="store_true", help="send nothing until it is enabled")
+    put.add_argument(
+        "--unordered", action="store_true", help="send matches of a subscription side by side, in any order"
+    )
+    put.add_argument(
+        "--retries",
+        type=int,
+        metavar="N",
+        help="attempts after the first: 0 to 10 (6, or 10 if unordered)",
+    )
     rotate = actions.add_parser("rotate", help="give a webhook a new secret; both sign for a day")
     remove = actions.add_parser("remove", help="remove a webhook")
     for action in (rotate, remove):
@@ -38,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
             for hook in await mw.hooks.list():
                 show(hook)
         elif options.action == "put":
-            _reveal(await mw.hooks.put(options.name, options.to, enabled=not options.disabled))
+            given = {"enabled": not options.disabled, "ordered": not options.unordered, "retries": options.retries}
+            _reveal(await mw.hooks.put(options.name, options.to, **given))
         elif options.action == "rotate":
             _reveal(await mw.hooks.rotate(options.name))
         else:

@@ -32,9 +32,15 @@ class Hooks(_Part):
         """All webhooks."""
         return (await self._transport.call("GET", "/v1/hooks", HookPage)).hooks
 
-    async def put(self, name: str, url: str, *, enabled: bool = True) -> HookView:
-        """Add a webhook or change it. A new one comes with its `secret`, once."""
-        body = NewHook(url=url, enabled=enabled)
+    async def put(
+        self, name: str, url: str, *, enabled: bool = True, ordered: bool = True, retries: int | None = None
+    ) -> HookView:
+        """Add a webhook or change it. A new one comes with its `secret`, once.
+
+        The matches of a subscription are sent one after the other unless `ordered` is False. After so many `retries` a message
+        is a dead letter: without it 6 (1 h 43 min) if ordered, 10 (27 hours) if not.
+        """
+        body = NewHook(url=url, enabled=enabled, ordered=ordered, retries=retries)
         return await self._transport.call("PUT", f"/v1/hooks/{quote(name, safe='')}", HookView, body=body)
 
     async def rotate(self, name: str) -> HookView:

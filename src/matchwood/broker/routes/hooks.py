@@ -20,7 +20,7 @@ async def put_hook(request: Request) -> Answer:
     request.query()
     new = await request.decoded(t.NewHook)
     hooks = request.broker.hooks[request.tenant.name]
-    hook, secret = await request.tenant.call(hooks.put, name_of(request), new.url, new.enabled)
+    hook, secret = await request.tenant.call(hooks.put, name_of(request), new)
     return Answer(200 if secret is None else 201, hook.view(secret))
 
 
