@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -109,6 +110,14 @@ def test_records_are_applied_at_their_own_times(tmp_path: Path) -> None:
     with opened(tmp_path, clock) as engine:
         assert engine.ids().tolist() == ["prolonged"]
         assert engine.subscribe("age > 0", id="late").live == []
+
+
+def test_snapshots_that_are_started_at_the_same_time_wait_for_each_other(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, index="scan") as engine:
+        engine.subscribe_many([f"price < {n}" for n in range(100)])
+        with ThreadPoolExecutor(3) as pool:
+            assert [job.result() for job in [pool.submit(engine.snapshot) for _ in range(3)]] == [engine.seq] * 3
+        assert not engine.verify().problems
 
 
 def test_a_damaged_snapshot_is_left_aside(tmp_path: Path) -> None:

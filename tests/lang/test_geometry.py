@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from shapely.geometry import shape
 
 from matchwood import attr, parse
 from matchwood.errors import ExpressionError, MatchwoodError, NeverMatchesError, TooComplexError
+from matchwood.lang import rings
 from matchwood.lang.describe import describe_rows
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
@@ -298,6 +300,25 @@ def test_a_point_on_an_edge_is_on_it_and_the_next_float_is_not() -> None:
     assert location(triangle, 1.5, 0.5) == BOUNDARY
     assert location(triangle, 1.5, math.nextafter(0.5, 1)) == INSIDE
     assert location(triangle, 1.5, math.nextafter(0.5, 0)) == OUTSIDE
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rings_of_few_and_of_many_edges_are_judged_alike(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = Random(seed)
+    faults = []
+    for _ in range(500):
+        size, step = rng.choice((2, 3, 5, 100)), rng.choice((1.0, 3.0, 10.0))
+        corners = [(rng.randint(0, size) / step, rng.randint(0, size) / step) for _ in range(rng.randint(3, 9))]
+        corners = [a for a, b in zip(corners, corners[1:] + corners[:1], strict=True) if a != b]
+        if len(corners) < 3:
+            continue
+        ring = (*corners, corners[0])
+        swept = rings.fault_of([ring])
+        with monkeypatch.context() as context:
+            context.setattr(rings, "_FEW", 0)
+            assert (rings.fault_of([ring]) is None) is (swept is None), ring
+        faults.append(swept is not None)
+    assert set(faults) == {False, True}
 
 
 @pytest.mark.parametrize(

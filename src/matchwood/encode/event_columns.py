@@ -17,7 +17,7 @@ from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events, Float64s
 from matchwood.encode.derived import derived_entries, with_entries
 from matchwood.encode.flat import Entries
-from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type
 from matchwood.schema.values import plain_point
 
 FEWEST = 32
@@ -28,7 +28,7 @@ SPARSE = 4
 _EXACT_INTEGER = 2**53
 _NUMBERS = frozenset((int, float, type(None)))
 _STRINGS = frozenset((str, type(None)))
-_POINTS = frozenset((tuple, dict, type(None)))
+_POINTS = frozenset((Point, tuple, dict, type(None)))
 _NOWHERE = (math.nan, math.nan)
 _BOOLS = frozenset((bool, type(None)))
 

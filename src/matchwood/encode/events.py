@@ -35,6 +35,7 @@ from matchwood.schema.values import plain_point
 _EXACT_INTEGER = 2**53
 _ONES = np.ones(256)  # the weights of most events; nothing writes to it
 _TEXTS = {str}
+_PLACES = frozenset((Point, tuple, dict))
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 
 
@@ -188,7 +189,7 @@ class EventReader:
                 if attribute.derived:
                     self._derive(attribute, value)
                 continue
-            elif type_ is point and (kind is tuple or kind is dict) and (place := plain_point(value)) is not None:
+            elif type_ is point and kind in _PLACES and (place := plain_point(value)) is not None:
                 dims += attribute.dims
                 keys += place
                 if kind is dict:

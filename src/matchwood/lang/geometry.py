@@ -159,7 +159,7 @@ def _nested(value: Any, depth: int, type_: GeometryType) -> Any:
 
 def _position(value: Any) -> Position:
     """A position; an altitude is left out."""
-    if type(value) is tuple and len(value) == 2 and type(value[0]) is type(value[1]) is float:
+    if (type(value) is tuple or type(value) is list) and len(value) == 2 and type(value[0]) is type(value[1]) is float:
         lon, lat = value
     else:
         lon, lat = _numbers(value)

@@ -195,10 +195,12 @@ def is_box(parts: Sequence[Part]) -> bool:
     (part,) = parts
     if part.kind is Kind.POINTS:
         return True
+    if part.kind is not Kind.SHELL or len(part.vertices) != 5:
+        return False
     corners = set(part.vertices)
     xs, ys = {x for x, _ in corners}, {y for _, y in corners}
     is_along = all(a[0] == b[0] or a[1] == b[1] for a, b in pairwise(part.vertices))
-    return part.kind is Kind.SHELL and len(part.vertices) == 5 and len(xs) == len(ys) == 2 and is_along
+    return len(xs) == len(ys) == 2 and is_along
 
 
 def _joined(keys: IntervalSet) -> IntervalSet:

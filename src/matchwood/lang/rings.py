@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,14 @@ from matchwood.lang.geometry import Position
 
 Float64s = NDArray[np.float64]
 Int64s = NDArray[np.int64]
+Edge = tuple[Position, Position]
 
 _BLOCK = 256
 _ERROR = 3.3306690738754716e-16
 """Relative error of the determinant of an orientation (Shewchuk 1997, the bound A of orient2d)."""
 _UNDERFLOW = 1e-290
+_FEW = 256
+"""Edges of a polygon below which a sweep in Python takes less time than the calls of NumPy."""
 _TRIED = 8
 """Vertices of a hole that are compared with its shell."""
 
@@ -29,6 +33,8 @@ def fault_of(rings: Sequence[tuple[Position, ...]]) -> str | None:
 
     O(n log n) where edges are short, O(n^2) where most of them reach across the polygon.
     """
+    if sum(map(len, rings)) <= _FEW:
+        return next((_fault(*pair) for pair in _swept_pairs(rings) if _is_crossing(*pair)), None)
     corners = [np.array(ring) for ring in rings]
     begin = np.concatenate([ring[:-1] for ring in corners])
     end = np.concatenate([ring[1:] for ring in corners])
@@ -36,13 +42,63 @@ def fault_of(rings: Sequence[tuple[Position, ...]]) -> str | None:
         crossing = _crossing(begin[i], end[i], begin[j], end[j])
         if crossing.any():
             at = int(np.argmax(crossing))
-            first, second = (f"{_edge(begin[k], end[k])}" for k in (i[at], j[at]))
-            return f"two edges of a polygon cross or overlap, {first} and {second}; correct the ring or split it"
+            first, second = ((tuple(begin[k].tolist()), tuple(end[k].tolist())) for k in (i[at], j[at]))
+            return _fault(first, second)
     return None
 
 
-def _edge(begin: Float64s, end: Float64s) -> str:
-    return f"({begin[0]} {begin[1]}, {end[0]} {end[1]})"
+def _fault(first: Edge, second: Edge) -> str:
+    edges = " and ".join(f"({a[0]} {a[1]}, {b[0]} {b[1]})" for a, b in (first, second))
+    return f"two edges of a polygon cross or overlap, {edges}; correct the ring or split it"
+
+
+def _swept_pairs(rings: Sequence[tuple[Position, ...]]) -> Iterator[tuple[Edge, Edge]]:
+    """Pairs of edges whose boxes share more than a point, each pair once: a sweep from west to east."""
+    edges = []
+    for ring in rings:
+        for edge in pairwise(ring):
+            (ax, ay), (bx, by) = edge
+            west, east = (ax, bx) if ax < bx else (bx, ax)
+            south, north = (ay, by) if ay < by else (by, ay)
+            edges.append((west, east, south, north, edge))
+    edges.sort()
+    reached: list[tuple[float, float, float, float, Edge]] = []
+    for box in edges:
+        west, east, south, north, edge = box
+        reached = [other for other in reached if other[1] >= west]
+        for _, far, low, high, other in reached:
+            if low <= north and south <= high and (far > west < east or (low < north and south < high)):
+                yield other, edge
+        reached.append(box)
+
+
+def _is_crossing(first: Edge, second: Edge) -> bool:
+    """As `_crossing`, of one pair."""
+    (a, b), (c, d) = first, second
+    if {a, b} & {c, d}:  # they cross nowhere else, but may lie on each other
+        return (_side(a, b, d) if a == c or b == c else _side(a, b, c)) == 0 and _overlap(a, b, c, d)
+    c_side, d_side = _side(a, b, c), _side(a, b, d)
+    if c_side == d_side == 0:
+        return _overlap(a, b, c, d)
+    return c_side * d_side < 0 and _side(c, d, a) * _side(c, d, b) < 0
+
+
+def _overlap(a: Position, b: Position, c: Position, d: Position) -> bool:
+    """Do two edges on one line share more than a point?"""
+    shared = [min(max(a[i], b[i]), max(c[i], d[i])) - max(min(a[i], b[i]), min(c[i], d[i])) for i in (0, 1)]
+    return min(shared) >= 0.0 and max(shared) > 0.0
+
+
+def _side(a: Position, b: Position, c: Position) -> int:
+    """As `_sides`, of one place."""
+    acx, acy, bcx, bcy = a[0] - c[0], a[1] - c[1], b[0] - c[0], b[1] - c[1]
+    left, right = acx * bcy, acy * bcx
+    found = left - right
+    if abs(found) > _ERROR * (abs(left) + abs(right)) + _UNDERFLOW:
+        return 1 if found > 0.0 else -1
+    if (acx == 0.0 or bcy == 0.0) and (acy == 0.0 or bcx == 0.0):
+        return 0
+    return exact_side(a, b, c)
 
 
 def _near_pairs(begin: Float64s, end: Float64s) -> Iterator[tuple[Int64s, Int64s]]:

@@ -63,7 +63,13 @@ def coordinates_of(text: str, type_: GeometryType) -> Any:
 
 def _read(inside: str, depth: int) -> Any:
     if depth == 1:
-        return tuple([_position(item) for item in inside.split(",")])
+        items = inside.split(",")
+        try:
+            if "_" not in inside:  # which Python allows in numbers
+                return tuple([(float(lon), float(lat)) for lon, lat in map(str.split, items)])
+        except ValueError:  # altitudes, or an error to be placed
+            pass
+        return tuple([_position(item) for item in items])
     return tuple([_read(group, depth - 1) for group in _split(_GROUP, inside)])
 
 

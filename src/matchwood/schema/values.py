@@ -89,7 +89,7 @@ def plain_point(value: tuple[Any, ...] | dict[Any, Any]) -> Point | None:
     `point_of` reads or refuses."""
     if len(value) != 2:
         return None
-    lon, lat = value if type(value) is tuple else (value.get("lon"), value.get("lat"))  # type: ignore[union-attr]
+    lon, lat = (value.get("lon"), value.get("lat")) if type(value) is dict else value
     if type(lon) is float and type(lat) is float and -180.0 <= lon <= 180.0 and -90.0 <= lat <= 90.0:
         return Point(lon + 0.0, lat + 0.0)
     return None
