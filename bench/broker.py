@@ -38,6 +38,7 @@ SIZES: dict[str, dict[str, Any]] = {
 SERVER_CORE, LOAD_CORE = 0, 1
 BROKER = "broker"
 POSTGRES = "PostgreSQL"
+PLURALS = {"event": "events", "delivery": "deliveries"}
 
 
 def run(preset: str, report: Report) -> None:
@@ -178,22 +179,17 @@ def verified(broker: Server, subscriptions: list[dict[str, Any]], events: list[d
 # the parts
 
 
-def _rows(report: Report, workload: str, n: int, system: str, load: Load, cpu: float, verified: bool) -> None:
+def _rows(report: Report, workload: str, n: int, load: Load, verified: bool, what: str = "event") -> None:
     measured = {
-        "events a second": load.events / load.seconds,
+        f"{PLURALS[what]} a second": load.events / load.seconds,
         "p50 ms": load.percentile(0.5) * 1e3,
         "p99 ms": load.percentile(0.99) * 1e3,
-        "processor us an event": cpu / max(load.events, 1) * 1e6,
+        f"processor us {'an' if what == 'event' else 'a'} {what}": load.cpu / max(load.events, 1) * 1e6,
+        "load's share of its core": load.busy,
     }
     for metric, value in measured.items():
-        report.row(workload=workload, system=system, n=n, metric=metric, value=value, verified=verified)
-        print(f"    {workload}: {metric} {value:,.1f}", file=sys.stderr)
-
-
-def _measured(broker: Server, load: Any) -> tuple[Load, float]:
-    before = broker.cpu()
-    found = load()
-    return found, broker.cpu() - before
+        report.row(workload=workload, system=BROKER, n=n, metric=metric, value=value, verified=verified)
+        print(f"    {workload}: {metric} {value:,.2f}", file=sys.stderr)
 
 
 def single(report: Report, folder: Path, seconds: float) -> None:
@@ -205,10 +201,10 @@ def single(report: Report, folder: Path, seconds: float) -> None:
         good = verified(broker, subscriptions, events)
         ready(broker.port, broker.key)
         bodies = [json.dumps(event).encode() for event in events]
-        run_once = partial(http_load, broker.port, broker.key, "/v1/events?k=10", bodies, 64, 1)
+        run_once = partial(http_load, broker, "/v1/events?k=10", bodies, 64, 1)
         run_once(1.0)
-        load, cpu = _measured(broker, partial(run_once, seconds))
-    _rows(report, "single", 1000, BROKER, load, cpu, good)
+        load = run_once(seconds)
+    _rows(report, "single", 1000, load, good)
 
 
 def batches(report: Report, folder: Path, count: int, seconds: float) -> None:
@@ -220,13 +216,13 @@ def batches(report: Report, folder: Path, count: int, seconds: float) -> None:
         good = verified(broker, subscriptions, events)
         lines = [json.dumps(event).encode() for event in events]
         bodies = [b"\n".join(lines[at : at + 100]) for at in range(0, len(lines), 100)]
-        run_once = partial(http_load, broker.port, broker.key, "/v1/events?k=10", bodies, 8, 100)
+        run_once = partial(http_load, broker, "/v1/events?k=10", bodies, 8, 100)
         run_once(2.0)
         time.sleep(20.0)  # the planner chooses a structure for what it has seen
         run_once(2.0)
-        load, cpu = _measured(broker, partial(run_once, seconds))
+        load = run_once(seconds)
         print(f"    index {broker.request('GET', '/v1/status')['index']}", file=sys.stderr)
-    _rows(report, "batches", count, BROKER, load, cpu, good)
+    _rows(report, "batches", count, load, good)
 
 
 def streams(report: Report, folder: Path, clients: int, seconds: float) -> None:
@@ -236,16 +232,8 @@ def streams(report: Report, folder: Path, clients: int, seconds: float) -> None:
         subscriptions = [{"id": f"s{n}", "expression": f"room = {n // 50}"} for n in range(clients)]
         load_circles(broker, subscriptions)
         events = [json.dumps({"room": room, "text": "x" * 50}).encode() for room in range((clients + 49) // 50)]
-        load, cpu = _measured(broker, partial(sse_load, broker.port, broker.key, clients, events, 10, seconds))
-    figures = {
-        "deliveries a second": load.events / load.seconds,
-        "processor us a delivery": cpu / max(load.events, 1) * 1e6,
-        "p50 ms": load.percentile(0.5) * 1e3,
-        "p99 ms": load.percentile(0.99) * 1e3,
-    }
-    for metric, value in figures.items():
-        report.row(workload="streams", system=BROKER, n=clients, metric=metric, value=value, verified=load.complete)
-        print(f"    streams: {metric} {value:,.1f}", file=sys.stderr)
+        load = sse_load(broker, clients, events, 10, seconds)
+    _rows(report, "streams", clients, load, load.complete, "delivery")
 
 
 def webhooks(report: Report, folder: Path, count: int) -> None:
