@@ -184,3 +184,11 @@ def trapped(trap: Trap) -> Iterator[None]:
     finally:
         with suppress(Exception):
             vfs.unregister()
+
+
+_SET: list[_Vfs] = []
+
+
+def set_trap(trap: Trap) -> None:
+    """Let SQLite's files have this trap from now on."""
+    _SET.append(_Vfs(trap))  # one that nothing refers to is unregistered

@@ -176,6 +176,8 @@ class Reader:
         return read._replace(arrays=self.arrived(read.arrays)) if self.schema.ages else read
 
     def _read_events(self, events: ManyEvents, *, register: bool) -> ReadEvents:
+        if type(events) is list:
+            return self._listed(events, register=register)
         if isinstance(events, Events):
             self.check_schema(events, "events")
             check_events(events)
@@ -188,7 +190,9 @@ class Reader:
             several = [line for line in bytes_of(events).splitlines() if line.strip()]
         if isinstance(several, Event | Mapping) or not isinstance(several, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
-        several = several if isinstance(several, list) else list(several)
+        return self._listed(list(several), register=register)
+
+    def _listed(self, several: list[Any], *, register: bool) -> ReadEvents:
         plain = plain_events(_parsed(several), self.schema, register=register)
         if plain is not None:
             return ReadEvents(plain, plain.size, {})
