@@ -5,18 +5,45 @@ from __future__ import annotations
 import asyncio
 import http.client
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
+
+
+class Server(Protocol):
+    """What a load needs to know of a broker."""
+
+    port: int
+    key: str
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
 
 
 @dataclass
 class Load:
-    """What a load has measured: events (or deliveries), seconds, and the time of each request (or delivery)."""
+    """What a load has measured: events (or deliveries), seconds, and the time of each request (or delivery).
+
+    `cpu` is the processor time of the server meanwhile, `busy` the share of its own core that the load has used: near 1 it is
+    the load that is measured.
+    """
 
     events: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
+    busy: float = 0.0
     times: list[float] = field(default_factory=list)
     complete: bool = True
+
+    @contextmanager
+    def measured(self, cpu: Callable[[], float]) -> Iterator[None]:
+        """A block that is measured; `cpu` gives the processor time of the server so far."""
+        server, own, start = cpu(), time.process_time(), time.perf_counter()
+        yield
+        self.seconds = time.perf_counter() - start
+        self.cpu, self.busy = cpu() - server, (time.process_time() - own) / self.seconds
 
     def percentile(self, share: float) -> float:
         """The time that this share of all is below."""
@@ -91,23 +118,22 @@ class _Poster(asyncio.Protocol):
             self.done.set_result(None)
 
 
-def http_load(
-    port: int, key: str, path: str, bodies: list[bytes], connections: int, batch: int, seconds: float
-) -> Load:
+def http_load(server: Server, path: str, bodies: list[bytes], connections: int, batch: int, seconds: float) -> Load:
     """Publish for so many seconds on so many connections; each waits for its answer before the next request."""
+    port, key = server.port, server.key
     requests = [head(path, key, body, batch) for body in bodies]
     load = Load()
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        start = time.perf_counter()
+        end = time.perf_counter() + seconds
         posters = []
-        for number in range(connections):
-            made = _Poster(requests, number * 97, start + seconds, load, batch)
-            await loop.create_connection(lambda made=made: made, "127.0.0.1", port)
-            posters.append(made.done)
-        await asyncio.gather(*posters)
-        load.seconds = time.perf_counter() - start
+        with load.measured(server.cpu):
+            for number in range(connections):
+                made = _Poster(requests, number * 97, end, load, batch)
+                await loop.create_connection(lambda made=made: made, "127.0.0.1", port)
+                posters.append(made.done)
+            await asyncio.gather(*posters)
 
     _run(run())
     return load
@@ -117,7 +143,7 @@ class _Listener(asyncio.Protocol):
     """Counts the matches of a stream, and how long each was under way."""
 
     def __init__(self, head: bytes, load: Load, sent: dict[int, float]) -> None:
-        self._head, self._load, self._sent = head, load, sent
+        self._head, self.load, self._sent = head, load, sent
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -132,43 +158,48 @@ class _Listener(asyncio.Protocol):
             if line.startswith(b'data: {"id"'):
                 at = line.index(b'"stamp":') + 8
                 stamp = int(line[at : line.index(b",", at)])
-                self._load.events += 1
-                self._load.times.append(now - self._sent[stamp])
+                self.load.events += 1
+                self.load.times.append(now - self._sent[stamp])
 
 
-def sse_load(port: int, key: str, clients: int, events: list[bytes], rate: int, seconds: float) -> Load:
-    """Open streams, one for each subscription, and publish every event `rate` times a second."""
-    load = Load()
+def sse_load(server: Server, clients: int, events: list[bytes], rate: int, seconds: float) -> Load:
+    """Open streams, one for each subscription, and publish every event `rate` times a second; the first second is not counted."""
     sent: dict[int, float] = {}
+    warm, load = Load(), Load()
+
+    async def ticks(writer: asyncio.StreamWriter, reader: asyncio.StreamReader, numbers: range, into: Load) -> None:
+        for listener in listeners:
+            listener.load = into
+        start = time.perf_counter()
+        for at, tick in enumerate(numbers):
+            await asyncio.sleep(max(start + at / rate - time.perf_counter(), 0))
+            lines = [b'{"stamp":%d,' % tick + event[1:] for event in events]
+            sent[tick] = time.perf_counter()
+            writer.write(head("/v1/events", server.key, b"\n".join(lines), 100))
+            answer = await reader.readuntil(b"\r\n\r\n")
+            at_length = answer.index(b"content-length: ") + 16
+            await reader.readexactly(int(answer[at_length : answer.index(b"\r\n", at_length)]))
+        expected = clients * len(numbers)
+        for _ in range(100):
+            if into.events >= expected:
+                break
+            await asyncio.sleep(0.1)
+        into.complete = into.events == expected
+
+    listeners: list[_Listener] = []
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        listeners = []
         for number in range(clients):
-            request = (
-                f"GET /v1/stream?subscription=s{number} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n\r\n"
-            )
-            made = _Listener(request.encode(), load, sent)
-            await loop.create_connection(lambda made=made: made, "127.0.0.1", port)
+            request = f"GET /v1/stream?subscription=s{number} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.key}\r\n\r\n"
+            made = _Listener(request.encode(), warm, sent)
+            await loop.create_connection(lambda made=made: made, "127.0.0.1", server.port)
             listeners.append(made)
         await asyncio.sleep(1.0)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        start = time.perf_counter()
-        ticks = int(seconds * rate)
-        for tick in range(ticks):
-            await asyncio.sleep(max(start + tick / rate - time.perf_counter(), 0))
-            lines = [b'{"stamp":%d,' % tick + event[1:] for event in events]
-            sent[tick] = time.perf_counter()
-            writer.write(head("/v1/events", key, b"\n".join(lines), 100))
-            answer = await reader.readuntil(b"\r\n\r\n")
-            at = answer.index(b"content-length: ") + 16
-            await reader.readexactly(int(answer[at : answer.index(b"\r\n", at)]))
-        for _ in range(100):
-            if load.events >= clients * ticks:
-                break
-            await asyncio.sleep(0.1)
-        load.seconds = time.perf_counter() - start
-        load.complete = load.events == clients * ticks
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        await ticks(writer, reader, range(rate), warm)
+        with load.measured(server.cpu):
+            await ticks(writer, reader, range(rate, rate + int(seconds * rate)), load)
         writer.close()
         for listener in listeners:
             listener.transport.close()

@@ -98,6 +98,11 @@ CHAPTER = Chapter(
                     target=at_least(1.7),
                 ),
                 Claim(
+                    "`top_k_many` of a list of dicts on two cores, times `top_k` from one thread",
+                    at("city", "Engine", "top_k_many_speedup"),
+                    "x",
+                ),
+                Claim(
                     "`match_many` on two cores, times one",
                     at("city", "Engine", "match_many_two_cores_speedup"),
                     "x",

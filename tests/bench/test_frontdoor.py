@@ -108,6 +108,7 @@ def test_every_part_in_this_process_gives_its_figures(monkeypatch: pytest.Monkey
     assert {("rectangles", f"{order}_us_per_event") for order in ("ordered", "unordered")} <= found
     assert {("ads", metric) for metric in ("match_us", "top_10_us", "build_s", "mb")} <= found
     assert ("city", "top_k_two_threads_speedup") in found
+    assert ("city", "top_k_many_speedup") in found
     assert {row.system for row in report.rows if row.workload == "imports"} >= {"import matchwood", "import Engine"}
     rivals = [row for row in report.rows if row.system == "NumPy bitsets" and row.metric == "top_10_us"]
     assert rivals[0].verified

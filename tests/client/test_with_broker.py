@@ -175,6 +175,38 @@ def test_a_digest_has_the_best_hits_of_its_period(environment: Service) -> None:
     asyncio.run(body())
 
 
+def test_objects_that_enter_and_leave_are_told_of_also_to_a_stream_that_comes_back(environment: Service) -> None:
+    async def body() -> None:
+        async with matchwood.connect() as mw:
+            depot = {"expression": "S_WITHIN(place, POLYGON((0 0, 2 0, 2 2, 0 0)))", "id": "depot"}
+            await mw.put({**depot, "delivery": {"track": {"object": "van"}}})
+            at = (await mw.status()).seq
+            for lon, lat in ((1.0, 0.5), (1.5, 0.5), (5.0, 5.0), (1.0, 0.5)):
+                last = await mw.publish({"van": "v7", "place": {"lon": lon, "lat": lat}})
+            assert [(one.object, one.since[:2]) for one in await mw.inside("depot")] == [("v7", "20")]
+            async with mw.listen("depot", after=at) as hits:
+                found = [await asyncio.wait_for(anext(hits), 20) for _ in range(3)]
+            assert [(hit.track.kind, hit.track.object) for hit in found] == [
+                ("enter", "v7"),
+                ("exit", "v7"),
+                ("enter", "v7"),
+            ]
+            assert found[-1].seq == last.seq
+            assert found[1].event == {"van": "v7", "place": {"lon": 5.0, "lat": 5.0}}
+            async with mw.subscribe("fast = TRUE", durable="fast", track={"object": "van", "on": ["exit"]}) as told:
+                for fast in (True, True, False):
+                    await mw.publish({"van": 3, "fast": fast})
+                hit = await asyncio.wait_for(anext(told), 20)
+                assert (hit.track.kind, hit.track.object) == ("exit", 3)
+                await hit.ack()
+            with pytest.raises(matchwood.errors.RequestError, match="track"):
+                mw.subscribe("TRUE", track={"objects": "van"})
+            await mw.remove("depot")
+            await mw.remove("fast")
+
+    asyncio.run(body())
+
+
 @pytest.mark.usefixtures("environment")
 def test_the_verbs_talk_to_the_service(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sub", "verb = 'pub'", "--durable", "verbs", "--timeout", "0.5"]) == 0

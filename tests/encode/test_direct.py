@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,12 @@ from matchwood.encode import direct
 from matchwood.encode.arrays import Rows
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.errors import MatchwoodError
+from matchwood.lang.expression import all_of
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import normalise
-from matchwood.schema import Schema
+from matchwood.schema import Point, Schema
 from tests.strategies import expressions
 from tests.worlds import TYPES, Dice, a_predicate, an_expression, seeded_dice
 
@@ -60,13 +64,17 @@ SHAPES = [
 DECLARED = {**TYPES, "credit": "number"}
 
 
-def outcome(text: str, schema: Schema, *, general: bool, limits: Limits = DEFAULT_LIMITS) -> Rows | str:
+def outcome(
+    text: str, schema: Schema, *, general: bool, circle: DWithin | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Rows | str:
     builder = RowsBuilder(schema)
     try:
         if general:
-            builder.add(7, 0.5, normalise(parse(text, limits=limits), schema, limits=limits), until=3.0)
+            tree = parse(text, limits=limits)
+            tree = tree if circle is None else all_of(tree, circle)
+            builder.add(7, 0.5, normalise(tree, schema, limits=limits), until=3.0)
         else:
-            builder.add_text(7, 0.5, text, until=3.0, limits=limits)
+            builder.add_text(7, 0.5, text, circle=circle, until=3.0, limits=limits)
     except MatchwoodError as error:
         return f"{type(error).__name__}: {error}"
     return builder.build()
@@ -120,6 +128,34 @@ def test_conjunctions_of_any_predicates_of_a_schema(seed: int) -> None:
     dice = seeded_dice(seed)
     texts = [" AND ".join(str(a_predicate(dice, [name])) for name in names(dice)) for _ in range(10)]
     assert_same([*texts, str(an_expression(dice))], TYPES)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_text_and_a_circle_beside_it(seed: int) -> None:
+    dice = seeded_dice(seed)
+    draw = random.Random(seed)
+    ours, theirs = Schema(), Schema()
+    for _ in range(20):
+        word = draw.choice([" AND ", " OR "])
+        text = word.join(str(a_predicate(dice, [name])) for name in names(dice))
+        centre = Point(
+            draw.choice([0.0, 179.9, -180.0, draw.uniform(-180, 180)]), draw.choice([89.9, -90.0, 0.0, 52.5])
+        )
+        circle = DWithin("place", 1.0, centre=centre, radius=draw.choice([1e-3, 500.0, 1e6, 3e7]))
+        expected = outcome(text, theirs, general=True, circle=circle)
+        assert_equal(outcome(text, ours, general=False, circle=circle), expected)
+        if isinstance(expected, str):
+            ours, theirs = Schema(), Schema()
+        else:
+            assert ours.to_json() == theirs.to_json()
+
+
+def test_a_usual_text_with_a_circle_is_read_without_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema({"age": "number", "place": "point"})
+    circle = DWithin("place", 1.0, centre=Point(10.0, 59.0), radius=400.0)
+    expected = outcome("age < 30", schema, general=True, circle=circle)
+    monkeypatch.setattr("matchwood.encode.objects.parse", None)
+    assert_equal(outcome("age < 30", schema, general=False, circle=circle), expected)
 
 
 @pytest.mark.parametrize("seed", range(30))

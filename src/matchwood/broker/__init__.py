@@ -27,6 +27,7 @@ the header `Authorization: Bearer mw_...`; its tenant is the tenant of the reque
     PATCH  /v1/subscriptions/ID         subscribe  SubscriptionPatch  SubscriptionView; If-Match: REVISION
     DELETE /v1/subscriptions/ID         subscribe                     204; If-Match: REVISION
     GET    /v1/subscriptions/ID/live    subscribe  ?k=                LiveAnswer: live events that match, best first
+    GET    /v1/subscriptions/ID/inside  subscribe  ?limit=            InsideAnswer: the objects inside, the longest first
     POST   /v1/events                   publish    event; see below   202 Published, PublishedMany
     GET    /v1/events                   publish    ?after=SEQ&limit=  EventPage: retained events, with the matches of each
     DELETE /v1/events/SEQ               publish                       204: a live event ends before its `until`

@@ -33,6 +33,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("PATCH", "/v1/subscriptions/{id}"): subscriptions.patch_subscription,
     ("DELETE", "/v1/subscriptions/{id}"): subscriptions.delete_subscription,
     ("GET", "/v1/subscriptions/{id}/live"): subscriptions.live_of,
+    ("GET", "/v1/subscriptions/{id}/inside"): subscriptions.inside,
     ("POST", "/v1/events"): publishing.publish,
     ("GET", "/v1/events"): events.list_events,
     ("DELETE", "/v1/events/{seq}"): events.retract_event,

@@ -123,7 +123,7 @@ class Broker:
         folder = self.folder / "tenants" / name
         options: dict[str, Any] = {"clock": self._clock, "index": self._index}
         tenant = await asyncio.to_thread(Tenant, name, folder, limits, self.metrics, **options)
-        hub = Hub(tenant)
+        hub = Hub(tenant, self.metrics)
         tenant.on_commit = hub.committed
         tenant.start(asyncio.get_running_loop())
         self.tenants[name], self.hubs[name] = tenant, hub

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from matchwood.broker import outbox
-from matchwood.broker.types import DeliveryOptions
-from matchwood.engine.records import instant_of
+from matchwood.broker.types import DeliveryOptions, TrackNotice
+from matchwood.engine.records import Notice, instant_of
 from matchwood.engine.tables import stored_subscription
 from matchwood.errors import RequestError, TooLargeError
 
@@ -47,6 +48,8 @@ class Happening(NamedTuple):
     hits: list[tuple[str, float]]
     digest: outbox.StoredDigest | None = None
     trace: str | None = None
+    notices: Mapping[str, Notice] = MappingProxyType({})
+    """Of subscriptions that track objects: what they are told."""
 
 
 class Conditions(NamedTuple):
@@ -90,6 +93,13 @@ def transport_of(consumer: str) -> str:
     """The label of a consumer in the metrics."""
     transport = consumer.partition(":")[0]
     return "pull" if transport == "stream" else transport
+
+
+def notice_view(notice: Notice) -> TrackNotice:
+    """A notice as the subscriber sees it."""
+    kind: Any = notice.track
+    since = instant_text(notice.since) or ""
+    return TrackNotice(kind=kind, object=notice.object, since=since, silent=notice.silent)
 
 
 def split_id(id_: str) -> tuple[str, int]:

@@ -13,6 +13,8 @@ from matchwood.errors import RequestError, TooLargeError
 
 BODY_BYTES = 1 << 20
 """The largest body of a request."""
+WRITE_NOW = "matchwood.write_now"
+"""The extension of a scope that writes a part of a body past ASGI: see `protocol`."""
 T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -1,8 +1,9 @@
 """Streams: who listens to what, and what is not sent yet.
 
-A client has a buffer of bytes. Everything that one commit brings for it is put there, and one wake-up of its task sends
-all of it in one write. A client that does not read is bounded: when its buffer exceeds the limit it is disconnected and can go on
-from its position, or, if it has asked for that, loses the matches of the lowest scores and is told how many.
+A client has a buffer of bytes. Everything that one commit brings for it is put there and sent in one write: at once if nothing
+before it waits and the connection takes it, else by the task of the client, which this wakes. A client that does not read is
+bounded: when its buffer exceeds the limit it is disconnected and can go on from its position, or, if it has asked for that, loses
+the matches of the lowest scores and is told how many.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from matchwood.broker.commands import Happening
+from matchwood.broker.commands import Happening, notice_view
+from matchwood.broker.metrics import Metrics
 from matchwood.broker.outbox import delivery_id
 from matchwood.broker.shedding import ShedQueue
 from matchwood.broker.tenant import Tenant
@@ -29,6 +31,8 @@ _ENCODE = msgspec.json.Encoder().encode
 
 Frame = Callable[[str, int | None, bytes], bytes]
 """Makes a message of a stream from its kind, position and JSON."""
+WriteNow = Callable[[bytes], bool]
+"""Writes to a connection without waiting; False, and nothing is written, if it takes nothing now."""
 
 
 def sse_frame(kind: str, position: int | None, data: bytes) -> bytes:
@@ -50,10 +54,17 @@ class Client:
     """One stream. `position` is the last record that it has got everything of."""
 
     def __init__(
-        self, subscriptions: frozenset[str] | None, frame: Frame, *, shed: bool, limit: int = UNSENT_BYTES
+        self,
+        subscriptions: frozenset[str] | None,
+        frame: Frame,
+        *,
+        shed: bool,
+        limit: int = UNSENT_BYTES,
+        write_now: WriteNow | None = None,
     ) -> None:
         self.subscriptions = subscriptions
         self.frame = frame
+        self._write_now = None if shed else write_now
         self.limit = limit
         self.overflown = False
         self.task = asyncio.current_task()
@@ -66,7 +77,7 @@ class Client:
         self._queue: ShedQueue[bytes] | None = ShedQueue(limit) if shed else None
 
     def put(self, seq: int, score: float, message: bytes) -> None:
-        """Add a message; O(1)."""
+        """Add a message, to be sent by `flush`; O(1)."""
         if self._queue is not None:
             self._queue.put(seq, score, message, size=len(message))
         elif not self.overflown:
@@ -75,7 +86,23 @@ class Client:
             if self._size > self.limit:
                 self.overflown = True
                 self._waiting.clear()
-        self.wake()
+        self._woken = True
+
+    def flush(self, now: float) -> int:
+        """Write what waits if the task has written everything before it and the connection takes it; else wake the task.
+
+        Returns the number of messages that were written.
+        """
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return 0  # the task is at work, and looks again
+        if self._write_now is not None and not self.overflown and self._write_now(b"".join(self._waiting)):
+            count = len(self._waiting)
+            self._waiting.clear()
+            self._size, self._woken, self.quiet_since = 0, False, now
+            return count
+        waiter.set_result(None)
+        return 0
 
     def wake(self) -> None:
         """Let the task look again."""
@@ -109,8 +136,10 @@ class Client:
 class Hub:
     """The streams of one tenant. Used in the loop only."""
 
-    def __init__(self, tenant: Tenant) -> None:
+    def __init__(self, tenant: Tenant, metrics: Metrics) -> None:
         self._tenant = tenant
+        self._delivered = metrics.deliveries.labels("sse", "delivered")
+        self._touched: set[Client] = set()  # clients that the current commit has messages for
         self._all: set[Client] = set()
         self._listening: dict[str, set[Client]] = {}
         self._consumers: dict[str, asyncio.Event] = {}
@@ -144,6 +173,7 @@ class Hub:
         if self._all or self._listening:
             for happening in happenings:
                 self._deliver(happening)
+            self._flush()
         for consumer in woken:
             event = self._consumers.get(consumer)
             if event is not None:
@@ -151,6 +181,13 @@ class Hub:
         if woken:
             for tell in self._others:
                 tell(woken)
+
+    def _flush(self) -> None:
+        now = asyncio.get_running_loop().time()
+        count = sum(client.flush(now) for client in self._touched)
+        self._touched.clear()
+        if count:
+            self._delivered.inc(count)
 
     def _deliver(self, happening: Happening) -> None:
         last: dict[Client, tuple[str, float]] = {}
@@ -163,6 +200,7 @@ class Hub:
                 targets.append((subscription, score, listeners))
                 for client in listeners:
                     last[client] = subscription, score
+        self._touched.update(last)
         for subscription, score, listeners in targets:
             data = encode_match(happening, subscription, score, self._tenant.describe(subscription))
             framed: dict[tuple[Frame, bool], bytes] = {}
@@ -213,6 +251,9 @@ def encode_match(happening: Happening, subscription: str, score: float, metadata
         event_id=happening.event_id,
         traceparent=happening.trace,
     )
+    if (notice := happening.notices.get(subscription)) is not None:
+        made.track = notice_view(notice)
+        made.event = None if happening.data == b"null" else made.event
     if happening.digest is not None:
         made.event, made.digest, made.left_out = None, happening.digest.hits, happening.digest.left_out
     return _ENCODE(made)

@@ -11,7 +11,7 @@ from matchwood.broker import outbox
 from matchwood.broker.commands import Happening
 from matchwood.broker.types import DigestHit
 from matchwood.engine.journal import Journal
-from matchwood.engine.records import Digested, Happened
+from matchwood.engine.records import Digested, Happened, Stayed
 
 
 class Logged(NamedTuple):
@@ -69,12 +69,25 @@ def _of_chunk(journal: Journal, records: list[Any], first: int, after: int) -> I
     for seq, record in enumerate(records, first):
         if seq <= after:
             continue
-        if isinstance(record, Happened) and record.hits:
-            yield Happening(seq, bytes(record.data), record.id, record.hits, trace=record.trace)
+        if isinstance(record, Happened) and (record.hits or record.notices):
+            yield happening_of(seq, record)
+        elif isinstance(record, Stayed):
+            notice = record.notice
+            yield Happening(
+                seq, b"null", None, [(notice.subscription, notice.score)], notices={notice.subscription: notice}
+            )
         elif isinstance(record, Digested):
             hits = [_hit(journal, number, score) for number, score in record.hits]
             stored = outbox.StoredDigest(hits, record.left_out)
             yield Happening(seq, b"null", None, [(record.subscription, record.hits[0][1])], stored)
+
+
+def happening_of(seq: int, record: Happened) -> Happening:
+    """What streams deliver of an event: its matches and, last, those that tracked objects have left."""
+    notices = {notice.subscription: notice for notice in record.notices}
+    known = {subscription for subscription, _ in record.hits}
+    left = [(notice.subscription, notice.score) for notice in record.notices if notice.subscription not in known]
+    return Happening(seq, bytes(record.data), record.id, [*record.hits, *left], trace=record.trace, notices=notices)
 
 
 def _hit(journal: Journal, seq: int, score: float) -> DigestHit:

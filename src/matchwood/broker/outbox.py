@@ -8,6 +8,7 @@
     hooks     (name, url, enabled, reason, secrets, ordered, retries)
               secrets: JSON of the current one, and the one before with its end
     offsets   (topic, part, next)                      of Kafka: committed with the effects of what was read
+    stays     (subscription, object, since, seen, score, dwelt)   the objects inside subscriptions that track them; object: JSON
 
 A consumer is named by its transport and its name: `stream:me`, `webhook:shop`, `kafka:alerts`. A delivery that is leased has its
 `due` in the future; if nobody acknowledges it until then, it is due again.
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from matchwood.broker.types import Delivery, DigestHit
+from matchwood.broker.types import Delivery, DigestHit, TrackNotice
 
 RUN_BYTES = 1 << 16
 MAX_ATTEMPTS = 10
@@ -59,6 +60,12 @@ UPGRADES = (
         "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM pragma_table_info('hooks') WHERE name = 'ordered')",
         "ALTER TABLE hooks ADD COLUMN ordered INTEGER NOT NULL DEFAULT 1;"
         "ALTER TABLE hooks ADD COLUMN retries INTEGER NOT NULL DEFAULT 6",
+    ),
+    (
+        "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'stays')",
+        "CREATE TABLE stays("
+        "subscription TEXT NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, seen INTEGER NOT NULL, score REAL NOT NULL,"
+        " dwelt INTEGER NOT NULL, PRIMARY KEY(subscription, object)) WITHOUT ROWID",
     ),
 )
 """What tables of an older version lack: a query that finds out, and the statements that add it."""
@@ -101,15 +108,19 @@ class Entry(NamedTuple):
         )
         if self.digest is not None:
             stored = msgspec.json.decode(self.digest, type=StoredDigest)
-            made.event, made.digest, made.left_out = None, stored.hits, stored.left_out
+            if stored.track is None:
+                made.event, made.digest, made.left_out = None, stored.hits, stored.left_out
+            else:
+                made.track = stored.track
         return made
 
 
-class StoredDigest(msgspec.Struct):
-    """The column `digest`."""
+class StoredDigest(msgspec.Struct, omit_defaults=True):
+    """The column `digest`: the matches of a digest, or what became of a tracked object."""
 
-    hits: list[DigestHit]
-    left_out: int
+    hits: list[DigestHit] = []
+    left_out: int = 0
+    track: TrackNotice | None = None
 
 
 def delivery_id(subscription: str, seq: int) -> str:

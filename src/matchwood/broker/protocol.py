@@ -1,9 +1,12 @@
-"""HTTP on a connection: uvicorn's protocol, with a short way for `POST /v1/events`.
+"""HTTP on a connection: uvicorn's protocol, with a short way for `POST /v1/events` and one for the parts of a stream.
 
 A published event is nearly nothing but its request, and ASGI costs more than all that the broker does for it: a task, a scope,
 four messages and two writes. Such a request is collected here, handed over as a whole, and answered by one write. What is unusual
 (a body of unknown or great length, a pipelined request, `Expect`, tracing, a client that does not read its answers) goes the
 long way, as does every other route.
+
+A stream of server-sent events begins the long way; then the hub writes to its connection by `write_now`, without a task that is
+woken for each client.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from matchwood.broker import telemetry
-from matchwood.broker.http import BODY_BYTES, Answer, content_of
+from matchwood.broker.http import BODY_BYTES, WRITE_NOW, Answer, content_of
 
 if TYPE_CHECKING:
     from matchwood.broker.app import App
@@ -61,6 +64,22 @@ class Protocol(HttpToolsProtocol):
     """One connection. `broker_app` is set by `protocol_of`."""
 
     broker_app: App
+
+    def on_message_begin(self) -> None:
+        """Offer `write_now` to the application."""
+        super().on_message_begin()
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]
+        scope["extensions"] = {WRITE_NOW: self.write_now}
+
+    def write_now(self, part: bytes) -> bool:
+        """Write a part of the body of the answer that has begun; False if the connection takes nothing now."""
+        cycle: Any = self.cycle
+        if self.flow.write_paused or self.transport.is_closing() or cycle.response_complete:
+            return False
+        if not cycle.chunked_encoding:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+        return True
 
     def on_headers_complete(self) -> None:
         """Choose the way of a request."""

@@ -150,6 +150,14 @@ ROUTES: tuple[Route, ...] = (
         params=(_ID, Param("k", Positive, "the k best")),
     ),
     Route(
+        "GET",
+        "/v1/subscriptions/{id}/inside",
+        Scope.SUBSCRIBE,
+        "The objects inside a subscription that tracks them, the longest first.",
+        {200: t.InsideAnswer},
+        params=(_ID, _LIMIT),
+    ),
+    Route(
         "POST",
         "/v1/events",
         Scope.PUBLISH,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from matchwood.broker import log
-from matchwood.broker.http import Receive, Request, Send
+from matchwood.broker.http import WRITE_NOW, Receive, Request, Send
 from matchwood.broker.hub import SEND_SECONDS, Client, Hub, encode_match, json_frame, sse_frame
 from matchwood.broker.routes.consumers import shed_view
 from matchwood.broker.tenant import Tenant
@@ -88,7 +88,8 @@ async def serve_sse(request: Request, broker: Broker, receive: Receive, send: Se
     hub = broker.hubs[request.tenant.name]
     _check(asked, request.tenant, hub)
     headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-    client = Client(asked.subscriptions, sse_frame, shed=asked.shed)
+    write_now = request.scope.get("extensions", {}).get(WRITE_NOW)
+    client = Client(asked.subscriptions, sse_frame, shed=asked.shed, write_now=write_now)
     hub.add(client)
     gone = asyncio.create_task(_until_gone(receive, client))
     broker.metrics.streams.labels("sse").inc()
@@ -177,7 +178,9 @@ def _messages(tenant: Tenant, client: Client, happening: Any) -> list[bytes]:
             continue
         options = tenant.route_of(subscription)
         silent = options is not None and (
-            options.type == "none" or (options.digest is not None and happening.digest is None)
+            options.type == "none"
+            or (options.digest is not None and happening.digest is None)
+            or (options.track is not None and subscription not in happening.notices)
         )
         if not silent:
             wanted.append((subscription, score))

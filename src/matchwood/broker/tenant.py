@@ -32,12 +32,13 @@ from matchwood.broker.digest import Digests
 from matchwood.broker.tenant_consumers import TenantConsumers
 from matchwood.broker.tenant_core import Collected
 from matchwood.broker.tenant_subscriptions import TenantSubscriptions
+from matchwood.broker.tracks import Stored, Tracks
 from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.durable import DurableEngine
 from matchwood.engine.journal import Journal
 from matchwood.engine.record_clock import RecordClock
-from matchwood.engine.records import Digested, Happened, Record
+from matchwood.engine.records import Passing, Record
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.tables import drop_expired, note_state, state_of
@@ -119,6 +120,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self._changes_since = self._journal.last - engine._snapshotting.last
         self._connection = self._journal.connection
         outbox.upgrade(self._connection)
+        self._tracks = Tracks()
         self._routes: dict[str, DeliveryOptions] = {}
         about = "json_extract(body, '$.record.about')"
         for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
@@ -128,6 +130,11 @@ class Tenant(TenantSubscriptions, TenantConsumers):
             for seq, record in enumerate(_IDS(body), first):
                 if record.kind == "event" and record.id is not None:
                     self._ids[str(record.id)] = seq
+        stays = self._connection.execute("SELECT subscription, object, since, seen, score, dwelt FROM stays")
+        self._tracks.restore(
+            Stored(subscription, msgspec.json.decode(object_), since, seen, score, bool(dwelt))
+            for subscription, object_, since, seen, score, dwelt in stays
+        )
         self._digests = Digests()
         for subscription, seq, score, at in self._connection.execute("SELECT * FROM digests ORDER BY seq"):
             self._add_digest(subscription, seq, score, at)
@@ -238,9 +245,9 @@ class Tenant(TenantSubscriptions, TenantConsumers):
 
     def _patience(self) -> float | None:
         """Seconds until there is something to do without a command."""
-        end = self._digests.next_end()
-        soon = TRIM_SECONDS
-        return soon if end is None else min(max(end - self._now() / 1e6, 0.0), soon)
+        end, due = self._digests.next_end(), self._tracks.next_due()
+        ends = [time for time in (end, None if due is None else due / 1e6) if time is not None]
+        return min(max(min(ends) - self._now() / 1e6, 0.0), TRIM_SECONDS) if ends else TRIM_SECONDS
 
     def _now(self) -> int:
         return int(self._base_clock().timestamp() * 1e6)
@@ -264,6 +271,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
                     if now >= self._forgotten_at + FORGET_MICROSECONDS:
                         self._forgotten_at = now
                         self._forget_expired()
+                    self._pass_time()
                     self._run_commands(group, results)
                     if self._records:
                         note_state(connection, state_of(self.engine, now), self._collected.schema)
@@ -278,7 +286,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
             results = [(command.done, failure) for command in group]
             self._happenings, self._woken = [], set()
         else:
-            changed = sum(not isinstance(record, Happened | Digested) for record in self._records)
+            changed = sum(not isinstance(record, Passing) for record in self._records)
             if self._records:
                 self._metrics.commits.observe(time.perf_counter() - start)
                 self._metrics.commit_records.observe(len(self._records))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from matchwood.broker.commands import Happening
 from matchwood.broker.digest import Digests
+from matchwood.broker.tracks import Tracks
 from matchwood.broker.types import DeliveryOptions, TenantLimits
 from matchwood.engine.durable import DurableEngine
 from matchwood.engine.journal import Journal
@@ -59,6 +60,7 @@ class TenantCore:
     _routes: dict[str, DeliveryOptions]  # of subscriptions that are not delivered to streams alone
     _ids: OrderedDict[str, int]  # the number of the event of each id that is retained
     _digests: Digests
+    _tracks: Tracks
     _waiting: int  # deliveries in the outbox
     # of the group
     _first: int  # the number of its first record
@@ -79,6 +81,10 @@ class TenantCore:
             self._routes.pop(id_, None)
         else:
             self._routes[id_] = options
+        if options.track is not None:
+            self._tracks.watch(id_, options.track)
+        else:
+            self._tracks.unwatch(id_)
 
     def describe(self, id_: str) -> Any:
         """The metadata of a subscription, None if it has none or is gone."""

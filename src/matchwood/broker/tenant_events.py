@@ -8,15 +8,20 @@ from typing import Any
 import msgspec
 
 from matchwood.broker import outbox
-from matchwood.broker.commands import Happening, Incoming, Publish, Taken, consumer_of
+from matchwood.broker.commands import Happening, Incoming, Publish, Taken, consumer_of, notice_view
 from matchwood.broker.digest import ClosedDigest
+from matchwood.broker.log import happening_of
 from matchwood.broker.shedding import Pressure
 from matchwood.broker.tenant_core import TenantCore
+from matchwood.broker.tracks import Key
+from matchwood.broker.tracks import Moved as MovedObjects
 from matchwood.broker.types import DeliveryOptions, DigestHit
 from matchwood.engine.engine import Engine
-from matchwood.engine.records import Digested, Happened, Record, instant_of
+from matchwood.engine.records import Digested, Happened, Notice, Record, Stayed, instant_of
 from matchwood.errors import MatchwoodError, QuotaError
 from matchwood.lang.event import Event
+
+_ENCODE = msgspec.json.Encoder().encode
 
 
 class TenantEvents(TenantCore):
@@ -60,7 +65,12 @@ class TenantEvents(TenantCore):
         wanted = [min(command.k or limit, limit) for command in batch]
         most = limit + 1 if any((command.k or limit + 1) > limit for command in batch) else max(wanted)
         start = time.perf_counter()
-        found = Engine.top_k_many(self.engine, [event.values for _, _, event in fresh], most)
+        objects = [self._tracks.objects(event.values) for _, _, event in fresh]
+        values = [event.values for _, _, event in fresh]
+        if any(objects):  # whether an object is inside does not depend on how many subscriptions are delivered to
+            found = Engine.match_many(self.engine, values)
+        else:
+            found = Engine.top_k_many(self.engine, values, most)
         self._metrics.match_seconds.observe(time.perf_counter() - start)
         offsets, pairs = found.offsets.tolist(), list(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
         rejected = found.rejected
@@ -75,41 +85,58 @@ class TenantEvents(TenantCore):
             if at in rejected:
                 answers[request][position] = _unnumbered(rejected[at], at, position)
                 continue
-            if event.until is not None and event.until > now:
-                if len(live) >= room:
-                    answers[request][position] = QuotaError(
-                        f"the tenant has {self.limits.live:,} live events, its limit; let some expire, or publish without `until`"
-                    )
-                    continue
-                live.append((event, base + len(records)))
+            if event.until is not None and event.until > now and len(live) >= room:
+                answers[request][position] = QuotaError(
+                    f"the tenant has {self.limits.live:,} live events, its limit; let some expire, or publish without `until`"
+                )
+                continue
             hits = pairs[offsets[at] : offsets[at + 1]]
             seq = base + len(records)
+            matched = dict(hits) if objects[at] else {}
+            entering = sum(self._tracks.entering(key, matched) for key in objects[at])
+            if entering and len(self._tracks) + entering > self.limits.stays:
+                answers[request][position] = QuotaError(
+                    f"the tenant has {len(self._tracks):,} objects inside subscriptions, near its limit of {self.limits.stays:,}"
+                )
+                continue
+            if event.until is not None and event.until > now:
+                live.append((event, seq))
+            notices = [notice for key in objects[at] for notice in self._move(key, matched)]
             truncated = (batch[request].k or limit + 1) > limit and len(hits) > limit
             if len(hits) > wanted[request]:
                 hits = hits[: wanted[request]]
-            records.append(
-                Happened(data=msgspec.Raw(event.data), id=event.id, until=event.until, hits=hits, trace=event.trace)
+            record = Happened(
+                data=msgspec.Raw(event.data),
+                id=event.id,
+                until=event.until,
+                hits=hits,
+                trace=event.trace,
+                notices=notices,
             )
+            records.append(record)
             if event.id is not None:
                 self._ids[event.id] = seq
-            if hits:
-                truncated |= self._send(seq, event, hits)
+            if notices:
+                truncated |= self._send(happening_of(seq, record))
+            elif hits:
+                truncated |= self._send(Happening(seq, event.data, event.id, hits, trace=event.trace))
             answers[request][position] = Taken(seq, event.id, hits, truncated=truncated)
         self._records.extend(records)
         if live:
             self._keep(live)
         self._metrics.matches.inc(len(pairs))
 
-    def _send(self, seq: int, event: Incoming, hits: list[tuple[str, float]]) -> bool:
+    def _send(self, happening: Happening) -> bool:
         """Route the matches of an event: to streams, the outbox and digests. True if some were shed."""
         routes = self._routes
         if not routes:
-            self._happenings.append(Happening(seq, event.data, event.id, hits, trace=event.trace))
+            self._happenings.append(happening)
             return False
+        seq, notices = happening.seq, happening.notices
         streamed: list[tuple[str, float]] = []
         rows: list[tuple[str, str, int, float, str | None]] = []
         digested = False
-        for subscription, score in hits:
+        for subscription, score in happening.hits:
             options = routes.get(subscription)
             if options is None:
                 streamed.append((subscription, score))
@@ -119,17 +146,21 @@ class TenantEvents(TenantCore):
                 )
                 self._add_digest(subscription, seq, score, self._time)
                 digested = True
-            else:
+            elif options.track is None or subscription in notices:
                 if options.type != "none":
                     streamed.append((subscription, score))
                 consumer = consumer_of(options)
                 if consumer is not None:
-                    rows.append((consumer, subscription, seq, score, None))
+                    notice = notices.get(subscription)
+                    stored = None if notice is None else outbox.StoredDigest(track=notice_view(notice))
+                    extra = None if stored is None else msgspec.json.encode(stored).decode()
+                    rows.append((consumer, subscription, seq, score, extra))
         shed = self._put(rows, seq)
-        if rows or digested:
-            outbox.put_payloads(self._connection, [(seq, event.data.decode(), event.id, event.trace)])
+        if (rows or digested) and happening.data != b"null":
+            payload = (seq, happening.data.decode(), happening.event_id, happening.trace)
+            outbox.put_payloads(self._connection, [payload])
         if streamed:
-            self._happenings.append(Happening(seq, event.data, event.id, streamed, trace=event.trace))
+            self._happenings.append(happening._replace(hits=streamed))
         return shed
 
     def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
@@ -163,6 +194,45 @@ class TenantEvents(TenantCore):
         self.engine.retract(seq)
         self._noted(self._collected.take())
 
+    # tracks
+
+    def _move(self, key: Key, matched: dict[str, float]) -> list[Notice]:
+        """What an event changes for its object."""
+        for subscription in self._tracks.leaving(key, matched):
+            if subscription not in self.engine:  # it has expired
+                self._clear_stays(subscription)
+        return self._kept_stays(self._tracks.move(key, matched, self._time))
+
+    def _pass_time(self) -> None:
+        """Tell of stays that time alone has changed."""
+        for moved in self._tracks.pass_time(self._time):
+            for notice in self._kept_stays(moved):
+                if notice.subscription in self.engine:
+                    seq = self._noted([Stayed(notice=notice)])
+                    hits = [(notice.subscription, notice.score)]
+                    self._send(Happening(seq, b"null", None, hits, notices={notice.subscription: notice}))
+
+    def _forget_stays(self, id_: str) -> None:
+        """End the stays of a subscription that has expired, before another one of its id begins."""
+        if id_ in self._tracks:
+            self._clear_stays(id_)
+
+    def _clear_stays(self, id_: str) -> None:
+        """End the stays of a subscription without notices."""
+        self._tracks.clear(id_)
+        self._connection.execute("DELETE FROM stays WHERE subscription = ?", (id_,))
+
+    def _kept_stays(self, moved: MovedObjects) -> list[Notice]:
+        """Store what has become of stays; return the notices."""
+        connection = self._connection
+        if moved.kept:
+            rows = [(one.subscription, _ENCODE(one.object).decode(), *one[2:]) for one in moved.kept]
+            connection.executemany("INSERT OR REPLACE INTO stays VALUES(?, ?, ?, ?, ?, ?)", rows)
+        if moved.ended:
+            gone = [(subscription, _ENCODE(object_).decode()) for subscription, object_ in moved.ended]
+            connection.executemany("DELETE FROM stays WHERE subscription = ? AND object = ?", gone)
+        return moved.notices
+
     # digests
 
     def _add_digest(self, subscription: str, seq: int, score: float, at: int) -> None:
@@ -192,7 +262,8 @@ class TenantEvents(TenantCore):
         for (id_,) in expired.fetchall():
             if id_ in self._routes and id_ not in self.engine:
                 self._end_digest(id_)
-                del self._routes[id_]
+                self._forget_stays(id_)
+                self._route(id_, DeliveryOptions())
 
     def _deliver_digest(self, closed: ClosedDigest, options: DeliveryOptions) -> None:
         hits = []

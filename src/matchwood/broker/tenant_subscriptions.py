@@ -33,6 +33,7 @@ class TenantSubscriptions(TenantEvents):
         self._set_about(records, options)
         self._end_digest(str(made))  # of one of this id that has expired
         revision = self._noted(records)
+        self._forget_stays(str(made))
         self._route(str(made), options)
         self._metrics.changes.inc()
         return str(made), revision, [(hit.event, hit.score) for hit in made.live]
@@ -79,6 +80,7 @@ class TenantSubscriptions(TenantEvents):
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
             self._end_digest(given["id"])
+            self._forget_stays(given["id"])
             self._route(given["id"], options)
         self._noted(records)
         self._metrics.changes.inc(len(several))
@@ -110,6 +112,7 @@ class TenantSubscriptions(TenantEvents):
             self.engine.move(id_, moved)
         elif paused is not None:
             (self.engine.pause if paused else self.engine.resume)(id_)
+            self._clear_stays(id_)
         else:
             self.engine.update_many({id_: changes})
         return self._changed(id_, options)
@@ -118,9 +121,12 @@ class TenantSubscriptions(TenantEvents):
         records = self._collected.take()
         if options is not None:
             self._set_about(records, options)
-            if options != self._routes.get(id_):
+            known = self._routes.get(id_)
+            if options != known:
                 self._end_digest(id_)
             self._route(id_, options)
+            if _objects(known) != _objects(options):
+                self._clear_stays(id_)
         first = self._noted(records)
         self._metrics.changes.inc()
         return first + max(len(records), 1) - 1
@@ -130,9 +136,10 @@ class TenantSubscriptions(TenantEvents):
         self._check(id_, conditions)
         self.engine.unsubscribe(id_)
         self._noted(self._collected.take())
-        self._routes.pop(id_, None)
+        self._route(id_, DeliveryOptions())
         self._digests.remove(id_)
         self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
+        self._clear_stays(id_)
         self._metrics.changes.inc()
 
     def _set_about(self, records: list[Record], options: DeliveryOptions) -> None:
@@ -156,6 +163,11 @@ class TenantSubscriptions(TenantEvents):
             raise QuotaError(f"the tenant has {self.limits.subscriptions:,} subscriptions, its limit; remove some")
 
     def _check_delivery(self, options: DeliveryOptions) -> None:
+        if options.track is not None:
+            if options.digest is not None:
+                raise RequestError("a subscription has a digest or tracks objects, not both")
+            if ("dwell" in options.track.on) is not (options.track.dwell is not None):
+                raise RequestError('to be told of a dwelling object takes both "dwell" in `on` and the seconds `dwell`')
         needed = {"webhook": options.hook, "kafka": options.topic}.get(options.type, "")
         if needed is None:
             raise RequestError(
@@ -185,6 +197,11 @@ class TenantSubscriptions(TenantEvents):
     def stored(self, id_: str) -> tuple[Any, int] | None:
         """A subscription as it is stored, and its revision. In a transaction, or by `read`."""
         return stored(self._connection, id_)
+
+
+def _objects(options: DeliveryOptions | None) -> str | None:
+    """The attribute that names the objects that are tracked."""
+    return None if options is None or options.track is None else options.track.object
 
 
 def _changed(message: str) -> ConflictError:

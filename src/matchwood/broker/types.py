@@ -36,6 +36,21 @@ class Digest(_Request):
     period: Annotated[float, Meta(ge=0.1, le=31 * 86400)]
 
 
+class Track(_Request):
+    """Tell of objects that enter, leave and stay, in place of every match.
+
+    `object` is the attribute of events that names the object, by a text or a whole number. `dwell`: seconds after which a stay is
+    told of. `forget`: seconds without an event of the object after which its stay ends.
+    """
+
+    object: Annotated[str, Meta(min_length=1, max_length=200)]
+    on: Annotated[list[Literal["enter", "exit", "dwell"]], Meta(min_length=1)] = msgspec.field(
+        default_factory=lambda: ["enter", "exit"]
+    )
+    dwell: Annotated[float, Meta(ge=1, le=31 * 86400)] | None = None
+    forget: Annotated[float, Meta(ge=1, le=31 * 86400)] | None = None
+
+
 class DeliveryOptions(_Request):
     """How matches reach the subscriber.
 
@@ -48,6 +63,7 @@ class DeliveryOptions(_Request):
     hook: Name | None = None
     topic: str | None = None
     digest: Digest | None = None
+    track: Track | None = None
 
 
 class NewSubscription(_Request):
@@ -248,6 +264,31 @@ class Delivery(_Answer):
     """Of a digest: its matches, best first; then `event` is None and `score` the best one."""
     left_out: int | UnsetType = UNSET
     """Of a digest: matches of the period that were not among the best."""
+    track: TrackNotice | UnsetType = UNSET
+    """Of a subscription that tracks objects. If only time has passed, `event` is None."""
+
+
+class TrackNotice(_Answer):
+    """An object has entered or left the subscription, or has dwelt in it. `since` is the begin of its stay.
+
+    `silent`: it has left because there was no event of it for as long as the subscription says.
+    """
+
+    kind: Literal["enter", "exit", "dwell"]
+    object: str | int
+    since: str
+    silent: bool = False
+
+
+class Inside(_Answer):
+    """An object that is inside a subscription, and since when."""
+
+    object: str | int
+    since: str
+
+
+class InsideAnswer(_Answer):
+    inside: list[Inside]
 
 
 class DigestHit(_Answer):
@@ -432,6 +473,8 @@ class TenantLimits(_Request):
     """Deliveries that wait for durable consumers, all together."""
     live: Annotated[int, Meta(ge=0)] = 100_000
     """Live events."""
+    stays: Annotated[int, Meta(ge=0)] = 1_000_000
+    """Objects inside subscriptions that track them, all together."""
 
 
 class TenantView(_Answer):

@@ -12,6 +12,8 @@ from types import NoneType, TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from msgspec import ValidationError, convert
+
 from matchwood.broker.types import (
     BulkAnswer,
     ConsumerPage,
@@ -21,6 +23,8 @@ from matchwood.broker.types import (
     EventPage,
     ExplainAnswer,
     ExplainQuestion,
+    Inside,
+    InsideAnswer,
     LiveAnswer,
     LiveHit,
     MatchAnswer,
@@ -37,6 +41,7 @@ from matchwood.broker.types import (
     SubscriptionPage,
     SubscriptionPatch,
     SubscriptionView,
+    Track,
 )
 from matchwood.broker.types import (
     Hit as Matched,
@@ -236,6 +241,11 @@ class Client:
                 return
             after = page.next
 
+    async def inside(self, id: str, *, limit: int | None = None) -> list[Inside]:
+        """The objects inside a subscription that tracks them, the longest first."""
+        params = {"limit": limit}
+        return (await self._transport.call("GET", f"{_path(id)}/inside", InsideAnswer, params=params)).inside
+
     async def live(self, id: str, *, k: int | None = None) -> list[LiveHit]:
         """The live events that match a subscription, best first."""
         return (await self._transport.call("GET", f"{_path(id)}/live", LiveAnswer, params={"k": k})).live
@@ -254,6 +264,7 @@ class Client:
         until: datetime | str | None = None,
         metadata: Any = None,
         digest: tuple[int, float] | None = None,
+        track: Track | Mapping[str, Any] | None = None,
         prefetch: int = 100,
         lease: float = 30.0,
         on_notice: Callable[[Notice], None] | None = None,
@@ -263,6 +274,7 @@ class Client:
         With `durable="me"` the broker keeps the subscription (under the id "me" unless `id` names another) and its hits while
         the program is away, and repeats a hit until it is acknowledged. Without it the subscription ends with the block, and a
         hit comes at most once. `digest=(n, seconds)`: at most n hits in each period, best first, as one.
+        `track={"object": "van"}`: a hit when an object, which that attribute names, enters or leaves (`Hit.track`).
         """
         new = NewSubscription(
             expression=expression,
@@ -273,7 +285,9 @@ class Client:
             until=instant(until),
             metadata=metadata,
             delivery=DeliveryOptions(
-                consumer=durable, digest=None if digest is None else Digest(max=digest[0], period=digest[1])
+                consumer=durable,
+                digest=None if digest is None else Digest(max=digest[0], period=digest[1]),
+                track=None if track is None else _track(track),
             ),
         )
         if durable is None:
@@ -385,6 +399,13 @@ class _Ephemeral(Stream):
             pass
         except MatchwoodError as error:
             LOG.info("subscription %s is left to expire: %s", self._new.id, error)
+
+
+def _track(given: Track | Mapping[str, Any]) -> Track:
+    try:
+        return convert(given, Track)
+    except ValidationError as error:
+        raise RequestError(f"track: {error}") from None
 
 
 def _subscription(source: Mapping[str, Any] | Expression, more: Mapping[str, Any]) -> NewSubscription:

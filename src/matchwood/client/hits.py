@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from matchwood.broker.types import Delivery, DigestHit, Gap, Shed
+from matchwood.broker.types import Delivery, DigestHit, Gap, Shed, TrackNotice
 
 LOG = logging.getLogger("matchwood.client")
 Notice = Gap | Shed
@@ -19,7 +19,8 @@ Notice = Gap | Shed
 class Hit:
     """A match that was delivered. `id` is the same if it is delivered again: SUBSCRIPTION@SEQ.
 
-    Of a digest, `digest` has its matches, best first, `event` is None, and `left_out` counts the others.
+    Of a digest, `digest` has its matches, best first, `event` is None, and `left_out` counts the others. Of a subscription that
+    tracks objects, `track` says which object has entered, left or dwelt, and since when.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Hit:
     attempt: int = 1
     digest: list[DigestHit] = field(default_factory=list)
     left_out: int = 0
+    track: TrackNotice | None = None
     _hits: Hits | None = field(default=None, repr=False, compare=False)
 
     async def ack(self) -> None:
@@ -61,6 +63,7 @@ def hit_of(delivery: Delivery, hits: Hits) -> Hit:
         delivery.attempt,
         delivery.digest or [],
         delivery.left_out or 0,
+        delivery.track or None,
         hits,
     )
 

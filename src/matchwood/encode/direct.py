@@ -17,11 +17,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART
-from matchwood.encode.row_entries import add_entries
+from matchwood.encode.row_entries import FIELDS, add_entries
 from matchwood.errors import MatchwoodError
 from matchwood.lang import parser
 from matchwood.lang.leaves import leaf_predicates, settled
 from matchwood.lang.limits import Limits
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.places import Circle, box_around_circle
 from matchwood.lang.row import Placed, can_hold
 from matchwood.lang.template import CIRCLE, CONVERTERS, Leaf, PlacedError, Template
@@ -50,8 +51,27 @@ class _Program(NamedTuple):
     """The steps of each row."""
 
 
-def text_rows(text: str, schema: Schema, limits: Limits) -> list[list[float]] | None:
-    """The entries of each row of a text; None if the text is unusual. O(length + entries)."""
+def text_rows(text: str, schema: Schema, limits: Limits, circle: DWithin | None = None) -> list[list[float]] | None:
+    """The entries of each row of a text, and of a circle beside it; None if they are unusual. O(length + entries)."""
+    found = _text_rows(text, schema, limits)
+    if found is None or circle is None:
+        return found
+    attribute = schema.get(circle.attribute)
+    if attribute is None or attribute.type is not Type.POINT:
+        return None
+    dims = set(attribute.dims)
+    [placed] = leaf_predicates(circle, schema, False)
+    if not can_hold(placed) or not all(dims.isdisjoint(row[::FIELDS]) for row in found):
+        return None
+    assert isinstance(placed, Placed)
+    entries: list[float] = []
+    add_entries(entries, attribute, placed)
+    if sum(map(len, found)) + len(found) * len(entries) > limits.max_entries * FIELDS:
+        return None
+    return [row + entries for row in found]
+
+
+def _text_rows(text: str, schema: Schema, limits: Limits) -> list[list[float]] | None:
     if len(text) > min(limits.max_length, _LONGEST):
         return None
     pieces = parser.split(text)

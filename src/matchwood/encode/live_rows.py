@@ -36,8 +36,10 @@ def rows_for_live(rows: Rows, schema: Schema) -> Rows:
 def without_tests(events: Events, schema: Schema) -> Events:
     """The events without the codes of tests. O(1) if no attribute has tests."""
     hidden = schema.hidden_dimensions()
-    keep = ~np.isin(events.dims, np.array(hidden, np.uint16)) if hidden else np.ones(0, np.bool_)
-    if not hidden or keep.all():
+    if not hidden:
+        return events
+    keep = ~np.isin(events.dims, np.array(hidden, np.uint16))
+    if keep.all():
         return events
     before = np.concatenate([[0], np.cumsum(keep)])
     return make_events(before[events.offsets], *(column[keep] for column in events[1:])).stamped(events.schema)

@@ -15,6 +15,7 @@ from matchwood.encode.arrays import ABSENT, CIRCLE, COUNT, GRADE, INTERVAL, JOIN
 from matchwood.encode.direct import text_rows
 from matchwood.encode.expressions import subscription_rows
 from matchwood.encode.row_entries import FIELDS, add_counts, add_entries, add_grades
+from matchwood.lang.expression import all_of
 from matchwood.lang.grade import Grade
 from matchwood.lang.intervals import NOTHING, IntervalSet
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
@@ -42,8 +43,8 @@ def read_rows(expression: object, circle: DWithin | None, schema: Schema, limits
 
     Of a usual text only the entries of its rows are made, which is several times as fast.
     """
-    if circle is None and isinstance(expression, str):
-        found = text_rows(expression, schema, limits)
+    if isinstance(expression, str):
+        found = text_rows(expression, schema, limits, circle)
         if found is not None:
             return found
     return subscription_rows(expression, circle, schema, limits)
@@ -79,19 +80,27 @@ class RowsBuilder:
             self._end_row(id_, priority, until)
 
     def add_text(
-        self, id_: int, priority: float, text: str, *, until: float = math.inf, limits: Limits = DEFAULT_LIMITS
+        self,
+        id_: int,
+        priority: float,
+        text: str,
+        *,
+        circle: DWithin | None = None,
+        until: float = math.inf,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        """Append one subscription that is text: the same rows and errors as `add` of its normal form, several times as fast
-        where it is made of AND, OR and usual predicates on attributes that the schema knows. O(length).
+        """Append one subscription that is text, and a circle: the same rows and errors as `add` of its normal form, several times
+        as fast where it is made of AND, OR and usual predicates on attributes that the schema knows. O(length).
 
         >>> builder = RowsBuilder(Schema({"age": "number"}))
         >>> builder.add_text(7, 0.0, "age BETWEEN 18 AND 30")
         >>> builder.build().hi.tolist()
         [30.0]
         """
-        found: ReadRows | None = text_rows(text, self._schema, limits)
+        found: ReadRows | None = text_rows(text, self._schema, limits, circle)
         if found is None:
-            found = normalise(parse(text, limits=limits), self._schema, limits=limits)
+            tree = parse(text, limits=limits)
+            found = normalise(tree if circle is None else all_of(tree, circle), self._schema, limits=limits)
         self.add_read(id_, priority, found, until=until)
 
     def add_read(self, id_: int, priority: float, found: ReadRows, *, until: float = math.inf) -> None:

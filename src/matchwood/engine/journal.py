@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matchwood.engine.records import RECORDS_VERSION, Digested, Happened, Record, decode_chunk, encode_chunk
+from matchwood.engine.records import RECORDS_VERSION, Passing, Record, decode_chunk, encode_chunk
 from matchwood.engine.wal import check_wal
 from matchwood.errors import JournalError, MissingExtraError, StorageError
 
@@ -161,7 +161,7 @@ class Journal:
             for records, time in work(self.connection, first):
                 body = encode_chunk(records)
                 last = following + len(records) - 1
-                changes = not all(isinstance(record, Happened | Digested) for record in records)
+                changes = not all(isinstance(record, Passing) for record in records)
                 chunk = (following, last, time, RECORDS_VERSION, changes, zlib.crc32(body), body)
                 execute("INSERT INTO journal VALUES(?, ?, ?, ?, ?, ?, ?)", chunk)
                 following = last + 1

@@ -167,7 +167,12 @@ class ReadWriteLock:
     def _is_admitted(self, place: _Place, blocking: bool, timeout: float) -> bool:
         """Wait until it is the writer's turn; False if that takes too long. The gate is closed then."""
         with self._mutex:
-            if blocking or not (self._admitted or self._line or self._passing):
+            if not (self._admitted or self._line or self._passing):  # nobody came before
+                place.called = True
+                self._admitted = place
+                self._gate_closed = True
+                return True
+            if blocking:
                 self._line.append(place)
                 self._call_next()
         return place.called or (blocking and place.turn.acquire(timeout=timeout)) or place.called
@@ -206,7 +211,7 @@ class ReadWriteLock:
                 place.called = False
                 if place.reads:
                     self._passing -= 1
-                else:
+                elif self._admitted is place:
                     self._admitted = None
             elif place in self._line:
                 self._line.remove(place)

@@ -27,6 +27,7 @@ from matchwood.lang.json_form import from_json
 from matchwood.lang.limits import Limits
 from matchwood.lang.moving import moved
 from matchwood.lang.parser import parse
+from matchwood.lang.place_predicates import DWithin
 from matchwood.lang.rows import Row, normalise
 from matchwood.schema import Point, Schema, describe, point_of, unwrapped
 from matchwood.schema.keys import instant_key
@@ -98,26 +99,30 @@ class Reader:
     def _add(self, builder: RowsBuilder, id_: int, about: Described, subject: str) -> None:
         source = about.source
         priority = checked_priority(about.priority, subject)
-        if type(source) is str and about.place is None and about.radius is None:
+        circle = self._circle(about.place, about.radius, subject)
+        if type(source) is str:
             try:
-                builder.add_text(id_, priority, source, until=about.until, limits=self.limits)
+                builder.add_text(id_, priority, source, circle=circle, until=about.until, limits=self.limits)
             except MatchwoodError as error:
                 raise error.about(subject) from None
             return
-        if about.place is not None or about.radius is not None:
-            source = self._around(source, about.place, about.radius, subject)
+        if circle is not None:
+            source = all_of(self._expression(source, subject), circle)
         rows = self.rows(source, subject)
         builder.add(id_, priority, rows, until=about.until)
 
-    def _around(self, source: Source, place: Place | None, radius: float | None, subject: str) -> Expression:
-        """The expression and the condition that the place of the event lies in a circle."""
+    def _circle(self, place: Place | None, radius: float | None, subject: str) -> DWithin | None:
+        """The condition that the place of the event lies in a circle; None without a place."""
+        if place is None and radius is None:
+            return None
         if place is None or radius is None:
             raise SubscriptionError(f"{subject}: a place needs a radius, and a radius a place")
         try:
             here = attr(PLACE).within(place, radius)
         except MatchwoodError as error:
             raise error.about(subject) from None
-        return all_of(self._expression(source, subject), here)
+        assert isinstance(here, DWithin)  # since there is a radius
+        return here
 
     def moved(self, before: Rows, place: Place) -> Rows:
         """The arrays of one subscription with its condition on `place` moved there."""
@@ -171,6 +176,8 @@ class Reader:
         return read._replace(arrays=self.arrived(read.arrays)) if self.schema.ages else read
 
     def _read_events(self, events: ManyEvents, *, register: bool) -> ReadEvents:
+        if type(events) is list:
+            return self._listed(events, register=register)
         if isinstance(events, Events):
             self.check_schema(events, "events")
             check_events(events)
@@ -183,7 +190,9 @@ class Reader:
             several = [line for line in bytes_of(events).splitlines() if line.strip()]
         if isinstance(several, Event | Mapping) or not isinstance(several, Iterable):
             raise EventError(f"expected several events, got {describe(events)}; for a single one use match or top_k")
-        several = several if isinstance(several, list) else list(several)
+        return self._listed(list(several), register=register)
+
+    def _listed(self, several: list[Any], *, register: bool) -> ReadEvents:
         plain = plain_events(_parsed(several), self.schema, register=register)
         if plain is not None:
             return ReadEvents(plain, plain.size, {})

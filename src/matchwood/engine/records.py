@@ -101,6 +101,17 @@ class Declared(_Record, tag="declare"):
     closed: bool = False
 
 
+class Notice(Struct, omit_defaults=True, kw_only=True):
+    """What became of the stay of an object in a subscription; `track` is "enter", "exit" or "dwell"."""
+
+    subscription: str
+    track: str
+    object: str | int
+    since: int
+    score: float = 0.0
+    silent: bool = False
+
+
 class Happened(_Record, tag="event"):
     """An event passed a broker. It changes no engine: if it is alive, a `Kept` record follows."""
 
@@ -110,6 +121,8 @@ class Happened(_Record, tag="event"):
     hits: list[tuple[str, float]] = []
     """The subscriptions that it was delivered to, best first."""
     trace: str | None = None
+    notices: list[Notice] = []
+    """Of subscriptions that track objects: what the event has changed. Their matches are not delivered."""
 
 
 class Digested(_Record, tag="digest"):
@@ -120,9 +133,16 @@ class Digested(_Record, tag="digest"):
     left_out: int = 0
 
 
-Record = (
-    Subscribed | Updated | Moved | Paused | Resumed | Unsubscribed | Kept | Retracted | Declared | Happened | Digested
-)
+class Stayed(_Record, tag="stay"):
+    """Time alone has changed the stay of an object. It changes no engine."""
+
+    notice: Notice
+
+
+Change = Subscribed | Updated | Moved | Paused | Resumed | Unsubscribed | Kept | Retracted | Declared
+Passing = Happened | Digested | Stayed
+"""The records that change no engine."""
+Record = Change | Passing
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(list[Record])

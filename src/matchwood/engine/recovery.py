@@ -26,10 +26,12 @@ from matchwood.engine.records import (
     Happened,
     Kept,
     Moved,
+    Passing,
     Paused,
     Record,
     Resumed,
     Retracted,
+    Stayed,
     Subscribed,
     Unsubscribed,
     Updated,
@@ -243,7 +245,7 @@ def declare(engine: Engine, record: Declared) -> None:
         engine._live.settle(engine.schema, engine.bad_values)
 
 
-def _skip(engine: Engine, records: list[Happened | Digested]) -> None:
+def _skip(engine: Engine, records: list[Passing]) -> None:
     pass
 
 
@@ -259,4 +261,5 @@ _APPLY: dict[type[Record], Callable[[Engine, Any], None]] = {
     Declared: _declare,
     Happened: _skip,
     Digested: _skip,
+    Stayed: _skip,
 }

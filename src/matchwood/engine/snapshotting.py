@@ -6,7 +6,9 @@ also shows that recovery works. It costs the memory of a second engine while it 
 
 from __future__ import annotations
 
+import fcntl
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +34,21 @@ def _no_time() -> datetime:
 
 
 def write_snapshot(folder: Path) -> int:
-    """Recover the engine of a folder and save it as a snapshot, unless there is one; return the number of its last record."""
+    """Recover the engine of a folder and save it as a snapshot, unless there is one; return the number of its last record.
+
+    One process at a time: another that has been started meanwhile waits, and begins from the snapshot of the first.
+    """
+    place = folder / SNAPSHOTS
+    place.mkdir(exist_ok=True)
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        return _write_snapshot(folder)
+    finally:
+        os.close(handle)
+
+
+def _write_snapshot(folder: Path) -> int:
     journal = Journal(folder, read_only=True)
     try:
         index = journal.meta("index")
@@ -44,7 +60,6 @@ def write_snapshot(folder: Path) -> int:
     finally:
         journal.close()
     target = folder / SNAPSHOTS / f"{seq:015d}"
-    target.parent.mkdir(exist_ok=True)
     if not target.exists():
         engine.save(target)
     return seq

@@ -238,11 +238,11 @@ class Subscribing(Publishing):
         >>> engine = Engine()
         >>> engine.unsubscribe_many(engine.subscribe_many(["age > 18", "age > 21"]))
         """
-        with self._changing() as change:
-            removed = self._numbers(ids)
-            with self._lock.write():
-                self._subscriptions.delete(removed, change)
         with self._changes:
+            with self._changing() as change:
+                removed = self._numbers(ids)
+                with self._lock.write():
+                    self._subscriptions.delete(removed, change)
             self._reclaim(len(removed))
 
     # listing

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from matchwood.encode.arrays import Events, concatenate_events
 from matchwood.planner.rules import Rules
 from matchwood.planner.uses import Use, Uses
@@ -46,8 +48,8 @@ class Watch:
         self._counters = (0, 0)
         self._rate: float | None = None
 
-    def matched(self, use: Use, events: Events, k: int | None) -> None:
-        """Record a batch that was matched. O(1) but for the few batches that are kept."""
+    def matched(self, use: Use, events: Events, k: int | None) -> bool:
+        """Record a batch that was matched; is it time to look for a `reason` to plan? O(1), unless the batch is kept."""
         self._events += events.size
         self._calls += 1
         self.uses.count(use, events.size, k)
@@ -55,10 +57,12 @@ class Watch:
         if events.size and (self._recent_size < wanted or self._calls % SAMPLE_EVERY == 0):
             start = (self._calls * 7919) % max(1, events.size - wanted + 1)
             part = events.take(start, min(start + wanted, events.size))
-            self._recent.append(concatenate_events([part]))  # a copy: the caller may change its arrays
+            copies: dict[str, np.ndarray] = {name: column.copy() for name, column in part._asdict().items()}
+            self._recent.append(part._replace(**copies))  # the caller may change its arrays
             self._recent_size += part.size
             while self._recent_size - self._recent[0].size >= wanted:
                 self._recent_size -= self._recent.popleft().size
+        return self.due() or self._calls % SAMPLE_EVERY == 1
 
     def changed(self, rows: int) -> None:
         """Record rows that were inserted, deleted or updated."""

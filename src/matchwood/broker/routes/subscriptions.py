@@ -188,3 +188,16 @@ async def live_of(request: Request) -> Answer:
     k = request.whole(query, "k", 100, 1, 10_000)
     found = await asyncio.to_thread(request.tenant.engine.live, request.path["id"], k=k)
     return Answer(200, t.LiveAnswer(live=[t.LiveHit(seq=hit.event, score=hit.score) for hit in found]))
+
+
+async def inside(request: Request) -> Answer:
+    """GET /v1/subscriptions/ID/inside"""
+    query = request.query("limit")
+    limit = request.whole(query, "limit", PAGE, 1, MAX_PAGE)
+    id_ = request.path["id"]
+    if id_ not in request.tenant.engine:
+        raise UnknownSubscriptionError(f"subscription {id_!r} is not there")
+    sql = "SELECT object, since FROM stays WHERE subscription = ? ORDER BY since, object LIMIT ?"
+    rows = await request.tenant.read(lambda journal: list(journal.connection.execute(sql, (id_, limit))))
+    found = [t.Inside(object=msgspec.json.decode(object_), since=instant_text(since) or "") for object_, since in rows]
+    return Answer(200, t.InsideAnswer(inside=found))

@@ -231,7 +231,9 @@ def _sort_runs(offsets, out, bits, scratch):
             sort_by_radix(out.ids[begin:end], out.scores[begin:end], bits[begin:end], scratch)
 
 
-_short = threading.local()  # the scratch of each thread for short runs: to make one takes longer than to sort them
+KEPT = 1 << 14
+"""Hits that the scratch of a thread is kept for between calls, at most: 700 KB."""
+_thread = threading.local()
 
 
 def order_hits(offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None:
@@ -239,19 +241,21 @@ def order_hits(offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None
     longest = len(ids) if len(offsets) == 2 else int(np.diff(offsets).max(initial=0))
     if longest < 2:
         return
-    scratch = getattr(_short, "scratch", None) if longest < MIN_RADIX else _scratch(longest, longest)
-    if scratch is None:
-        scratch = _short.scratch = _scratch(MIN_RADIX, 0)
+    scratch = getattr(_thread, "scratch", None)
+    if scratch is None or len(scratch.ids) < longest:
+        scratch = _scratch(max(1 << (longest - 1).bit_length(), MIN_RADIX))
+        if longest <= KEPT:
+            _thread.scratch = scratch
     _sort_runs(offsets, Out(ids, scores), scores.view(np.int64), scratch)
 
 
-def _scratch(longest: int, wide: int) -> SortScratch:
-    """Scratch for runs of this length; `wide` is that of the longest to be sorted by radix."""
+def _scratch(room: int) -> SortScratch:
+    """Scratch for runs of this length."""
     return SortScratch(
-        ids=np.empty(longest, np.int64),
-        scores=np.empty(longest),
-        keys=np.empty(wide, np.uint64),
-        packed=np.empty(wide, np.uint64),
-        spare=np.empty(wide, np.uint64),
-        tables=np.empty(DIGITS * TABLE if wide else 0, np.uint32),
+        ids=np.empty(room, np.int64),
+        scores=np.empty(room),
+        keys=np.empty(room, np.uint64),
+        packed=np.empty(room, np.uint64),
+        spare=np.empty(room, np.uint64),
+        tables=np.empty(DIGITS * TABLE, np.uint32),
     )
