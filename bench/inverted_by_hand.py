@@ -9,7 +9,7 @@ They hold a fixed set of rows: a new priority means a new order, so the index is
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -43,7 +43,7 @@ class _Asked:
         self.absent: Any = None
 
 
-class ByHand:
+class ByHand(ABC):
     """An inverted index over sets of ranks; subclasses say what a set is."""
 
     name: ClassVar[str]

@@ -29,7 +29,7 @@ from matchwood.lang.operators import Operator
 from matchwood.lang.predicates import Compare
 from matchwood.lang.rows import Absent
 from matchwood.schema import Range, Schema
-from matchwood.store import row_store
+from matchwood.store import reading
 from matchwood.structures import Capability, Index
 from tests.edges import DOMAINS, crowd_of, edges_of
 from tests.systems import SYSTEMS, make_system
@@ -344,7 +344,7 @@ def test_an_update_with_a_row_too_long_is_refused_and_nothing_changes(
         pytest.skip("the index says that it is static")
     world = fitted(a_world(seeded_dice(4), 20, 5), name)
     index = SYSTEMS[name].build(world.rows())
-    monkeypatch.setattr(row_store, "MAX_COUNT", 2)
+    monkeypatch.setattr(reading, "MAX_COUNT", 2)
     for id_, other in zip(sorted(world.subscriptions), sorted(world.subscriptions)[1:], strict=False):
         changed = make_rows([id_], [9.0], [0, 2], [0, 1], [0, 0], [1.0, 1.0], [2.0, 2.0], [1.0, 1.0])
         long = make_rows([other], [9.0], [0, 3], [0, 1, 2], [0] * 3, [1.0] * 3, [2.0] * 3, [1.0] * 3)

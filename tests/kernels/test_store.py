@@ -9,7 +9,7 @@ import pytest
 
 from matchwood.encode.arrays import ABSENT, CIRCLE, INTERVAL, JOINED, MORE, Rows, concatenate_rows, make_rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
-from matchwood.store import row_store
+from matchwood.store import reading
 from matchwood.store.kernels import rows as kernel
 from matchwood.store.kernels.rows import SIBLING
 from matchwood.store.row_store import RowStore, set_of
@@ -216,7 +216,7 @@ def test_ids_that_are_negative_known_or_given_twice_are_refused_and_nothing_chan
 
 
 def test_a_row_with_more_entries_than_the_record_counts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_store, "MAX_COUNT", 4)
+    monkeypatch.setattr(reading, "MAX_COUNT", 4)
     store = RowStore()
     with pytest.raises(SubscriptionError, match="subscription 6: a row names 5 dimensions and shapes, the limit is 4"):
         store.add(plain_rows([6], entries=5))

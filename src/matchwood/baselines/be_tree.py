@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.be_star.index import BEStarTree
 from matchwood.structures.be_star.kernels.insert import widen_domains
 

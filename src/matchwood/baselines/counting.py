@@ -11,7 +11,7 @@ import numpy as np
 from matchwood.baselines.kernels.counting import CLASSES, LIST, PLACE, CountingScratch, Lists, count_needed
 from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import ABSENT, NARROWS
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import EVERYTHING, Capability
 from matchwood.structures.scratch import Scratch
 from matchwood.structures.verifying import VerifyingIndex

@@ -12,7 +12,7 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import SubscriptionError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scratch import Scratch
 

@@ -12,9 +12,10 @@ from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.errors import SubscriptionError, UnsupportedError
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, NARROWS
-from matchwood.store.row_store import Slots
-from matchwood.structures.base import EVERYTHING, Capability, Index, Query
+from matchwood.store.reading import Slots
+from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.scratch import Scratch
+from matchwood.structures.stored import StoredIndex
 
 MARGIN = 1e-12  # more than the error of the logarithm
 
@@ -28,7 +29,7 @@ def _everything(size: int) -> np.ndarray:
     return np.concatenate([np.full(size, -1.5), np.full(size, 1.5)])
 
 
-class RStarTree(Index):
+class RStarTree(StoredIndex):
     """Rows as boxes, the whole domain where they have no predicate (as in the paper); hits of the box are verified exactly.
 
     The tree lives in libspatialindex and is not saved: loading builds it again. `dimensions` fixes its space. Insert and

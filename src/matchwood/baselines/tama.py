@@ -13,7 +13,7 @@ from matchwood.baselines.kernels.tama import Domains, answer_events, delete_rows
 from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, NARROWS
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scan.index import flat_ranges
 from matchwood.structures.scratch import Scratch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from datetime import datetime
 from decimal import Decimal
@@ -68,7 +68,7 @@ def to_cesql(expression: Expression) -> str:
     return written
 
 
-class _Writer:
+class _Writer(ABC):
     """One language. Conditions are objects of JSON or text."""
 
     language = ""

@@ -16,7 +16,8 @@ from matchwood.covering.kernels.search import CoverQueries
 from matchwood.encode.arrays import CONTINUING, Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError, UnsupportedError
 from matchwood.jit.state import State
-from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.reading import Slots
+from matchwood.store.row_store import RowStore
 
 ALL = 1 << 62
 """As `k`: every cover."""

@@ -20,7 +20,8 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import MatchwoodError, QueryError, StorageError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.reading import Slots
+from matchwood.store.row_store import RowStore
 from matchwood.store.storage import read_folder, write_folder
 
 KIND = "covers"

@@ -23,7 +23,7 @@ from matchwood.encode.arrays import Int64s, Rows
 from matchwood.errors import QueryError, SubscriptionError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 
 
 class Changes(NamedTuple):

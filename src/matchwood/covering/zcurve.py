@@ -12,7 +12,7 @@ from matchwood.encode.arrays import Float64s, Rows
 from matchwood.errors import QueryError, UnsupportedError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 
 MAX_BITS = 16
 

@@ -18,7 +18,7 @@ from matchwood.planner.compiling import compile_now, is_available
 from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS
 from matchwood.planner.preparing import PREPARING
 from matchwood.schema import Schema
-from matchwood.store.row_store import RowStore
+from matchwood.store.reading import ReadableStore
 
 if TYPE_CHECKING:
     from matchwood.covering.cover_index import CoverIndex
@@ -41,7 +41,7 @@ class Covers:
     none, none covers it, and `reduce` keeps it.
     """
 
-    def __init__(self, store: Callable[[], RowStore]) -> None:
+    def __init__(self, store: Callable[[], ReadableStore]) -> None:
         self._store = store
         self._index: CoverIndex | None = None
         self._apart: set[int] = set()

@@ -143,7 +143,7 @@ class Subscriptions:
         self._set_expiry(ids, rows)
 
     def move_circles(self, ids: Int64s, dim: int, lon: Float64s, lat: Float64s, change: Change) -> bool:
-        """Move the circles on `dim` of these subscriptions there, if they can be moved in place (`RowStore.centres`).
+        """Move the circles on `dim` of these subscriptions there, if they can be moved in place (`ReadableStore.centres`).
 
         Otherwise nothing changes. Cost: that of an update of the index, less if it keeps the rows where they are.
         """

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows, concatenate_rows
-from matchwood.store.row_store import RowStore
+from matchwood.store.reading import ReadableStore
 from matchwood.structures import Index
 
 CHUNK = 1 << 16
@@ -28,7 +28,7 @@ class Copying:
 
     def __init__(
         self,
-        store: Callable[[], RowStore],
+        store: Callable[[], ReadableStore],
         held: Callable[[], AbstractContextManager[object]],
         check: Callable[[], None],
     ) -> None:

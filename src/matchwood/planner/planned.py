@@ -34,7 +34,7 @@ from matchwood.planner.sample import exercise_copying, generated_events, sample_
 from matchwood.planner.trial import Task
 from matchwood.planner.uses import Use
 from matchwood.planner.watch import Reason, Watch
-from matchwood.store.row_store import RowStore
+from matchwood.store.reading import ReadableStore
 from matchwood.structures import Capability, Index, Stats, make_index
 from matchwood.structures.base import AxisShape
 
@@ -88,7 +88,7 @@ class Planned:
     # as an index
 
     @property
-    def store(self) -> RowStore:
+    def store(self) -> ReadableStore:
         return self._indexes[Mode.ALL].store
 
     @property

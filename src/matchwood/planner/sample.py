@@ -6,12 +6,13 @@ import numpy as np
 
 from matchwood.encode.arrays import INTERVAL, JOINED, Events, Rows, make_events, make_rows
 from matchwood.encode.picking import pick_groups, pick_rows
+from matchwood.store.reading import ReadableStore
 from matchwood.store.row_store import RowStore
 
 SEED = 20_240_917
 
 
-def sample_store(store: RowStore, wanted: int) -> Rows:
+def sample_store(store: ReadableStore, wanted: int) -> Rows:
     """About `wanted` rows of a store, drawn uniformly, with all rows of a subscription. O(slots)."""
     slots = store.live_slots()
     if wanted < len(slots):

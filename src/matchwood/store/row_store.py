@@ -7,9 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
-from matchwood.errors import DuplicateSubscriptionError, SubscriptionError, UnknownSubscriptionError
+from matchwood.errors import UnknownSubscriptionError
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels import circles as store_circles
 from matchwood.store.kernels import extract as store_extract
@@ -18,14 +17,10 @@ from matchwood.store.kernels import reorder as store_order
 from matchwood.store.kernels import rows as kernel
 from matchwood.store.kernels.rows import Store
 from matchwood.store.pool_check import check_regions, check_table, freed
-
-Slots = NDArray[np.uint32]
-
-MAX_COUNT = kernel.MAX_COUNT
-"""How many main entries a row may have."""
+from matchwood.store.reading import ReadableStore, Slots
 
 
-class RowStore:
+class RowStore(ReadableStore):
     """Rows by slot, and the slots of each subscription.
 
     A slot keeps its row until the subscription is removed; then it may be given to another. One writer, no reader meanwhile.
@@ -174,10 +169,6 @@ class RowStore:
         store_extract.extract_rows(self.state, slots, rows)
         return rows
 
-    def extract_all(self) -> Rows:
-        """Every row, those of a subscription adjacent and in order, subscriptions by ascending id. O(n log n)."""
-        return self.extract(self.slots_of(self.ids()))
-
     def arrays(self) -> dict[str, np.ndarray]:
         """The state without spare room, for saving. O(1)."""
         state, counts = self.state, self.state.counts
@@ -239,43 +230,6 @@ class RowStore:
             size = class_ if class_ <= kernel.EXACT_CLASSES else 1 << (class_ - kernel.EXACT_CLASSES + 6)
             regions += freed(counts[kernel.REGIONS + class_], size, state.entries["more"])
         check_regions("entries", regions, int(counts[kernel.ENTRIES]))
-
-    def check_new(self, rows: Rows) -> None:
-        """Refuse rows of subscriptions that exist, and rows that cannot be stored. O(rows)."""
-        if not rows.size:
-            return
-        if rows.ids.min() < 0:
-            raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
-        if len(self) + rows.size > kernel.MAX_SLOTS:
-            raise SubscriptionError(
-                f"expected at most {kernel.MAX_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
-            )
-        self.check_shapes(rows)
-        ids = rows.ids
-        if rows.size > 1:
-            ids = ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
-        if rows.size > 1 and (ids[1:] <= ids[:-1]).any():
-            ids = np.sort(ids)
-            twice = ids[1:][ids[1:] == ids[:-1]]
-            if len(twice):
-                raise DuplicateSubscriptionError(
-                    f"subscription {twice[0]} is given twice, or its rows are not adjacent"
-                )
-        there = self.knows(ids)
-        if there.any():
-            raise DuplicateSubscriptionError(
-                f"subscription {ids[there][0]} is there already; update or remove it first"
-            )
-
-    def check_shapes(self, rows: Rows) -> None:
-        """Refuse rows that no record can hold. O(rows)."""
-        for r in np.flatnonzero(np.diff(rows.offsets) > MAX_COUNT) if len(rows.dims) > MAX_COUNT else ():
-            kinds = rows.kinds[rows.offsets[r] : rows.offsets[r + 1]]
-            count = int((~np.isin(kinds, arrays.CONTINUING)).sum())
-            if count > MAX_COUNT:
-                raise SubscriptionError(
-                    f"subscription {rows.ids[r]}: a row names {count} dimensions and shapes, the limit is {MAX_COUNT}"
-                )
 
     def note_dimensions(self, rows: Rows) -> None:
         """Count the dimensions of rows whose entries are written in place."""

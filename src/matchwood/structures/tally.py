@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.store.kernels.candidates import BOUNDARIES, KEY, PREDICATES, SIGNATURES, TALLY
-from matchwood.structures.base import Index
 from matchwood.structures.scratch import Scratch
+from matchwood.structures.stored import StoredIndex
 
 PLACES = {"boundaries_tested": BOUNDARIES, "signatures_tested": SIGNATURES, "predicates_tested": PREDICATES}
 
 
-class Tallied(Index):
+class Tallied(StoredIndex):
     """An index whose kernels can count what they test.
 
     boundaries_tested   intervals of the structure compared with the event: boundaries of buckets, heads of lists, columns

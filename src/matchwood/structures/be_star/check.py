@@ -6,7 +6,7 @@ import numpy as np
 
 from matchwood.store.kernels.rows import ABSENT, NARROWS, NONE, Store
 from matchwood.store.pool_check import chain, check_regions, freed
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.be_star.kernels import layout
 from matchwood.structures.be_star.kernels.bounds import LARGE
 from matchwood.structures.be_star.kernels.layout import Split, Tree

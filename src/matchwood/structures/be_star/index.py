@@ -13,7 +13,7 @@ from matchwood.errors import QueryError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.be_star.check import check_tree, dot_of
 from matchwood.structures.be_star.kernels import adapt, layout

@@ -11,7 +11,7 @@ import numpy as np
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, NARROWS
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.k_index.kernels.layout import (
     LISTED,

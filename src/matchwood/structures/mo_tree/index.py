@@ -13,8 +13,8 @@ from matchwood.errors import QueryError
 from matchwood.store.batch_order import FEWEST, keys_of, neighbours
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.verify import ANY
-from matchwood.store.row_store import Slots
-from matchwood.structures.base import AxisShape, Index, Query
+from matchwood.store.reading import Slots
+from matchwood.structures.base import AxisShape, Query
 from matchwood.structures.mo_tree.check import check_tree
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.batch import QUERIES, new_batch, with_more_hits
@@ -36,12 +36,13 @@ from matchwood.structures.mo_tree.tree import (
     with_places,
 )
 from matchwood.structures.scratch import Scratch, new_values
+from matchwood.structures.stored import StoredIndex
 from matchwood.structures.tally import new_keys
 
 MAX_VALUES = 1 << 15  # values of a batch, 64 bytes each: events of very many dimensions are answered fewer at a time
 
 
-class MOTree(Index):
+class MOTree(StoredIndex):
     """A flat tree of overlapping cells; rows are filtered by bit planes, survivors verified exactly.
 
     Layout and kernels: `kernels.layout` (where a row belongs), `kernels.nodes`, `kernels.write` and `kernels.place` (changes),

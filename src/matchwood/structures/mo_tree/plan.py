@@ -18,7 +18,8 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s
 from matchwood.store.kernels.rows import ABSENT, NARROWS, SET, WORDS
-from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.reading import Slots
+from matchwood.store.row_store import RowStore
 from matchwood.structures.mo_tree.kernels import layout as kernel
 from matchwood.structures.mo_tree.kernels.layout import TreeCount
 from matchwood.structures.mo_tree.width import cell_widths

@@ -11,7 +11,7 @@ from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.growth import grown, zeros
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import WORDS as VALUES  # that an entry of the store can name
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.postings.check import check_postings
 from matchwood.structures.postings.kernels import layout, update

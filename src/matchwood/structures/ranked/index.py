@@ -12,8 +12,8 @@ from matchwood.errors import QueryError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS
-from matchwood.store.row_store import Slots
-from matchwood.structures.base import Index, Query
+from matchwood.store.reading import Slots
+from matchwood.structures.base import Query
 from matchwood.structures.ranked.interval_tree import IntervalTree
 from matchwood.structures.ranked.ir_tree import IRTree
 from matchwood.structures.ranked.kernels import rows as row_kernel
@@ -27,6 +27,7 @@ from matchwood.structures.ranked.segment_tree import SegmentTree
 from matchwood.structures.ranked.sopt_r_tree import SOPTRTree
 from matchwood.structures.ranked.structure import ScoredIntervals, new_cursors
 from matchwood.structures.scratch import Scratch
+from matchwood.structures.stored import StoredIndex
 
 STRUCTURES: dict[str, type[ScoredIntervals]] = {
     structure.name: structure for structure in (SOPTRTree, IRTree, SegmentTree, IntervalTree, ScoredRTree)
@@ -35,7 +36,7 @@ STRUCTURES: dict[str, type[ScoredIntervals]] = {
 ORDERS = "score", "weight"
 
 
-class RankedIndex(Index):
+class RankedIndex(StoredIndex):
     """One ranked stream of predicates a dimension, merged until no unseen row can be among the best.
 
         event  x = 28       y = 65              streams, best key first

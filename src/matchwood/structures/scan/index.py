@@ -9,7 +9,7 @@ import numpy as np
 from matchwood.encode.arrays import Int64s
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import ABSENT, NARROWS
-from matchwood.store.row_store import Slots
+from matchwood.store.reading import Slots
 from matchwood.structures.base import Query
 from matchwood.structures.scan.kernels import match as kernel
 from matchwood.structures.scan.kernels.match import Columns, ScanScratch

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s, Matches, Rows, concatenate_rows
 from matchwood.encode.picking import pick_rows
-from matchwood.errors import MatchwoodError, StorageError, SubscriptionError, UnknownSubscriptionError
+from matchwood.errors import UnknownSubscriptionError
 from matchwood.store.kernels.ordering import order_hits
-from matchwood.store.kernels.results import Out
-from matchwood.store.row_store import Slots
-from matchwood.store.storage import read_folder, write_folder
+from matchwood.store.reading import Slots
+from matchwood.store.storage import write_folder
 from matchwood.structures.base import EVERYTHING, AxisShape, Capability, Index, Query, Stats
 from matchwood.structures.mo_tree.index import MOTree
 from matchwood.structures.parallel import Pace
 from matchwood.structures.postings.index import PostingsIndex
 from matchwood.structures.scan.index import Scan
-from matchwood.structures.scratch import Scratch
 from matchwood.structures.split.kernels.divide import POINTS, RANGES, REST, SHARE
 from matchwood.structures.split.kernels.merge import join_hits, merge_best
 from matchwood.structures.split.plan import parts_of, planned_shares
 from matchwood.structures.split.store import SplitStore
+from matchwood.structures.stored import StoredIndex
 
-PARTS: dict[int, type[Index]] = {POINTS: PostingsIndex, RANGES: MOTree, REST: Scan}
+PARTS: dict[int, type[StoredIndex]] = {POINTS: PostingsIndex, RANGES: MOTree, REST: Scan}
 REPLAN = 4  # an index that has outgrown its plan this many times is divided anew
 SMALL = 64  # none is divided anew below
 
@@ -34,7 +33,7 @@ SMALL = 64  # none is divided anew below
 class Layout(NamedTuple):
     """The parts, and the plan by which subscriptions were divided. Replaced as a whole."""
 
-    parts: tuple[Index, ...]
+    parts: tuple[StoredIndex, ...]
     shares: np.ndarray
     planned_for: int
 
@@ -58,66 +57,43 @@ class SplitIndex(Index):
     """
 
     name: ClassVar[str] = "split"
+    store: SplitStore
     capabilities = EVERYTHING - {Capability.ANY}
 
     def __init__(self) -> None:
         super().__init__()
         self._layout = Layout(tuple(kind() for kind in PARTS.values()), np.zeros(0, SHARE), 0)
         self._removing: Int64s | None = None
-        self.store = self._stores = SplitStore(
-            lambda: [part.store for part in self._layout.parts], lambda: self._removing
-        )
+        self.store = SplitStore(lambda: [part.store for part in self._layout.parts], lambda: self._removing)
 
     # changes
 
-    def insert(self, rows: Rows) -> None:
-        """As `Index.insert`."""
-        self.repair()
-        if not rows.size:
-            return
-        self.store.check_new(rows)
+    def _add(self, rows: Rows) -> None:
         if len(self) + rows.size > REPLAN * max(self._layout.planned_for, SMALL) or not self._layout.planned_for:
             self._layout = _laid_out(concatenate_rows([self.store.extract_all(), rows]))
             return
-        divided = self._divided(rows)
-        for part, some in divided:
-            part._refuse(some)
-        for part, some in divided:
+        for part, some in self._divided(rows):
             part.insert(some)
 
-    def delete(self, ids: Int64s) -> None:
-        """As `Index.delete`. The removal has happened once it is noted; `repair` completes it after an exception."""
-        self.repair()
-        ids = np.ascontiguousarray(ids, np.int64)
-        if not len(ids):
-            return
-        if len(ids) > 1 and len(np.unique(ids)) != len(ids):
-            raise SubscriptionError("a subscription is named twice in one delete")
+    def _remove(self, ids: Int64s) -> None:
+        """The removal has happened once it is noted; `repair` completes it after an exception."""
         known = self.store.knows(ids)
         if not known.all():
             raise UnknownSubscriptionError(f"subscription {ids[~known][0]} is not there")
         self._removing = ids
-        self._remove()
+        self._complete_removal()
 
-    def _remove(self) -> None:
-        """Complete the removal that has begun."""
+    def _complete_removal(self) -> None:
         ids = self._removing
         if ids is not None:
             for part in self._layout.parts:
                 part.delete(ids[part.store.knows(ids)])
             self._removing = None
 
-    def update(self, rows: Rows) -> None:
-        """As `Index.update`: in place in its part, or moved to another."""
-        self.repair()
-        self.store.check_shapes(rows)
-        ids = rows.ids[np.concatenate([[True], rows.ids[1:] != rows.ids[:-1]])] if rows.size else rows.ids
-        if len(np.unique(ids)) != len(ids):
-            raise SubscriptionError("a subscription is named twice in one update")
+    def _replace(self, ids: Int64s, rows: Rows) -> None:
+        """In place in its part, or moved to another."""
         self.store.slots_of(ids)  # all are known
         divided = self._divided(rows)
-        for part, some in divided:
-            part._refuse(some)
         for part, some in divided:
             stays = part.store.knows(some.ids)
             moving = pick_rows(some, np.flatnonzero(~stays))
@@ -145,26 +121,25 @@ class SplitIndex(Index):
 
     @property
     def whole(self) -> bool:
-        """As `Repairable.whole`."""
+        """As `Index.whole`."""
         return self._removing is None and all(part.whole for part in self._layout.parts)
 
     def repair(self) -> None:
-        """As `Repairable.repair`: parts repair themselves, and a removal that has begun is completed."""
+        """As `Index.repair`: parts repair themselves, and a removal that has begun is completed."""
         for part in self._layout.parts:
             part.repair()
-        if self._removing is not None:
-            self._remove()
+        self._complete_removal()
 
-    def _divided(self, rows: Rows) -> list[tuple[Index, Rows]]:
+    def _divided(self, rows: Rows) -> list[tuple[StoredIndex, Rows]]:
         """The parts that these rows belong to, and which of them."""
         parts = parts_of(rows, self._layout.shares)
         found = [(part, np.flatnonzero(parts == p)) for p, part in enumerate(self._layout.parts)]
         return [(part, rows if len(mine) == rows.size else pick_rows(rows, mine)) for part, mine in found if len(mine)]
 
-    def _at(self, slots: Slots) -> Iterator[tuple[Index, Int64s, Slots]]:
+    def _at(self, slots: Slots) -> Iterator[tuple[StoredIndex, Int64s, Slots]]:
         """The parts that have some of these slots: which of them, and the slots there."""
         part_of = {id(part.store): part for part in self._layout.parts}
-        for store, at, local in self._stores.divided(slots):
+        for store, at, local in self.store.divided(slots):
             yield part_of[id(store)], at, local
 
     # answers
@@ -228,35 +203,11 @@ class SplitIndex(Index):
         write_folder(Path(path), "index", about, {"shares": shares}, also=save_parts)
 
     @classmethod
-    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """As `Index.load`."""
-        about, arrays = read_folder(Path(path), "index", verify=verify)
-        if about.get("index") != cls.name:
-            raise StorageError(f"{path}: expected a saved {cls.name!r} index, got {about.get('index')!r}")
-        parts = tuple(kind.load(Path(path) / kind.name, verify=verify) for kind in PARTS.values())
-        try:
-            index = cls()
-            index._layout = Layout(parts, arrays["shares"], int(about["planned_for"]))
-        except (LookupError, TypeError, ValueError, MatchwoodError) as error:
-            raise StorageError(f"{path}: the saved index is incomplete: {error!r}") from None
+    def _loaded(cls, path: Path, about: Mapping[str, Any], arrays: dict[str, np.ndarray], *, verify: bool) -> Self:
+        index = cls()
+        parts = tuple(kind.load(path / kind.name, verify=verify) for kind in PARTS.values())
+        index._layout = Layout(parts, arrays["shares"], int(about["planned_for"]))
         return index
-
-    # what `Index` asks of a structure with a store of its own: the parts do all of it
-
-    def _insert(self, slots: Slots) -> None:
-        raise NotImplementedError
-
-    def _delete(self, slots: Slots) -> None:
-        raise NotImplementedError
-
-    def _answer(self, scratch: Scratch, query: Query, first: int, out: Out, ends: Int64s) -> int:
-        raise NotImplementedError
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"shares": self._layout.shares}
-
-    def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        raise NotImplementedError
 
 
 def _laid_out(rows: Rows) -> Layout:

@@ -11,13 +11,14 @@ from matchwood.encode.arrays import Float64s, Int64s, Rows, concatenate_rows
 from matchwood.encode.picking import pick_rows
 from matchwood.errors import UnknownSubscriptionError
 from matchwood.store.kernels.rows import MAX_SLOTS
-from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.reading import ReadableStore, Slots
+from matchwood.store.row_store import RowStore
 
 SHIFT = np.uint32(MAX_SLOTS.bit_length() - 1)  # a slot is that of the part, with the number of the part above it
 NO_IDS: Int64s = np.zeros(0, np.int64)
 
 
-class SplitStore(RowStore):
+class SplitStore(ReadableStore):
     """Reads the stores of parts, each of which holds other subscriptions. It has no arrays of its own: parts change, not it."""
 
     def __init__(self, stores: Callable[[], Sequence[RowStore]], removing: Callable[[], Int64s | None]) -> None:
@@ -40,7 +41,7 @@ class SplitStore(RowStore):
         return sum(store.nbytes for store in self._stores())
 
     def knows(self, ids: Int64s) -> NDArray[np.bool_]:
-        """As `RowStore.knows`."""
+        """As `ReadableStore.knows`."""
         known = np.zeros(len(ids), np.bool_)
         for store in self._stores():
             known |= store.knows(ids)
@@ -48,15 +49,15 @@ class SplitStore(RowStore):
         return known if removing is None else known & ~np.isin(ids, removing)
 
     def ids(self) -> Int64s:
-        """As `RowStore.ids`."""
+        """As `ReadableStore.ids`."""
         return np.sort(np.concatenate([store.ids() for store in self._stores()]))
 
     def live_slots(self) -> Slots:
-        """As `RowStore.live_slots`."""
+        """As `ReadableStore.live_slots`."""
         return np.concatenate([_global(store.live_slots(), p) for p, store in enumerate(self._stores())])
 
     def slots_of(self, ids: Int64s) -> Slots:
-        """As `RowStore.slots_of`."""
+        """As `ReadableStore.slots_of`."""
         known = self.knows(ids)
         if not known.all():
             raise UnknownSubscriptionError(f"subscription {ids[~known][0]} is not there")
@@ -71,7 +72,7 @@ class SplitStore(RowStore):
         return np.concatenate(slots)[order]
 
     def by_row(self, slots: Slots, values: Float64s) -> Float64s:
-        """As `RowStore.by_row`."""
+        """As `ReadableStore.by_row`."""
         if len(slots) == len(values):
             return values
         owners = np.zeros(len(slots), np.int64)
@@ -80,14 +81,14 @@ class SplitStore(RowStore):
         return np.repeat(values, np.diff(np.flatnonzero(np.diff(owners, prepend=-1, append=-1))))
 
     def priorities(self, slots: Slots) -> Float64s:
-        """As `RowStore.priorities`."""
+        """As `ReadableStore.priorities`."""
         found = np.zeros(len(slots))
         for store, at, local in self.divided(slots):
             found[at] = store.priorities(local)
         return found
 
     def centres(self, slots: Slots, dim: int, lon: Float64s, lat: Float64s) -> tuple[Float64s, Float64s] | None:
-        """As `RowStore.centres`."""
+        """As `ReadableStore.centres`."""
         before = np.empty(len(slots)), np.empty(len(slots))
         for store, at, local in self.divided(slots):
             found = store.centres(local, dim, lon[at], lat[at])
@@ -97,7 +98,7 @@ class SplitStore(RowStore):
         return before
 
     def extract(self, slots: Slots) -> Rows:
-        """As `RowStore.extract`."""
+        """As `ReadableStore.extract`."""
         parts = [(at, store.extract(local)) for store, at, local in self.divided(slots)]
         if len(parts) == 1:
             return parts[0][1]
@@ -105,7 +106,7 @@ class SplitStore(RowStore):
         return pick_rows(concatenate_rows([rows for _, rows in parts]), order)
 
     def check(self) -> None:
-        """As `RowStore.check`, of every part; and no subscription is in two of them."""
+        """As `ReadableStore.check`, of every part; and no subscription is in two of them."""
         for store in self._stores():
             store.check()
         ids = self.ids()

@@ -12,9 +12,10 @@ from matchwood.errors import QueryError, SubscriptionError
 from matchwood.store.growth import grown
 from matchwood.store.kernels.results import Out
 from matchwood.store.kernels.rows import NONE
-from matchwood.store.row_store import Slots
-from matchwood.structures.base import EVERYTHING, Capability, Index, Query
+from matchwood.store.reading import Slots
+from matchwood.structures.base import EVERYTHING, Capability, Query
 from matchwood.structures.scratch import Scratch
+from matchwood.structures.stored import StoredIndex
 from matchwood.structures.vcr import plan
 from matchwood.structures.vcr.check import check_lists
 from matchwood.structures.vcr.kernels import layout as kernel
@@ -28,7 +29,7 @@ BY_POSITION = ("hits", "boxes", "rates", "places")
 BAND_SHIFT = 3  # rows are ordered in bands of 2^3 lines of cells
 
 
-class VCR(Index):
+class VCR(StoredIndex):
     """A grid over two dimensions; each row's rectangle is a few VCRs, each with a list of the rows that have it (VCR, section 2).
 
     Layout and kernels: `kernels.layout`, `kernels.match`; the paper's definitions: `geometry`; choices: `plan`.

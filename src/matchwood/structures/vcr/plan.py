@@ -13,7 +13,8 @@ import numpy as np
 
 from matchwood.encode.arrays import Float64s, Int64s
 from matchwood.store.kernels.rows import ABSENT, JOINED, NARROWS
-from matchwood.store.row_store import RowStore, Slots
+from matchwood.store.reading import Slots
+from matchwood.store.row_store import RowStore
 
 NO_DIMENSION = 0x10000  # beyond every dimension: no event has it
 SAMPLE = 4096
