@@ -35,7 +35,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.rounding import rounded_up
 from matchwood.store.kernels.rows import NONE
 
 GROUP = np.dtype([("bloom", "u8"), ("root", "u4"), ("first", "u4"), ("size", "u2"), ("width", "u2"), ("stride", "u4")])
@@ -204,6 +203,20 @@ def has_group_room(forest, n):
         and 2 * (counts[LINKS] + n) <= forest.links.size
         and counts[NODES] < forest.nodes.size
     )
+
+
+@helper
+def rounded_up(value):
+    """The least float32 that is not below the value."""
+    near = np.float32(value)
+    return near if near >= value else np.nextafter(near, np.float32(np.inf))
+
+
+@helper
+def rounded_down(value):
+    """The greatest float32 that is not above the value."""
+    near = np.float32(value)
+    return near if near <= value else np.nextafter(near, np.float32(-np.inf))
 
 
 @helper

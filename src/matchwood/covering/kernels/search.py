@@ -23,12 +23,12 @@ from matchwood.covering.kernels.forest import (
     SEARCHES,
     SLOT_MASK,
     VISITED,
+    rounded_down,
 )
 from matchwood.covering.kernels.lanes import LANES, all_at_least_8, at_least, at_most, lanes, lowest_bit
 from matchwood.covering.kernels.rows import is_complex, is_counted, subscription_covers
 from matchwood.covering.kernels.signatures import bloom_of, child_of, is_interval, load_row
 from matchwood.jit.decorators import helper, kernel, subroutine
-from matchwood.store.kernels.rounding import rounded_down
 from matchwood.store.kernels.rows import NONE, SIBLING
 
 
