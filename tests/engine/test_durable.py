@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 from matchwood import Engine, ManualClock
+from matchwood.engine.comparing import shape_of
 from matchwood.engine.journal import Journal
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import write_snapshot
@@ -118,6 +119,39 @@ def test_snapshots_that_are_started_at_the_same_time_wait_for_each_other(tmp_pat
         with ThreadPoolExecutor(3) as pool:
             assert [job.result() for job in [pool.submit(engine.snapshot) for _ in range(3)]] == [engine.seq] * 3
         assert not engine.verify().problems
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(d = 4 AND c = 3) OR (a = 1 AND b = 2)", True),
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(a = 1 AND c = 3) OR (b = 2 AND d = 4)", False),
+        ("a IN ('x', 'y') ^2", "a IN ('y', 'x') ^2", True),
+        ("a IN ('x', 'y') ^2", "a IN ('x', 'y') ^3", False),
+        ("a IN ('x', 'y')", "a NOT IN ('x', 'y')", False),
+        ("NOT (a > 1 AND b > 1)", "NOT (a > 1) AND b > 1", False),
+        ("a = 1", "a = 2", False),
+        ("TRUE", "FALSE", False),
+    ],
+)
+def test_verify_tells_groupings_apart_and_not_orders(one: str, other: str, equal: bool) -> None:
+    assert (shape_of(one) == shape_of(other)) is equal
+
+
+def test_verify_says_that_a_grouping_on_disk_differs(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, index="scan") as engine:
+        engine.subscribe("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", id=7)
+        other = "(a = 1 AND c = 3) OR (b = 2 AND d = 4)"
+        connection = engine._group.journal.connection
+        body = connection.execute("SELECT body FROM subscriptions").get
+        changed = body.replace("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", other)
+        assert changed != body
+        with connection:
+            connection.execute("UPDATE subscriptions SET body = ?", (changed,))
+            connection.execute("DELETE FROM journal")
+            connection.execute("INSERT OR REPLACE INTO meta VALUES('trimmed', 1), ('trimmed_changes', 1), ('last', 1)")
+        [problem] = engine.verify().problems
+        assert problem.startswith("subscription 7 is ")
 
 
 def test_a_damaged_snapshot_is_left_aside(tmp_path: Path) -> None:
