@@ -92,12 +92,12 @@ def run(preset: str, report: Report) -> None:
         report.part(f"against one process, top-{K}", partial(against_process, setup, K))
         report.part("memory", partial(memory, setup))
         report.part("ingest", partial(ingest_texts, setup))
-        report.part("large", partial(large, setup))
         report.part("routed", partial(routed, setup))
         for lines in (False, True):
             report.part(f"stream of {'lines' if lines else 'a table'}", partial(stream, setup, lines))
         for master in ("local[1]", "local-cluster[2,1,2048]")[: 1 + sizes["cluster"]]:
             report.part(f"scale, {master}", partial(scale, setup, master))
+        report.part("large", partial(large, setup))
     finally:
         setup.end_session()
         shutil.rmtree(folder, ignore_errors=True)
@@ -286,8 +286,14 @@ def large(setup: Setup) -> None:
     for row in events.repartition(2).mapInArrow(probe, "pid long, private long, shared long").collect():
         setup.row("worker, private", "bytes", row["private"], n=n)
         setup.row("worker, shared", "bytes", row["shared"], n=n)
-    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-    setup.row("driver's Python, peak", "bytes", int(peak.split()[1]) * 1024, n=n)
+    setup.row("driver's Python, peak", "bytes", peak_memory(os.getpid()), n=n)
+    setup.row("JVM, peak", "bytes", peak_memory(spark.sparkContext._gateway.proc.pid), n=n)
+
+
+def peak_memory(pid: int) -> int:
+    """The most bytes that a process has had in memory at once."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
 
 
 def routed(setup: Setup) -> None:

@@ -2,9 +2,10 @@
 
     python -m bench.spark_cluster [--machines 3] [--cores 16] [--events 1000000] [--trigger 1.0] ...
 
-It checks the plan of docs/design/spark.md. It takes as given the constants measured on one machine (`Plan`), and adds what a sum
-of means leaves out: tasks of different lengths that wait for a core, cells of the plane that many events fall into, machines that
-fail and come back without their cache, and micro-batches that queue up behind a slow one.
+It checks the plan of docs/design/spark.md. It takes as given the constants that `python -m bench spark --preset paper` has found
+on one machine (`--figures`, by default those that are kept), and adds what a sum of means leaves out: tasks of different lengths
+that wait for a core, cells of the plane that many events fall into, machines that fail and come back without their cache, and
+micro-batches that queue up behind a slow one.
 
 A micro-batch arrives every `trigger` seconds. Its events are divided into tasks; a task takes the time of its events (lognormal
 around the mean, more for hot cells), runs on the machine that has the fewest tasks waiting, and is repeated elsewhere if that
@@ -16,7 +17,8 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +35,7 @@ class Plan:
     trigger: float = 1.0
     tasks: int = 0
     """Of a micro-batch; 0 for two a core."""
-    visit: float = 25e-6
+    visit: float = 20e-6
     """Of a core for an event: one visit of a spatial shard of 1M subscriptions and a small one of `wide`."""
     floor: float = 0.235
     """Of a micro-batch that matches nothing."""
@@ -53,6 +55,24 @@ class Plan:
     """Bytes a second; a machine that comes back downloads all shards while it works, at half speed."""
     seconds: float = 600.0
     seed: int = 1
+
+
+SUBSCRIPTIONS = 100_000_000
+KEPT = Path(__file__).parent.parent / "docs" / "figures" / "spark.json"
+
+
+def measured(figures: Path = KEPT) -> Plan:
+    """The plan with the constants of stored figures: of two cores, an event that visits the shards of its place."""
+    rows = json.loads(figures.read_text(encoding="utf-8"))["rows"]
+
+    def value(ending: str, metric: str) -> float:
+        return float(next(row["value"] for row in rows if row["system"].endswith(ending) and row["metric"] == metric))
+
+    visit = 2 * value("shards, all in every task, top-10", "us_per_event") / 1e6
+    size = next(row["value"] / row["n"] for row in rows if row["system"] == "mo-tree" and row["metric"] == "bytes")
+    copies = value("shards", "copies_per_subscription")
+    floor = value("micro-batch of 1,000, bare: to Parquet", "ms") / 1e3
+    return Plan(visit=visit, floor=floor, shard_bytes=SUBSCRIPTIONS * size * copies)
 
 
 class Outcome(NamedTuple):
@@ -153,9 +173,15 @@ def _run(
 def main() -> None:
     """Simulate a plan that the command line describes, and print it with its outcome as JSON."""
     parser = argparse.ArgumentParser(prog="python -m bench.spark_cluster", description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--figures", type=Path, default=KEPT, help="figures of `python -m bench spark` to take constants from"
+    )
     for name, value in asdict(Plan()).items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value)
-    plan = Plan(**vars(parser.parse_args()))
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(value))
+    given = vars(parser.parse_args())
+    plan = replace(
+        measured(given.pop("figures")), **{name: value for name, value in given.items() if value is not None}
+    )
     print(json.dumps({"plan": asdict(plan), "outcome": simulate(plan)._asdict()}, indent=1))
 
 

@@ -68,6 +68,7 @@ def test_the_public_names_of_the_pipeline_are_these() -> None:
         "register",
         "session_problems",
         "settings",
+        "warm",
         "weigh_table",
     ]
 

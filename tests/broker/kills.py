@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from matchwood import ManualClock, Schema, parse
-from matchwood.broker.commands import Conditions, Taken
+from matchwood.broker.commands import Conditions, Taken, consumer_of
 from matchwood.broker.types import DeliveryOptions, Digest
 from matchwood.engine.records import (
     Digested,
@@ -44,7 +44,8 @@ from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
 from matchwood.lang.rows import normalise
 from tests.broker.tenants import Direct, incoming
-from tests.engine.durable_world import Trap, kill, trapped
+from tests.engine.durable_world import Trap, kill
+from tests.engine.durable_world import set_trap as trap_files
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = {"age": "number", "plan": "string"}
@@ -83,7 +84,7 @@ def set_trap(point: Point, nth: int) -> None:
     if point[0] == "rename":
         kill_at_rename(after=point[2])
     else:
-        trapped(Trap(point[0], point[1], nth, kill, after=point[2])).__enter__()
+        trap_files(Trap(point[0], point[1], nth, kill, after=point[2]))
 
 
 def nth_of(seed: int, point: Point) -> int:
@@ -293,11 +294,12 @@ class Replay:
         self.events[str(record.id)] = seq, hits
         self.by_seq[seq] = hits
         for id_, score in hits:
-            about = self.subscriptions[id_]["about"] or {}
-            if about.get("digest"):
+            options = _options(self.subscriptions[id_]["about"])
+            consumer = consumer_of(options)
+            if options.digest is not None:
                 self.open.setdefault(id_, []).append((seq, score))
-            elif about.get("consumer"):
-                self.deliveries.add((f"stream:{about['consumer']}", f"{id_}@{seq}"))
+            elif consumer is not None:
+                self.deliveries.add((consumer, f"{id_}@{seq}"))
 
 
 def check(folder: Path, lines: list[str]) -> Replay:

@@ -10,12 +10,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from matchwood.client import SyncClient, connect_sync
+
+ROOT = Path(__file__).parents[2]
 
 
 def free_port() -> int:
@@ -34,14 +36,22 @@ def memory_folder() -> Iterator[Path]:
 class Service:
     """A broker in a child process. `key` is the admin key that its first start printed."""
 
-    def __init__(self, folder: Path, *options: str, key: str | None = None, port: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        key: str | None = None,
+        port: int | None = None,
+        through: Sequence[str] = (),
+    ) -> None:
         self.folder, self.options, self.key = folder, options, key
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = (folder.parent / f"{folder.name}.log").open("ab")
-        command = [sys.executable, "-m", "matchwood.cli.main", "serve", "--data", str(folder), "--port", str(self.port)]
+        command = [sys.executable, "-m", *(through or ("matchwood.cli.main",))]
+        command += ["serve", "--data", str(folder), "--port", str(self.port)]
         command += ["--index", "scan", "--allow-webhooks-to", "127.0.0.0/8", "--allow-http-webhooks", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, cwd=ROOT)
         self.printed = self._wait()
         found = re.search(r"mw_[a-z0-9]+_[A-Za-z0-9]+", self.printed)
         if found is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.killed_service import Campaign
 from tests.broker.kills import START, check, killed_tenant, point_of
 from tests.broker.service import memory_folder
 
@@ -36,6 +37,34 @@ def kill_a_tenant(folder: Path, number: int) -> int:
 def test_a_kill_of_a_tenant_loses_nothing_acknowledged_and_doubles_nothing(number: int) -> None:
     with memory_folder() as folder:
         kill_a_tenant(folder, number)
+
+
+def kill_a_service(folder: Path, number: int, lives: int) -> int:
+    """Kill a service and start it again, several times; look after each. Returns how often it was killed."""
+    campaign = Campaign(folder / "data", number)
+    try:
+        for life in range(lives):
+            campaign.live(number + life)
+            replay = campaign.check()
+        assert len(replay.events) > lives
+    finally:
+        campaign.end()
+    return campaign.kills
+
+
+def test_kills_of_a_service_under_load_lose_nothing_acknowledged_and_show_nothing_that_is_not_on_disk() -> None:
+    with memory_folder() as folder:
+        assert kill_a_service(folder, 2, lives=2) == 2
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(3600)
+def test_hundreds_of_kills_of_a_service() -> None:
+    number, left = int(os.environ.get("KILLS_FROM", "1000")), int(os.environ.get("KILLS", "300"))
+    while left > 0:
+        with memory_folder() as folder:
+            left -= kill_a_service(folder, number, lives=min(10, left))
+        number += 10
 
 
 @pytest.mark.stress

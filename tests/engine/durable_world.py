@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from matchwood import Engine, Event, ManualClock, MatchwoodError
-from matchwood.engine.durable import comparable
+from matchwood.engine.comparing import comparable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS: list[dict[str, Any]] = [
@@ -184,3 +184,11 @@ def trapped(trap: Trap) -> Iterator[None]:
     finally:
         with suppress(Exception):
             vfs.unregister()
+
+
+_SET: list[_Vfs] = []
+
+
+def set_trap(trap: Trap) -> None:
+    """Let SQLite's files have this trap from now on."""
+    _SET.append(_Vfs(trap))  # one that nothing refers to is unregistered

@@ -20,12 +20,13 @@ import apsw
 import pytest
 
 from matchwood import Engine, ManualClock
+from matchwood.engine.comparing import shape_of
 from matchwood.engine.journal import Journal
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import write_snapshot
 from matchwood.engine.wal import commits_after_damage
 from matchwood.errors import JournalError, QueryError, StorageError
-from tests.engine.durable_world import START, Trap, answers, kill, steps, take, trapped
+from tests.engine.durable_world import START, Trap, answers, kill, set_trap, steps, take, trapped
 
 
 @pytest.fixture
@@ -118,6 +119,39 @@ def test_snapshots_that_are_started_at_the_same_time_wait_for_each_other(tmp_pat
         with ThreadPoolExecutor(3) as pool:
             assert [job.result() for job in [pool.submit(engine.snapshot) for _ in range(3)]] == [engine.seq] * 3
         assert not engine.verify().problems
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(d = 4 AND c = 3) OR (a = 1 AND b = 2)", True),
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(a = 1 AND c = 3) OR (b = 2 AND d = 4)", False),
+        ("a IN ('x', 'y') ^2", "a IN ('y', 'x') ^2", True),
+        ("a IN ('x', 'y') ^2", "a IN ('x', 'y') ^3", False),
+        ("a IN ('x', 'y')", "a NOT IN ('x', 'y')", False),
+        ("NOT (a > 1 AND b > 1)", "NOT (a > 1) AND b > 1", False),
+        ("a = 1", "a = 2", False),
+        ("TRUE", "FALSE", False),
+    ],
+)
+def test_verify_tells_groupings_apart_and_not_orders(one: str, other: str, equal: bool) -> None:
+    assert (shape_of(one) == shape_of(other)) is equal
+
+
+def test_verify_says_that_a_grouping_on_disk_differs(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, index="scan") as engine:
+        engine.subscribe("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", id=7)
+        other = "(a = 1 AND c = 3) OR (b = 2 AND d = 4)"
+        connection = engine._group.journal.connection
+        body = connection.execute("SELECT body FROM subscriptions").get
+        changed = body.replace("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", other)
+        assert changed != body
+        with connection:
+            connection.execute("UPDATE subscriptions SET body = ?", (changed,))
+            connection.execute("DELETE FROM journal")
+            connection.execute("INSERT OR REPLACE INTO meta VALUES('trimmed', 1), ('trimmed_changes', 1), ('last', 1)")
+        [problem] = engine.verify().problems
+        assert problem.startswith("subscription 7 is ")
 
 
 def test_a_damaged_snapshot_is_left_aside(tmp_path: Path) -> None:
@@ -377,8 +411,11 @@ def kill_at_rename(*, after: bool) -> None:
     Path.rename = killing  # type: ignore[assignment, method-assign]
 
 
-def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> int:
-    """Run steps in a child that is killed at a point, or at a random time; return how many it acknowledged."""
+def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> tuple[int, bool]:
+    """Run steps in a child that is killed at a point, or at a random time.
+
+    Returns how many steps it acknowledged, and whether it was killed: some runs end before.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:  # the child never returns
@@ -388,7 +425,7 @@ def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth
                 kill_at_rename(after=point[2])
             elif point is not None:
                 trap = Trap(point[0], point[1], nth, kill, after=point[2])
-                trapped(trap).__enter__()
+                set_trap(trap)
             clock = ManualClock(START)
             engine = opened(folder, clock, snapshot_every=None)
             os.write(writing, b"o")
@@ -409,40 +446,120 @@ def killed_run(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth
         said = pipe.read()
     _, status = os.waitpid(child, 0)
     assert status in (0, signal.SIGKILL)
-    return said.count(b".")
+    return said.count(b"."), status == signal.SIGKILL
 
 
-def check_killed(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> None:
-    acknowledged = killed_run(folder, seed, point, nth)
+def check_killed(folder: Path, seed: int, point: tuple[str, str, bool] | None, nth: int) -> bool:
+    """Kill a run and look; return whether it was killed."""
+    acknowledged, killed = killed_run(folder, seed, point, nth)
     possible = []
     for count in (acknowledged, min(acknowledged + 1, 60)):
         expected, clock = model(seed, count)
         possible.append((answers(expected), clock))
     if not (folder / "journal.db").exists():
         assert acknowledged == 0
-        return
+        return killed
     found = []
     for _, clock in possible:
         with opened(folder, clock) as engine:
             found.append(answers(engine))
             assert engine.verify().problems == ()
     assert any(one == two for one, (two, _) in zip(found, possible, strict=True))
+    return killed
+
+
+def nth_of(seed: int, point: tuple[str, str, bool] | None) -> int:
+    """Which time the kill comes: most runs come there so often."""
+    often = {("write", "-wal"): 200, ("sync", "-wal"): 50, ("write", ".db"): 30, ("sync", ".db"): 6}
+    return 1 + random.Random(seed).randrange(often.get(point[:2], 1) if point else 1)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point)))
+def test_a_run_is_killed_at_each_point(point: tuple[str, str, bool], tmp_path: Path) -> None:
+    assert check_killed(tmp_path, 1, point, 1)
 
 
 @pytest.mark.parametrize("number", range(16))
 def test_a_kill_loses_nothing_acknowledged_and_invents_nothing(number: int, tmp_path: Path) -> None:
     point = POINTS[number % len(POINTS)] if number % 3 else None
-    check_killed(tmp_path, number, point, 1 + random.Random(number).randrange(60))
+    check_killed(tmp_path, number, point, nth_of(number, point))
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
 def test_a_thousand_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
     """KILLS says how many, KILLS_FROM with which seed to begin: so that a campaign can be made in portions."""
-    first, count = int(os.environ.get("KILLS_FROM", "1000")), int(os.environ.get("KILLS", "1000"))
-    for number in range(first, first + count):
+    number, left = int(os.environ.get("KILLS_FROM", "1000")), int(os.environ.get("KILLS", "1000"))
+    while left > 0:
         folder = tmp_path / str(number)
         folder.mkdir()
         point = POINTS[number % len(POINTS)] if number % 3 else None
-        check_killed(folder, number, point, 1 + random.Random(number).randrange(200))
+        left -= check_killed(folder, number, point, nth_of(number, point))
         shutil.rmtree(folder)
+        number += 1
+
+
+FOLLOWER = """
+import sys, time
+from matchwood import Engine
+engine = Engine.open(sys.argv[1], mode="follow", index="scan")
+print("ready", flush=True)
+for line in sys.stdin:  # a number to wait for: the age that a subscription is the only one to match
+    end = time.monotonic() + 30
+    while not engine.match({"age": int(line)}) and time.monotonic() < end:
+        assert engine.problem is None, engine.problem
+        time.sleep(0.002)
+    print(engine.seq, len(engine), sorted(engine.ids().tolist()) == list(range(len(engine))), flush=True)
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from matchwood import Engine
+from matchwood.engine.snapshotting import write_snapshot
+engine = Engine.open(sys.argv[1], index="scan", snapshot_every=None)
+number, before = len(engine), 0
+while True:
+    engine.subscribe(f"age = {number}", id=number)
+    print(number, flush=True)
+    number += 1
+    if number % 25 == 0:
+        with engine._group.alone() as journal:  # as `compact` does, without its process
+            journal.trim(before, 2**62)
+            journal.checkpoint()
+        before = write_snapshot(Path(sys.argv[1]))
+"""
+
+
+def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_path: Path) -> None:
+    """It sees everything that was acknowledged, whole changes only, and never stops, whatever the writer compacts."""
+    rng = random.Random(6)
+    Engine.open(tmp_path, index="scan").close()
+    command = [sys.executable, "-c", FOLLOWER, str(tmp_path)]
+    follower = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert follower.stdin is not None
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "ready\n"
+    last = -1
+    for _ in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(rng.random() * 0.8)
+        writer.kill()
+        acknowledged = writer.stdout.read().split()
+        writer.stdout.close()
+        writer.wait()
+        if acknowledged:
+            last = int(acknowledged[-1])
+            print(last, file=follower.stdin, flush=True)
+            seq, count, whole = follower.stdout.readline().split()
+            assert (int(count) > last, whole) == (True, "True")
+            assert int(seq) == int(count)
+    follower.stdin.close()
+    assert follower.wait() == 0
+    follower.stdout.close()
+    assert last > 25  # it was compacted meanwhile
+    with Engine.open(tmp_path, index="scan") as engine:
+        assert len(engine) > last
+        assert engine.verify().problems == ()

@@ -40,6 +40,37 @@ def test_matches_are_those_of_the_oracle_however_they_are_sharded(
             assert found == expected(world, k=k, mode=mode), (k, mode, route)
 
 
+ADAPTIVE = [
+    {"spark.sql.adaptive.enabled": "false"},
+    {  # many tiny partitions, which Spark may divide or put together
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "200b",
+        "spark.sql.adaptive.coalescePartitions.minPartitionSize": "1b",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes": "1b",
+        "spark.sql.adaptive.skewJoin.skewedPartitionFactor": "1.1",
+        "spark.sql.shuffle.partitions": "7",
+    },
+]
+
+
+@pytest.mark.parametrize("settings", ADAPTIVE, ids=["off", "tiny partitions"])
+def test_adaptive_execution_and_a_hot_shard_change_nothing(
+    spark: Any, lake: Lake, world: World, settings: dict[str, str]
+) -> None:
+    hot = World(world.schema, subscriptions=world.subscriptions, events=[*world.events[:6], *[world.events[0]] * 60])
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        subscriptions, events, codebook = frames(spark, hot)
+        for sharding in SHARDINGS[1:]:
+            index = build_index(subscriptions, lake, codebook, **sharding)
+            assert ranked(match_events(events, index, k=3, route=True)) == expected(hot, k=3), sharding
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
 def test_the_engine_says_the_same(spark: Any, lake: Lake, world: World) -> None:
     subscriptions, events, codebook = frames(spark, world)
     engine = Engine(world.schema)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         weigh_table,
     )
     from matchwood.spark.profile import Profile
-    from matchwood.spark.session import local_session, settings
+    from matchwood.spark.session import local_session, settings, warm
     from matchwood.spark.sql import register
     from matchwood.spark.streaming import MatchStream
 
@@ -58,7 +58,7 @@ _MODULES = {
         "weigh_table",
     ],
     "profile": ["Profile"],
-    "session": ["local_session", "settings"],
+    "session": ["local_session", "settings", "warm"],
     "sql": ["register"],
     "streaming": ["MatchStream"],
 }
@@ -95,6 +95,7 @@ __all__ = [
     "register",
     "session_problems",
     "settings",
+    "warm",
     "weigh_table",
 ]
 

@@ -20,6 +20,7 @@ from pyspark import daemon
 
 from matchwood.planner.compiling import is_compiled
 from matchwood.planner.exercise import FEW_ROWS, exercise
+from matchwood.spark import direct_worker, index_stage, learn_worker, match_worker  # noqa: F401  # imported for the workers
 from matchwood.store.kernels.ordering import order_hits
 
 ALLOCATIONS = 100_000

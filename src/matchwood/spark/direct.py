@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pyspark.sql import Window
 from pyspark.sql import functions as fn
@@ -62,6 +62,33 @@ _EVENT_COLUMNS = ("until", "weights")
 _open: dict[str, SubscriptionIndex] = {}  # not weak: a lazy result needs its index longer than the caller does
 
 
+class MatchOptions(TypedDict, total=False):
+    """Options of all functions that match."""
+
+    k: int | None
+    """Only the k best; None for all matches."""
+    mode: str
+    at: datetime | str | None
+    """What has expired at that instant is left out."""
+    event_columns: Sequence[str]
+    """Columns of the events that are added to the result."""
+    errors: str
+    """"raise" or "skip", for bad records."""
+
+
+class BuildOptions(MatchOptions, total=False):
+    """Options of functions that also build the index, if they are given a table: those of `index_subscriptions`."""
+
+    subscription_columns: Sequence[str]
+    schema: Schema | Mapping[str, str] | None
+    path: str | os.PathLike[str] | Place | None
+    index: str
+    options: Mapping[str, Any] | None
+    shards: int
+    by: str
+    place: str
+
+
 class SubscriptionIndex:
     """An index of a table of subscriptions, in a temporary place. A context manager: leaving it removes the index.
 
@@ -76,51 +103,26 @@ class SubscriptionIndex:
         self._fields = tuple(fields)
         _open[str(root)] = self
 
-    def match(
-        self,
-        events: DataFrame,
-        *,
-        k: int | None = None,
-        mode: str = "all",
-        at: datetime | str | None = None,
-        id: str = "id",
-        event_columns: Sequence[str] = (),
-        errors: str = "raise",
-    ) -> DataFrame:
+    def match(self, events: DataFrame, *, id: str = "id", **options: Unpack[MatchOptions]) -> DataFrame:
         """(event_id, subscription_id, score, rank) and the chosen columns of every match, or of the k best of each event. Lazy.
 
         The result of a stream of events is a stream.
         """
-        names = self.root / "names"
-        return matched(
-            events, self.index, self._fields, names, k=k, mode=mode, at=at, id=id, event_columns=event_columns,
-            errors=errors,
-        )  # fmt: skip
+        return matched(events, self.index, self._fields, self.root / "names", id=id, **options)
 
-    def match_subscriptions(
-        self,
-        events: DataFrame,
-        *,
-        k: int | None = None,
-        mode: str = "all",
-        at: datetime | str | None = None,
-        id: str = "id",
-        event_columns: Sequence[str] = (),
-        errors: str = "raise",
-    ) -> DataFrame:
+    def match_subscriptions(self, events: DataFrame, *, id: str = "id", **options: Unpack[MatchOptions]) -> DataFrame:
         """The same, or the k best of each subscription: descending score, then ascending event id. Lazy.
 
         With `at` only events and subscriptions that are alive at that instant count.
         """
+        k, at = options.pop("k", None), options.get("at")
         if k is not None:
             check_k(k)
         if at is not None and "until" in events.columns:
             instant = fn.timestamp_micros(fn.lit(int(instant_key(at))))
             events = events.filter(fn.col("until").isNull() | (fn.col("until").cast("timestamp") > instant))
-        pairs = matched(
-            events, self.index, self._fields, self.root / "names", mode=mode, at=at, id=id,
-            event_columns=event_columns, errors=errors, per_subscription=k,
-        )  # fmt: skip
+        names = self.root / "names"
+        pairs = matched(events, self.index, self._fields, names, id=id, per_subscription=k, **options)
         order = Window.partitionBy("subscription_id").orderBy(fn.desc("score"), "event_id")
         ranked = pairs.withColumn("rank", fn.row_number().over(order))
         if k is not None:
@@ -190,54 +192,41 @@ def match(
     events: DataFrame,
     subscriptions: DataFrame | SubscriptionIndex | IndexVersion,
     *,
-    k: int | None = None,
-    mode: str = "all",
-    at: datetime | str | None = None,
     ids: tuple[str, str] = ("id", "id"),
-    event_columns: Sequence[str] = (),
-    subscription_columns: Sequence[str] = (),
-    errors: str = "raise",
-    **build: Any,
+    **options: Unpack[BuildOptions],
 ) -> DataFrame:
     """(event_id, subscription_id, score, rank) of every match, or of the k best subscriptions of each event. Lazy.
 
     `events` has a column for each attribute, or `lon` and `lat` for a place; columns that no subscription names are ignored, and
-    an attribute without a column is absent. `subscriptions` is a table as in
-    `index_subscriptions`, or an index. `ids` are the names of the columns of ids, of any type, of events and subscriptions. The
-    columns in `event_columns` and `subscription_columns` are added to the result. `at` leaves out subscriptions that have expired
-    at that instant. `errors` is "raise" or "skip", for bad records of both tables. `build` holds other options of
-    `index_subscriptions`. The index of a table is built now and removed when the process ends.
+    an attribute without a column is absent. `subscriptions` is a table as in `index_subscriptions`, or an index. `ids` are the
+    names of the columns of ids, of any type, of events and subscriptions. The options are `k`, `mode`, `at` (subscriptions that
+    have expired at that instant are left out), `event_columns` and `subscription_columns` (columns for the result), `errors`
+    ("raise" or "skip", for bad records of both tables), and those of `index_subscriptions`. The index of a table is built now
+    and removed when the process ends.
     """
-    options: dict[str, Any] = {"k": k, "mode": mode, "at": at, "id": ids[0], "event_columns": event_columns}
     if isinstance(subscriptions, IndexVersion):
+        query, build = _divided(options)
+        _check_built(build)
         fields = (StructField("id", LongType(), False),)
-        return matched(events, subscriptions, fields, None, errors=errors, **options)
-    index = _index_of(subscriptions, ids[1], subscription_columns, errors, build)
-    return index.match(events, errors=errors, **options)
+        return matched(events, subscriptions, fields, None, id=ids[0], **query)
+    index, query = _index_and_options(subscriptions, ids[1], options)
+    return index.match(events, id=ids[0], **query)
 
 
 def match_subscriptions(
     subscriptions: DataFrame | SubscriptionIndex,
     events: DataFrame,
     *,
-    k: int | None = None,
-    mode: str = "all",
-    at: datetime | str | None = None,
     ids: tuple[str, str] = ("id", "id"),
-    event_columns: Sequence[str] = (),
-    subscription_columns: Sequence[str] = (),
-    errors: str = "raise",
-    **build: Any,
+    **options: Unpack[BuildOptions],
 ) -> DataFrame:
     """(subscription_id, event_id, score, rank) of every match, or of the k best events of each subscription. Lazy.
 
-    The reverse of `match`; `ids` are the columns of ids of subscriptions and events. With `at` only events (`until`) and
-    subscriptions that are alive at that instant count.
+    The reverse of `match`, with the same options; `ids` are the columns of ids of subscriptions and events. With `at` only events
+    (`until`) and subscriptions that are alive at that instant count.
     """
-    index = _index_of(subscriptions, ids[0], subscription_columns, errors, build)
-    return index.match_subscriptions(
-        events, k=k, mode=mode, at=at, id=ids[1], event_columns=event_columns, errors=errors
-    )
+    index, query = _index_and_options(subscriptions, ids[0], options)
+    return index.match_subscriptions(events, id=ids[1], **query)
 
 
 def matched(
@@ -322,15 +311,26 @@ def _remove_forgotten(parent: Place) -> None:
             continue
 
 
-def _index_of(
-    subscriptions: DataFrame | SubscriptionIndex, id: str, wanted: Sequence[str], errors: str, build: dict[str, Any]
-) -> SubscriptionIndex:
-    if not isinstance(subscriptions, SubscriptionIndex):
-        return index_subscriptions(subscriptions, id=id, subscription_columns=wanted, errors=errors, **build)
-    if wanted or build:
-        given = ", ".join([*(["subscription_columns"] if wanted else []), *build])
-        raise QueryError(f"{given}: the index is built already; pass this to index_subscriptions")
-    return subscriptions
+def _index_and_options(
+    subscriptions: DataFrame | SubscriptionIndex, id: str, options: BuildOptions
+) -> tuple[SubscriptionIndex, MatchOptions]:
+    """The index, built if it is not given, and the options of the match."""
+    query, build = _divided(options)
+    if isinstance(subscriptions, SubscriptionIndex):
+        _check_built(build)
+        return subscriptions, query
+    return index_subscriptions(subscriptions, id=id, errors=query.get("errors", "raise"), **build), query
+
+
+def _divided(options: BuildOptions) -> tuple[MatchOptions, dict[str, Any]]:
+    """The options of the match, and those of building the index."""
+    query: Any = {name: value for name, value in options.items() if name in MatchOptions.__annotations__}
+    return query, {name: value for name, value in options.items() if name not in query}
+
+
+def _check_built(build: Mapping[str, Any]) -> None:
+    if build:
+        raise QueryError(f"{', '.join(build)}: the index is built already; pass this to index_subscriptions")
 
 
 def _conditions(subscriptions: DataFrame, id: str, wanted: Sequence[str]) -> tuple[DataFrame, str | None]:

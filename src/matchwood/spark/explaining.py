@@ -40,7 +40,11 @@ def explain(
         f"shards     {len(version.shards)}, {_described(sharding)}; an event visits {_visits(sharding, mode)}",
         f"answer     {'all matches' if k is None else f'the {k} best'} of each event, mode {mode_of(mode)}",
     ]
-    if routed:
+    if routed and sharding.kind == "space" and mode_of(mode) is Mode.ALL:
+        lines.append(
+            "plan       events are sent to the tasks of their cells, each of which maps few shards: one shuffle"
+        )
+    elif routed:
         lines.append("plan       events are sent to shards and the lists of matches merged by event: two shuffles")
     else:
         lines.append("plan       every task maps all shards; no shuffle")

@@ -100,7 +100,7 @@ class RoutedMatching:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Batches of ranked lists, one record per event and shard."""
-        for batch in batches:
+        for batch in gathered(batches):
             for shard, part in split_by_first(batch):
                 routed = read_events(part)
                 one = Matching({0: self.shards[shard]}, Sharding(), self.k, self.mode, self.at)

@@ -7,7 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 from matchwood.errors import UnsupportedError
 
@@ -28,7 +31,7 @@ def local_session(
     partitions: int = 4,
     options: dict[str, str] | None = None,
 ) -> SparkSession:
-    """A session on this machine, without progress bars, that logs errors only."""
+    """A session on this machine, without progress bars, that logs errors only. Its workers are started in the background."""
     problem = java_problem()
     if problem:
         raise UnsupportedError(problem)
@@ -40,7 +43,30 @@ def local_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    warm(session)
     return session
+
+
+def warm(spark: SparkSession) -> Thread:
+    """Start the Python workers of a session in the background, in a job of one small task for each core; `join` waits for it.
+
+    The first job of a session is up to three times as slow as the next ones, since the workers import and load, and the JVM loads
+    and compiles, what it needs. A program calls this once it has a session, and reads its input meanwhile.
+    """
+    context = getattr(spark, "_sc", None)
+    tasks = 2 if context is None else max(int(context.defaultParallelism), 1)
+
+    def run() -> None:
+        with suppress(Exception):  # the session may end meanwhile, and a job that needs the workers says what is wrong
+            spark.range(tasks).repartition(tasks).mapInArrow(_same, "id long").collect()
+
+    thread = Thread(target=run, name="matchwood-warm", daemon=True)
+    thread.start()
+    return thread
+
+
+def _same(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
 
 
 def settings(*, memory: str = "2g", partitions: int = 4) -> dict[str, str]:

@@ -28,6 +28,10 @@ from matchwood.errors import QueryError
 from matchwood.lang.evaluate import Mode
 from matchwood.spark.batches import first_rows
 
+Box = tuple[float, float, float, float]
+"""West, east, south, north; half-open."""
+WEST, SOUTH = 0, 2
+"""The lower sides of a `Box`; each upper side follows."""
 MAX_COPIES = 4
 """A subscription that intersects more cells than this is stored in `wide` instead."""
 
@@ -48,7 +52,7 @@ class Sharding:
     kind: Literal["one", "hash", "space", "cover"] = "one"
     shards: int = 1
     dims: tuple[int, int] | None = None
-    cells: tuple[tuple[float, float, float, float], ...] = ()
+    cells: tuple[Box, ...] = ()
 
     @property
     def wide(self) -> int:

@@ -6,8 +6,7 @@
 Spark writes Parquet files into the folder of the table, and the Python packages `pyiceberg` and `deltalake` commit them. So no
 jar is needed, and any Spark will do; releases of both formats for a new Spark come months after it.
 
-As input, tables of both formats are ordinary DataFrames: `match(spark.table("db.offers"), searches)`. Columns that are added to
-them later are attributes that no subscription names yet, and partition columns are kept by `event_columns`.
+`table_sources` reads such tables.
 """
 
 from __future__ import annotations
