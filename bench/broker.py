@@ -5,13 +5,15 @@
     streams     server-sent events to many clients that each get 10 matches a second: processor time a delivery, and delay
     webhooks    deliveries to a receiver on the same machine
     recovery    a broker that is killed and started again on its data, until its first answer
-    PostgreSQL  the service that a user would otherwise write: the circles in a table with an index, asked for each event
+    PostgreSQL  the service that a user would otherwise write: the circles in a table with an index, asked for each event; with
+                the numbers of circles and connections, the batches and the durable commits of `single` and `batches`
 
 Before anything is measured, the rankings of some events are compared with those of an engine in this process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -76,7 +78,9 @@ class Server:
             cores = range(os.cpu_count() or 1)
             os.sched_setaffinity(0, {cores[SERVER_CORE]})
 
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, preexec_fn=pinned)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, preexec_fn=pinned, start_new_session=True
+        )
         log.close()
         assert self.process.stdout is not None
         printed = ""
@@ -96,7 +100,10 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        self.process.send_signal(how)
+        if how is signal.SIGKILL:  # with the process that makes a snapshot
+            os.killpg(self.process.pid, how)
+        else:
+            self.process.send_signal(how)
         self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -276,6 +283,7 @@ def recovery(report: Report, folder: Path, count: int) -> None:
     changes = count // 10
     report.workload("recovery", subscriptions=count, changes=changes)
     with server(folder) as broker:
+        broker.request("PUT", "/v1/tenants/default", json.dumps({"subscriptions": 2 * count}).encode())
         load_circles(broker, circles(count))
         broker.request("POST", "/v1/snapshot")
         load_circles(broker, [{**one, "id": f"later{one['id']}"} for one in circles(changes, seed=31)])
@@ -296,7 +304,7 @@ def recovery(report: Report, folder: Path, count: int) -> None:
 
 
 def postgres(report: Report, folder: Path, count: int, seconds: float) -> None:
-    """The circles in a table with a GiST index, and an event table; one transaction for each event, or for 100 of them."""
+    """The circles in a table with a GiST index, and an event table; one transaction for each request."""
     binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     try:
         import psycopg
@@ -306,25 +314,23 @@ def postgres(report: Report, folder: Path, count: int, seconds: float) -> None:
     if not binaries:
         print("    left out: PostgreSQL (Debian's postgresql) is not installed", file=sys.stderr)
         return
-    with _cluster(binaries[-1].parent, folder) as where, psycopg.connect(where, autocommit=True) as connection:
-        _fill(connection, count)
-        events = offers(2000)
-        for batch in (1, 100):
-            load = _ask(connection, events, batch, seconds)
-            name = "single" if batch == 1 else "batches"
-            ours = report.value(workload=name, system=BROKER, metric="events a second")
-            rate = load.events / load.seconds
-            ratio = None if ours is None else ours / rate
-            report.row(
-                workload=name,
-                system=POSTGRES,
-                n=count,
-                metric="events a second",
-                value=rate,
-                baseline=BROKER,
-                ratio=ratio,
-            )
-            print(f"    PostgreSQL, {batch} a transaction: {rate:,.0f} events a second", file=sys.stderr)
+    for name, circles_of_it, connections, batch in (("single", 1000, 64, 1), ("batches", count, 8, 100)):
+        with _cluster(binaries[-1].parent, folder / name) as where:
+            with psycopg.connect(where, autocommit=True) as connection:
+                _fill(connection, circles_of_it)
+            asyncio.run(_ask(where, offers(5000), connections, batch, 1.0))
+            load = asyncio.run(_ask(where, offers(5000), connections, batch, seconds))
+        ours = report.value(workload=name, system=BROKER, metric="events a second")
+        rate = load.events / load.seconds
+        for metric, value in (
+            ("events a second", rate),
+            ("p50 ms", load.percentile(0.5) * 1e3),
+            ("p99 ms", load.percentile(0.99) * 1e3),
+            ("load's share of its core", load.busy),
+        ):
+            ratio = {"baseline": BROKER, "ratio": ours / rate} if metric == "events a second" and ours else {}
+            report.row(workload=name, system=POSTGRES, n=circles_of_it, metric=metric, value=value, **ratio)
+            print(f"    PostgreSQL, {name}: {metric} {value:,.2f}", file=sys.stderr)
 
 
 @contextmanager
@@ -398,17 +404,32 @@ INSERT INTO events(body, matches) VALUES(%(body)s, ARRAY(SELECT id FROM best)) R
 """
 
 
-def _ask(connection: Any, events: list[dict[str, Any]], batch: int, seconds: float) -> Load:
+async def _ask(where: str, events: list[dict[str, Any]], connections: int, batch: int, seconds: float) -> Load:
+    """Ask for so many seconds; each connection waits for its transaction before the next. A batch goes as one pipeline."""
+    import psycopg
+
     load = Load()
-    start, at = time.perf_counter(), 0
-    while time.perf_counter() - start < seconds:
-        began = time.perf_counter()
-        with connection.transaction():
-            for _ in range(batch):
-                event = events[at % len(events)]
-                at += 1
-                given = {**event["place"], "price": event["price"], "body": json.dumps(event)}
-                connection.execute(_ASK, given, prepare=True).fetchall()
-        load.times.append(time.perf_counter() - began)
-    load.events, load.seconds = at, time.perf_counter() - start
+    given = [{**event["place"], "price": event["price"], "body": json.dumps(event)} for event in events]
+
+    async def one(number: int, connection: Any) -> None:
+        at = number * 97
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            several = [given[(at + step) % len(given)] for step in range(batch)]
+            at += batch
+            if batch == 1:
+                cursor = await connection.execute(_ASK, several[0], prepare=True)
+                await cursor.fetchall()
+            else:
+                async with connection.transaction(), connection.cursor() as cursor:
+                    await cursor.executemany(_ASK, several, returning=True)
+            load.times.append(time.perf_counter() - began)
+            load.events += batch
+
+    opened = [await psycopg.AsyncConnection.connect(where, autocommit=True) for _ in range(connections)]
+    end = time.perf_counter() + seconds
+    with load.measured(lambda: 0.0):
+        await asyncio.gather(*(one(number, connection) for number, connection in enumerate(opened)))
+    for connection in opened:
+        await connection.close()
     return load

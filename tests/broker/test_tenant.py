@@ -271,6 +271,22 @@ def test_a_digest_has_the_best_matches_of_its_period_also_after_a_restart(folder
     direct.close()
 
 
+def test_put_leaves_a_paused_subscription_paused_also_after_a_restart(folder: Path, clock: ManualClock) -> None:
+    direct = Direct(folder, clock)
+    direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "a"}, DeliveryOptions())
+    direct.call(direct.tenant.change, "a", {"paused": True}, NOTHING)
+    for _ in range(2):
+        direct.call(direct.tenant.replace, "a", {"expression": "age > 1"}, DeliveryOptions(), NOTHING)
+        assert direct.call(direct.tenant.stored, "a")[0].paused
+        assert direct.publish([incoming({"age": 5})])[0].hits == []  # type: ignore[union-attr]
+        direct.close()
+        direct = Direct(folder, clock)
+    direct.call(direct.tenant.change, "a", {"paused": False}, NOTHING)
+    assert direct.publish([incoming({"age": 5})])[0].hits == [("a", 1.0)]  # type: ignore[union-attr]
+    assert direct.publish([incoming({"age": 1})])[0].hits == []  # type: ignore[union-attr]
+    direct.close()
+
+
 def test_a_full_outbox_sheds_the_lowest_scores_and_tells_the_consumer(folder: Path, clock: ManualClock) -> None:
     direct = Direct(folder, clock, TenantLimits(waiting=10))
     for number in range(4):

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from matchwood import Engine, Event, ManualClock, MatchwoodError
-from matchwood.engine.durable import comparable
+from matchwood.engine.comparing import comparable
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS: list[dict[str, Any]] = [

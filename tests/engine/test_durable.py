@@ -20,6 +20,7 @@ import apsw
 import pytest
 
 from matchwood import Engine, ManualClock
+from matchwood.engine.comparing import shape_of
 from matchwood.engine.journal import Journal
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import write_snapshot
@@ -118,6 +119,39 @@ def test_snapshots_that_are_started_at_the_same_time_wait_for_each_other(tmp_pat
         with ThreadPoolExecutor(3) as pool:
             assert [job.result() for job in [pool.submit(engine.snapshot) for _ in range(3)]] == [engine.seq] * 3
         assert not engine.verify().problems
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(d = 4 AND c = 3) OR (a = 1 AND b = 2)", True),
+        ("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", "(a = 1 AND c = 3) OR (b = 2 AND d = 4)", False),
+        ("a IN ('x', 'y') ^2", "a IN ('y', 'x') ^2", True),
+        ("a IN ('x', 'y') ^2", "a IN ('x', 'y') ^3", False),
+        ("a IN ('x', 'y')", "a NOT IN ('x', 'y')", False),
+        ("NOT (a > 1 AND b > 1)", "NOT (a > 1) AND b > 1", False),
+        ("a = 1", "a = 2", False),
+        ("TRUE", "FALSE", False),
+    ],
+)
+def test_verify_tells_groupings_apart_and_not_orders(one: str, other: str, equal: bool) -> None:
+    assert (shape_of(one) == shape_of(other)) is equal
+
+
+def test_verify_says_that_a_grouping_on_disk_differs(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, index="scan") as engine:
+        engine.subscribe("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", id=7)
+        other = "(a = 1 AND c = 3) OR (b = 2 AND d = 4)"
+        connection = engine._group.journal.connection
+        body = connection.execute("SELECT body FROM subscriptions").get
+        changed = body.replace("(a = 1 AND b = 2) OR (c = 3 AND d = 4)", other)
+        assert changed != body
+        with connection:
+            connection.execute("UPDATE subscriptions SET body = ?", (changed,))
+            connection.execute("DELETE FROM journal")
+            connection.execute("INSERT OR REPLACE INTO meta VALUES('trimmed', 1), ('trimmed_changes', 1), ('last', 1)")
+        [problem] = engine.verify().problems
+        assert problem.startswith("subscription 7 is ")
 
 
 def test_a_damaged_snapshot_is_left_aside(tmp_path: Path) -> None:
@@ -463,3 +497,69 @@ def test_a_thousand_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
         left -= check_killed(folder, number, point, nth_of(number, point))
         shutil.rmtree(folder)
         number += 1
+
+
+FOLLOWER = """
+import sys, time
+from matchwood import Engine
+engine = Engine.open(sys.argv[1], mode="follow", index="scan")
+print("ready", flush=True)
+for line in sys.stdin:  # a number to wait for: the age that a subscription is the only one to match
+    end = time.monotonic() + 30
+    while not engine.match({"age": int(line)}) and time.monotonic() < end:
+        assert engine.problem is None, engine.problem
+        time.sleep(0.002)
+    print(engine.seq, len(engine), sorted(engine.ids().tolist()) == list(range(len(engine))), flush=True)
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from matchwood import Engine
+from matchwood.engine.snapshotting import write_snapshot
+engine = Engine.open(sys.argv[1], index="scan", snapshot_every=None)
+number, before = len(engine), 0
+while True:
+    engine.subscribe(f"age = {number}", id=number)
+    print(number, flush=True)
+    number += 1
+    if number % 25 == 0:
+        with engine._group.alone() as journal:  # as `compact` does, without its process
+            journal.trim(before, 2**62)
+            journal.checkpoint()
+        before = write_snapshot(Path(sys.argv[1]))
+"""
+
+
+def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_path: Path) -> None:
+    """It sees everything that was acknowledged, whole changes only, and never stops, whatever the writer compacts."""
+    rng = random.Random(6)
+    Engine.open(tmp_path, index="scan").close()
+    command = [sys.executable, "-c", FOLLOWER, str(tmp_path)]
+    follower = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert follower.stdin is not None
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "ready\n"
+    last = -1
+    for _ in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(rng.random() * 0.8)
+        writer.kill()
+        acknowledged = writer.stdout.read().split()
+        writer.stdout.close()
+        writer.wait()
+        if acknowledged:
+            last = int(acknowledged[-1])
+            print(last, file=follower.stdin, flush=True)
+            seq, count, whole = follower.stdout.readline().split()
+            assert (int(count) > last, whole) == (True, "True")
+            assert int(seq) == int(count)
+    follower.stdin.close()
+    assert follower.wait() == 0
+    follower.stdout.close()
+    assert last > 25  # it was compacted meanwhile
+    with Engine.open(tmp_path, index="scan") as engine:
+        assert len(engine) > last
+        assert engine.verify().problems == ()

@@ -27,7 +27,7 @@ from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
 from tests.encode.tables import json_value
-from tests.fuzz import network
+from tests.fuzz import languages, network
 from tests.fuzz.folders import a_damaged_folder
 from tests.fuzz.foreign import foreign
 from tests.fuzz.mutation import mutated_bytes, mutated_json, mutated_text, mutated_values
@@ -217,8 +217,11 @@ def event_objects(random: Random) -> int:
 Target = Callable[[Random], int]
 
 TARGETS: dict[str, tuple[Target, int]] = {
-    "text": (text, 155_000),
-    "json trees": (json_tree, 160_000),
+    "text": (text, 105_000),
+    "json trees": (json_tree, 110_000),
+    "geometries": (languages.geometries, 40_000),
+    "patterns": (languages.patterns, 30_000),
+    "decays": (languages.decays, 30_000),
     "foreign conditions": (foreign, 40_000),
     "json text": (json_text, 100_000),
     "lines of subscriptions": (subscription_lines, 120_000),

@@ -15,7 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from matchwood import Event, Point, Range, attr, parse
+from matchwood import Event, Point, Range, attr, interval, parse
+from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Listed, Pattern, Ring, Timed
 from tests.model.model import (
     And,
     Between,
@@ -70,11 +71,19 @@ class _Text:
                 weight = (
                     "" if leaf.weight == 1 else f"{self.rng.choice((' ', ''))}^{number_text(leaf.weight, self.rng)}"
                 )
-                text = self.condition(leaf) + weight
+                text = self.condition(leaf) + weight + self.decay(getattr(leaf, "decay", None))
                 return f"({text})" if self.rng.random() < 0.1 else text
 
-    def condition(self, leaf: Any) -> str:
+    def decay(self, decay: Decay | None) -> str:
+        if decay is None:
+            return ""
+        parts = [f"SCALE {decay.scale!r}", f"OFFSET {decay.offset!r}", f"TO {decay.to!r}", f"ORIGIN {decay.origin!r}"]
+        self.rng.shuffle(parts)
+        return f" {self.word('DECAY')}({', '.join([self.word('LINEAR'), *parts])})"
+
+    def condition(self, leaf: Any, quantifier: str = "") -> str:
         name = self.name(leaf.attribute)
+        name = f"{self.word(quantifier)}({name})" if quantifier else name
         negation = f"{self.word('NOT')} " if getattr(leaf, "negated", False) else ""
         match leaf:
             case Compare(operator=operator, value=value):
@@ -95,7 +104,29 @@ class _Text:
                 return f"DWITHIN({name}, POINT({lon!r} {lat!r}), {amount}{shape})"
             case Box():
                 return f"BBOX({name}, {leaf.west!r}, {leaf.south!r}, {leaf.east!r}, {leaf.north!r})"
+            case Each(word=word, leaf=inner):
+                return self.condition(inner, word)
+            case Pattern(function="LIKE", text=text):
+                return f"{name} {negation}{self.word('LIKE')} {self.value(text)}"
+            case Pattern(function=function, text=text):
+                return f"{self.word(function)}({name}, {self.value(text)})"
+            case Listed(function=function, values=values):
+                return f"{self.word(function)}({name}, {self.list(values)})"
+            case Counted(values=values, operator=operator, count=count):
+                return f"{self.word('A_COUNT')}({name}, {self.list(values)}) {self.operator(operator)} {count}"
+            case Timed(function=function, lo=lo, hi=hi):
+                return f"{self.word(function)}({name}, {self.times(lo, hi)})"
+            case Area(function=function):
+                return f"{self.word(function)}({name}, {wkt(leaf)})"
         raise TypeError(leaf)
+
+    def list(self, values: Sequence[Any]) -> str:
+        return f"({', '.join(map(self.value, values))})"
+
+    def times(self, lo: datetime, hi: datetime) -> str:
+        if lo == hi:
+            return self.value(lo)
+        return f"{self.word('INTERVAL')}('{instant_text(lo, self.rng)}', '{instant_text(hi, self.rng)}')"
 
     def operator(self, operator: str) -> str:
         return self.rng.choice({"=": ("=", "=="), "!=": ("!=", "<>")}.get(operator, (operator,)))
@@ -114,6 +145,24 @@ class _Text:
                 return f"DATE('{value.date().isoformat()}')"
             return f"TIMESTAMP('{instant_text(value, self.rng)}')"
         return number_text(value, self.rng)
+
+
+def wkt(area: Area) -> str:
+    """The polygons as well-known text."""
+
+    def ring(corners: Ring) -> str:
+        return f"({', '.join(f'{x!r} {y!r}' for x, y in corners)})"
+
+    polygons = [f"({', '.join(map(ring, rings))})" for rings in area.polygons]
+    return f"POLYGON{polygons[0]}" if len(polygons) == 1 else f"MULTIPOLYGON({', '.join(polygons)})"
+
+
+def geojson(area: Area) -> dict[str, Any]:
+    """The polygons as GeoJSON."""
+    polygons = [[[list(corner) for corner in ring] for ring in rings] for rings in area.polygons]
+    if len(polygons) == 1:
+        return {"type": "Polygon", "coordinates": polygons[0]}
+    return {"type": "MultiPolygon", "coordinates": polygons}
 
 
 def number_text(value: float, rng: Random) -> str:
@@ -147,9 +196,18 @@ def built(expression: Expression, rng: Random) -> Any:
         case Not(child):
             return ~built(child, rng)
         case leaf:
+            name = attr(leaf.attribute)
+            if isinstance(leaf, Each):
+                name, inner = name.any() if leaf.word == "ANY" else name.all(), leaf.leaf
+                return _predicate(name, inner) ^ leaf.weight
             if rng.random() < 0.5:
-                return _predicate(attr(leaf.attribute, weight=leaf.weight), leaf)
-            return _predicate(attr(leaf.attribute), leaf) ^ leaf.weight
+                made = _predicate(attr(leaf.attribute, weight=leaf.weight), leaf)
+            else:
+                made = _predicate(name, leaf) ^ leaf.weight
+            decay = getattr(leaf, "decay", None)
+            if decay is None:
+                return made
+            return made.decay(origin=decay.origin, scale=decay.scale, offset=decay.offset, to=decay.to)
 
 
 def _predicate(name: Any, leaf: Any) -> Any:
@@ -175,7 +233,39 @@ def _predicate(name: Any, leaf: Any) -> Any:
             return name.within(Point(lon, lat), (radius, "m"), shape="square")
         case Box():
             return name.in_box(leaf.west, leaf.south, leaf.east, leaf.north)
+        case Pattern(function="LIKE", text=text, negated=negated):
+            return name.not_like(text) if negated else name.like(text)
+        case Pattern(function=function, text=text):
+            return getattr(name, PATTERNS[function])(text)
+        case Listed(function=function, values=values):
+            return getattr(name, LISTS[function])(list(values))
+        case Counted(values=values, operator=operator, count=count):
+            found = name.count_of(list(values))
+            return getattr(found, COMPARISONS[operator])(count)
+        case Timed(function=function, lo=lo, hi=hi):
+            return getattr(name, TIMES[function])(lo if lo == hi else interval(lo, hi))
+        case Area(function=function):
+            return getattr(name, function.removeprefix("S_").lower())(geojson(leaf))
     raise TypeError(leaf)
+
+
+PATTERNS = {
+    "STARTS_WITH": "starts_with",
+    "ENDS_WITH": "ends_with",
+    "CONTAINS": "contains_text",
+    "CIDR": "in_network",
+}
+LISTS = {"A_CONTAINS": "contains", "A_OVERLAPS": "overlaps", "A_CONTAINEDBY": "contained_by", "A_EQUALS": "equals"}
+COMPARISONS = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+_WORDS = {"STARTEDBY": "started_by", "FINISHEDBY": "finished_by", "METBY": "met_by", "OVERLAPPEDBY": "overlapped_by"}
+TIMES = {f"T_{word}": f"t_{_WORDS.get(word, word.lower())}" for word in [t.removeprefix("T_") for t in TEMPORAL]}
+_JSON_WORDS = {
+    "t_startedby": "t_startedBy",
+    "t_finishedby": "t_finishedBy",
+    "t_metby": "t_metBy",
+    "t_overlappedby": "t_overlappedBy",
+    "a_containedby": "a_containedBy",
+}
 
 
 # JSON
@@ -195,11 +285,16 @@ def json_of(expression: Expression, rng: Random) -> Any:
             found = _json_condition(leaf, rng)
             if leaf.weight != 1 or rng.random() < 0.1:
                 found["weight"] = leaf.weight
+            if (decay := getattr(leaf, "decay", None)) is not None:
+                found["decay"] = {"curve": "linear", "origin": decay.origin, "scale": decay.scale}
+                found["decay"] |= {"offset": decay.offset, "to": decay.to}
             return {"op": "not", "args": [found]} if getattr(leaf, "negated", False) else found
 
 
 def _json_condition(leaf: Any, rng: Random) -> dict[str, Any]:
-    subject = {"property": leaf.attribute}
+    subject: dict[str, Any] = {"property": leaf.attribute}
+    if isinstance(leaf, Each):
+        subject, leaf = {"op": leaf.word.lower(), "args": [subject]}, leaf.leaf
     match leaf:
         case Compare(operator=operator, value=value):
             op = rng.choice(("<>", "!=")) if operator == "!=" else operator
@@ -216,6 +311,20 @@ def _json_condition(leaf: Any, rng: Random) -> dict[str, Any]:
         case Box():
             box = [leaf.west, leaf.south, leaf.east, leaf.north]
             return {"op": "s_intersects", "args": [subject, {"bbox": box}]}
+        case Pattern(function=function, text=text):
+            return {"op": function.lower(), "args": [subject, text]}
+        case Listed(function=function, values=values):
+            op = _JSON_WORDS.get(function.lower(), function.lower())
+            return {"op": op, "args": [subject, [json_value(v) for v in values]]}
+        case Counted(values=values, operator=operator, count=count):
+            counted = {"op": "a_count", "args": [subject, [json_value(v) for v in values]]}
+            return {"op": "<>" if operator == "!=" else operator, "args": [counted, count]}
+        case Timed(function=function, lo=lo, hi=hi):
+            op = _JSON_WORDS.get(function.lower(), function.lower())
+            ends = [json_value(lo)["timestamp"], json_value(hi)["timestamp"]]
+            return {"op": op, "args": [subject, json_value(lo) if lo == hi else {"interval": ends}]}
+        case Area(function=function):
+            return {"op": function.lower(), "args": [subject, geojson(leaf)]}
     raise TypeError(leaf)
 
 

@@ -8,7 +8,7 @@ keys of strings and no arrays: a condition is tested on a value, and a range by 
     Subscription   the alternatives, a priority, an expiry
     Model          what an engine holds, and what each of its calls must give
 
-Nothing here may import matchwood.
+`conditions` has those on strings, lists, times and areas. Nothing here may import matchwood.
 """
 
 from __future__ import annotations
@@ -20,6 +20,22 @@ from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from itertools import chain, product
 from typing import Any
+
+from tests.model.conditions import (
+    WHOLE,
+    Area,
+    Counted,
+    Decay,
+    Each,
+    Listed,
+    Pattern,
+    Timed,
+    closeness,
+    fits,
+    holds_of_all,
+    lies,
+    probes,
+)
 
 EARTH = 6_371_008.8  # metres
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +63,7 @@ class Compare:
     operator: str  # = != < <= > >=
     value: Any
     weight: float = 1.0
+    decay: Decay | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,7 @@ class Between:
     hi: Any
     negated: bool = False
     weight: float = 1.0
+    decay: Decay | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +142,7 @@ class Constant:
     value: bool
 
 
-Leaf = Compare | Between | In | IsNull | Circle | Square | Box
+Leaf = Compare | Between | In | IsNull | Circle | Square | Box | Pattern | Area | WHOLE
 Expression = Leaf | And | Or | Not | Constant
 
 
@@ -212,6 +230,10 @@ def true_of(leaf: Leaf, value: Any) -> bool:
             return true_of(square_box(leaf), value)
         case Box():
             return in_box(leaf, value)
+        case Pattern(negated=negated):
+            return fits(leaf, value) != negated
+        case Area():
+            return lies(leaf, value)
     raise TypeError(leaf)
 
 
@@ -287,23 +309,53 @@ class Predicate:
     attribute: str
     weight: float
     conditions: tuple[tuple[Leaf, bool], ...]  # a leaf, and whether it stands under an odd number of NOTs
+    grades: tuple[Leaf, ...] = ()  # whose weights count by how close a value is
 
     @property
     def asks_for_absence(self) -> bool:
         return any(isinstance(leaf, IsNull) and leaf.negated == negated for leaf, negated in self.conditions)
 
     def meets(self, value: Any) -> bool:
-        return all(true_of(leaf, value) != negated for leaf, negated in self.conditions)
+        """All that is said of one value."""
+        return all(true_of(leaf, value) != negated for leaf, negated in self.conditions if not isinstance(leaf, WHOLE))
+
+    def met_by(self, parts: Sequence[Sequence[Any]]) -> bool:
+        """By the values of an event, part by part?"""
+        values = [value for part in parts for value in part]
+        return (
+            any(map(self.meets, values))
+            and all(
+                true_of(leaf, v) != negated
+                for leaf, negated in self.conditions
+                if _excludes(leaf, negated)
+                for v in values
+            )
+            and all(
+                holds_of_all(leaf, parts, microseconds, true_of) != negated
+                for leaf, negated in self.conditions
+                if isinstance(leaf, WHOLE)
+            )
+        )
+
+    def amount(self, event: Happening) -> float:
+        """What it adds to a score, where it holds, before the weight of the event."""
+        found = self.weight
+        for leaf in self.grades:
+            values = [v for part in self.parts(event) for v in part if self.meets(v)]
+            operator = leaf.operator if isinstance(leaf, Compare) else ""
+            found += leaf.weight * max(closeness(leaf.decay, operator, v) for v in values)  # type: ignore[union-attr, arg-type]
+        return found
 
     def holds(self, event: Happening) -> bool:
         if self.asks_for_absence or not event.present(self.attribute):
             return self.asks_for_absence and not event.present(self.attribute)
+        return self.met_by(self.parts(event))
+
+    def parts(self, event: Happening) -> list[list[Any]]:
+        """The parts of the value that the event has, each as its candidates."""
         value = event.values[self.attribute]
         parts = [part for part in (value if isinstance(value, list) else [value]) if not _absent(part)]
-        values = [v for part in parts for v in self.candidates(part)]
-        return any(map(self.meets, values)) and all(
-            true_of(leaf, v) != negated for leaf, negated in self.conditions if _excludes(leaf, negated) for v in values
-        )
+        return [list(self.candidates(part)) for part in parts]
 
     def candidates(self, part: Any) -> Iterable[Any]:
         """Values of the part such that, if any value of it meets the conditions, one of these does."""
@@ -324,15 +376,20 @@ class Predicate:
                 (c - 1, c + 1) if isinstance(constant, date) else (math.nextafter(c, s) for s in (-math.inf, math.inf))
             )
             found.extend((c, *beside))
+        for leaf in self.grades:
+            decay: Any = leaf.decay  # type: ignore[union-attr]
+            found.extend((decay.origin, decay.origin - decay.offset, decay.origin + decay.offset))
         return found
 
     def can_hold(self) -> bool | None:
         """Is there a value that meets the conditions? None where a shape makes that hard to tell."""
         if self.asks_for_absence:
             return all(isinstance(leaf, IsNull) and leaf.negated == negated for leaf, negated in self.conditions)
-        shapes = [leaf for leaf, _ in self.conditions if isinstance(leaf, Circle | Square | Box)]
+        shapes = [leaf for leaf, _ in self.conditions if isinstance(leaf, Circle | Square | Box | Area)]
         if shapes:
             return self._place_exists(shapes)
+        if any(isinstance(leaf, Pattern | WHOLE) for leaf, _ in self.conditions):
+            return self._some_values_meet()
         constants = [microseconds(c) for leaf, _ in self.conditions for c in _constants(leaf)]
         if not constants:
             return True
@@ -342,6 +399,25 @@ class Predicate:
             return any(map(self.meets, (False, True)))
         return any(map(self.meets, (-math.inf, math.inf, *self.turns())))
 
+    def _some_values_meet(self) -> bool | None:
+        """Whether some values meet tests of strings and lists is found by trying. None if none of those tried does."""
+        constants = [microseconds(c) for leaf, _ in self.conditions for c in _constants(leaf)]
+        texts = [c for c in constants if isinstance(c, str)]
+        tried: list[Any] = list(dict.fromkeys([*constants, *map(_example, texts)]))
+        if texts:
+            tried += [
+                "a string that nobody names",
+                *(a + b for a in map(_example, texts) for b in map(_example, texts)),
+            ]
+        elif isinstance(constants[0], bool):
+            tried = [False, True]
+        else:
+            tried += [*self.turns(), -math.inf, math.inf]
+        lists = [[value] for value in tried]
+        lists += [list(pair) for pair in product(tried[:12], tried[:12])]
+        lists += [list(dict.fromkeys(map(microseconds, _constants(leaf)))) for leaf, _ in self.conditions]
+        return True if any(self.met_by([[v] for v in values]) for values in lists if values) else None
+
     def _place_exists(self, shapes: list[Any]) -> bool | None:
         lons, lats = {-180.0, 180.0, 0.0}, {-90.0, 90.0, 0.0}
         for shape in shapes:
@@ -350,6 +426,9 @@ class Predicate:
                 for values, borders, end in edges:
                     near = {math.nextafter(b, to) for b in borders for to in (-math.inf, math.inf)}
                     values |= {v for v in (*borders, *near) if abs(v) <= end}
+            elif isinstance(shape, Area):
+                if any(map(self.meets, probes(shape))):
+                    return True
             else:
                 lons.add(shape.lon)
                 lats.add(shape.lat)
@@ -367,7 +446,12 @@ def _excludes(leaf: Leaf, negated: bool) -> bool:
     """Does the condition, or its negation, say what no value may be?"""
     if isinstance(leaf, Compare):
         return (leaf.operator == "!=") != negated
-    return isinstance(leaf, Between | In) and leaf.negated != negated
+    return isinstance(leaf, Between | In | Pattern) and leaf.negated != negated
+
+
+def _example(pattern: str) -> str:
+    """A string of the pattern; a text that is none is its own example."""
+    return pattern.replace("\\", "").replace("%", "").replace("_", "x").removesuffix("/8")
 
 
 def _constants(leaf: Leaf) -> tuple[Any, ...]:
@@ -376,8 +460,14 @@ def _constants(leaf: Leaf) -> tuple[Any, ...]:
             return (value,)
         case Between(lo=lo, hi=hi):
             return (lo, hi)
-        case In(values=values):
+        case In(values=values) | Listed(values=values) | Counted(values=values):
             return values
+        case Pattern(text=text):
+            return (text,)
+        case Each(leaf=inner):
+            return _constants(inner)
+        case Timed(lo=lo, hi=hi):
+            return (lo, hi)
     return ()
 
 
@@ -397,6 +487,8 @@ def alternatives(expression: Expression, *, negated: bool = False) -> list[Alter
                 return [reduce(_joined, choice) for choice in product(*parts)]
             return list(chain.from_iterable(parts))
         case leaf:
+            if getattr(leaf, "decay", None) is not None:
+                return [(Predicate(leaf.attribute, 0.0, ((leaf, negated),), (leaf,)),)]
             return [(Predicate(leaf.attribute, leaf.weight, ((leaf, negated),)),)]
 
 
@@ -406,7 +498,12 @@ def _joined(left: Alternative, right: Alternative) -> Alternative:
     for new in right:
         old = by_attribute.get(new.attribute)
         if old is not None:
-            new = replace(new, weight=old.weight + new.weight, conditions=old.conditions + new.conditions)
+            new = replace(
+                new,
+                weight=old.weight + new.weight,
+                conditions=old.conditions + new.conditions,
+                grades=old.grades + new.grades,
+            )
         by_attribute[new.attribute] = new
     return tuple(by_attribute.values())
 
@@ -438,7 +535,7 @@ class Subscription:
         for predicate in alternative:
             if predicate.holds(event):
                 held += 1
-                score = combine(score, predicate.weight * event.weight(predicate.attribute))
+                score = combine(score, predicate.amount(event) * event.weight(predicate.attribute))
             elif mode == "all":
                 return None
         return score if mode == "all" or held else None
@@ -526,7 +623,7 @@ class Model:
             leaf, negated = predicate.conditions[0]
             if negated and isinstance(leaf, Box | Square):
                 return None
-            if negated or isinstance(leaf, IsNull):
+            if negated or isinstance(leaf, IsNull | Area):
                 return False
             shape = square_box(leaf) if isinstance(leaf, Square) else leaf
             if isinstance(shape, Box) and shape.west == -180 and shape.east == 180:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from matchwood import Engine, Match
+from matchwood import Engine, Match, parse
 from tests.model.run import FIXED, INDEXES, DisagreementError, Run
 
 SEEDS = 20
@@ -93,6 +94,48 @@ def test_a_comparison_that_includes_its_end_is_noticed(monkeypatch: pytest.Monke
     assert _noticed()
 
 
+@pytest.mark.parametrize(
+    ("said", "taken"),
+    [
+        (" LIKE '%", " LIKE '_"),
+        ("A_CONTAINS(", "A_OVERLAPS("),
+        ("A_CONTAINEDBY(", "A_OVERLAPS("),
+        ("A_COUNT(", "A_OVERLAPS("),
+        ("S_DISJOINT(", "S_TOUCHES("),
+        ("OFFSET 2.0", "OFFSET 0.0"),
+        *(
+            pytest.param(said, taken, marks=pytest.mark.stress)
+            for said, taken in (
+                ("ALL(", "ANY("),
+                ("STARTS_WITH(", "ENDS_WITH("),
+                ("STARTS_WITH(", "CONTAINS("),
+                ("T_AFTER(", "T_BEFORE("),
+                ("S_WITHIN(", "S_INTERSECTS("),
+                ("T_AFTER(", "T_INTERSECTS("),
+                ("TO 0.5", "TO 0.0"),
+            )
+        ),
+    ],
+)
+def test_a_condition_that_is_taken_for_another_is_noticed(
+    said: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right, wrong = Engine.subscribe, 0
+
+    def subscribe(self: Engine, source: Any, **terms: Any) -> Any:
+        nonlocal wrong
+        text = str(parse(source)) if isinstance(source, str) else ""
+        if said == "A_COUNT(" and said in text:
+            text = re.sub(r"A_COUNT\((.*?\))\) \S+ \d+", r"A_OVERLAPS(\1)", text)
+            wrong += 1
+            return right(self, text, **terms)
+        wrong += said in text
+        return right(self, text.replace(said, taken) if said in text else source, **terms)
+
+    monkeypatch.setattr(Engine, "subscribe", subscribe)
+    assert _noticed(200), f"{wrong} subscriptions were told wrongly"
+
+
 def test_an_update_that_does_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "update", lambda self, id, expression, **terms: None)
     assert _noticed()
@@ -108,9 +151,9 @@ def test_a_live_event_that_outlives_its_time_is_noticed(monkeypatch: pytest.Monk
     assert _noticed()
 
 
-def _noticed() -> bool:
+def _noticed(seeds: int = SEEDS) -> bool:
     try:
-        agree("scan", range(SEEDS))
+        agree("scan", range(seeds))
     except DisagreementError:
         return True
     return False

@@ -8,10 +8,12 @@ neighbours, or one value alone.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
+from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Listed, Pattern, Ring, Timed
 from tests.model.forms import Record
 from tests.model.model import (
     And,
@@ -55,10 +57,10 @@ NUMBERS = (
     (-1.7976931348623157e308, 1.7976931348623157e308, 1e300, 0, math.inf, -math.inf),
     (7.0,),
     (1.0, ONE_MORE, math.nextafter(ONE_MORE, 2.0), math.nextafter(1.0, 0.0)),
-    (2**53, 2**53 - 1, -(2**53), 2**60, 10),
+    (2**53, 2**53 - 1, -(2**53), float(2**60), 10),  # an integer beyond 2^53 would make the attribute an id
     tuple(range(0, 1000, 37)),
 )
-STRINGS = ("Oslo", "Bergen", "", "it's", 'a "b"', "two\nlines", "Ålesund", "NULL", "oslo")
+STRINGS = ("Oslo", "Bergen", "", "it's", 'a "b"', "two\nlines", "Ålesund", "NULL", "oslo", "10.0.0.1", "::1")
 INSTANTS = tuple(
     START + delta
     for delta in (
@@ -82,6 +84,19 @@ POINTS = (
 )
 RADII = (1.0, 500.0, 1000.0, 100_000.0, 2_000_000.0, 30_000_000.0)
 MOST_ALTERNATIVES = 60
+NETWORKS = ("10.0.0.0/8", "10.0.0.1/32", "::/64", "192.168.0.0/16")
+SHAPES: tuple[tuple[Ring, ...], ...] = (
+    (((-1.0, -1.0), (3.0, 0.0), (0.5, 2.5), (-1.0, -1.0)),),
+    (((0.0, 40.0), (20.0, 40.0), (20.0, 50.0), (10.0, 45.0), (0.0, 50.0), (0.0, 40.0)),),
+    (
+        ((-80.0, 30.0), (-60.0, 30.0), (-60.0, 50.0), (-81.0, 50.0), (-80.0, 30.0)),
+        ((-75.0, 40.0), (-73.0, 40.0), (-74.0, 42.0), (-75.0, 40.0)),
+    ),
+    (((170.0, -20.0), (190.0, -10.0), (185.0, 20.0), (170.0, -20.0)),),
+    (((-200.0, 50.0), (-170.0, 55.0), (-180.0, 70.0), (-200.0, 50.0)),),
+    (((-180.0, 60.0), (180.0, 60.0), (180.0, 90.0), (0.0, 89.0), (-180.0, 90.0), (-180.0, 60.0)),),
+)
+"""Polygons with corners and edges on places that events have; one with a hole, two across the antimeridian."""
 
 
 class World:
@@ -132,8 +147,19 @@ class World:
         rng = self.rng
         names = list(dict.fromkeys([*self.favourites[: rng.randint(0, 2)], *self._some_names(3)]))
         rng.shuffle(names)
-        parts = tuple(self.leaf(name) for name in names)
+        parts = tuple(self.graded(self.leaf(name)) for name in names)
         return parts[0] if len(parts) == 1 else And(parts)
+
+    def graded(self, leaf: Any) -> Any:
+        """At times with a DECAY whose steps are powers of two, so that no rounding is left to chance."""
+        rng = self.rng
+        if not isinstance(leaf, Compare | Between) or self.types[leaf.attribute] != "number" or rng.random() < 0.9:
+            return leaf
+        if leaf.weight > 4 or any(abs(v) > 1000 or v * 8 != int(v * 8) for v in self.pools[leaf.attribute]):
+            return leaf
+        to, offset = rng.choice((0.0, 0.5)), rng.choice((0.0, 0.5, 2.0))
+        decay = Decay(rng.choice(self.pools[leaf.attribute]), rng.choice((1.0, 4.0, 64.0)), offset, to)
+        return replace(leaf, decay=decay)
 
     def _some_names(self, most: int) -> list[str]:
         return self.rng.sample(list(self.types), self.rng.randint(1, min(most, len(self.types))))
@@ -160,8 +186,12 @@ class World:
         if rng.random() < 0.08:
             return IsNull(name, rng.random() < 0.5, weight)
         if type_ == "point":
-            return self._shape(name, weight)
+            return self._area(name, weight) if rng.random() < 0.3 else self._shape(name, weight)
+        if rng.random() < 0.15:
+            return self._whole(name, weight)
         negated = rng.random() < 0.2
+        if type_ == "string" and rng.random() < 0.35:
+            return self._pattern(name, negated, weight)
         kind = rng.random()
         if kind < 0.25:
             size = rng.randint(1, min(4, len(self.pools[name])))
@@ -174,6 +204,43 @@ class World:
                 ends.sort()
             return Between(name, *ends, negated, weight)
         return Compare(name, rng.choice(("=", "!=", "<", "<=", ">", ">=")), self.constant(name), weight)
+
+    def _pattern(self, name: str, negated: bool, weight: float) -> Pattern:
+        rng = self.rng
+        if rng.random() < 0.1:
+            return Pattern(name, "CIDR", rng.choice(NETWORKS), weight=weight)
+        text = rng.choice((*self.pools[name], *STRINGS))
+        begin, end = sorted((rng.randint(0, len(text)), rng.randint(0, len(text))))
+        function = rng.choice(("LIKE", "LIKE", "STARTS_WITH", "ENDS_WITH", "CONTAINS"))
+        if function != "LIKE":
+            part = {"STARTS_WITH": text[:end], "ENDS_WITH": text[begin:], "CONTAINS": text[begin:end]}[function]
+            return Pattern(name, function, part, weight=weight)
+        marks = [rng.choice((c, c, c, "_", "%", f"\\{c}")) for c in text[begin:end]]
+        pattern = rng.choice(("", "%")) + "".join(marks) + rng.choice(("", "%"))
+        return Pattern(name, function, pattern, negated, weight)
+
+    def _whole(self, name: str, weight: float) -> Any:
+        rng, type_ = self.rng, self.types[name]
+        kind = rng.random()
+        if type_ == "timestamp" and kind < 0.4:
+            lo, hi = sorted((self.constant(name), self.constant(name)))
+            return Timed(name, rng.choice(TEMPORAL), lo, hi, weight)
+        if kind < 0.7:
+            values = tuple(rng.sample(self.pools[name], rng.randint(1, min(3, len(self.pools[name])))))
+            if rng.random() < 0.4:
+                operator = rng.choice(("=", "!=", "<", "<=", ">", ">="))
+                return Counted(name, values, operator, rng.randint(0, len(values)), weight)
+            function = rng.choice(("A_CONTAINS", "A_CONTAINEDBY", "A_EQUALS", "A_OVERLAPS"))
+            return Listed(name, function, values, weight)
+        if type_ == "string" and kind < 0.85:
+            return Each(rng.choice(("ANY", "ALL")), self._pattern(name, False, weight))
+        operators = ("=", "!=") if type_ == "string" else ("=", "!=", "<", "<=", ">", ">=")
+        return Each(rng.choice(("ANY", "ALL")), Compare(name, rng.choice(operators), self.constant(name), weight))
+
+    def _area(self, name: str, weight: float) -> Area:
+        rng = self.rng
+        function = rng.choice(("S_INTERSECTS", "S_INTERSECTS", "S_WITHIN", "S_DISJOINT", "S_TOUCHES"))
+        return Area(name, function, tuple(rng.sample(SHAPES, rng.choice((1, 1, 2)))), weight)
 
     def constant(self, name: str) -> Any:
         if self.types[name] == "number" and self.rng.random() < 0.03:
@@ -250,6 +317,8 @@ class World:
         rng = self.rng
         lon, lat = rng.choice(self.pools[name])
         kind = rng.random()
+        if rng.random() < 0.15:
+            return self._near_a_shape()
         if kind < 0.3:  # on a corner or an edge of some box
             lon += rng.choice((0.0, 0.5, -0.5, 1.0, -1.0, 20.0, -20.0, 90.0, -90.0))
             lat += rng.choice((0.0, 0.5, -0.5, 1.0, -1.0, 20.0, -20.0))
@@ -265,6 +334,16 @@ class World:
                 else (180.0, 0.0)
             )
         return (lon + 180) % 360 - 180 if abs(lon) > 180 else lon, min(max(lat, -90.0), 90.0)
+
+    def _near_a_shape(self) -> tuple[float, float]:
+        """A corner of a polygon, or half way along an edge, or just beside that."""
+        ring = self.rng.choice(self.rng.choice(SHAPES))
+        at = self.rng.randrange(len(ring) - 1)
+        (ax, ay), (bx, by) = ring[at], ring[at + self.rng.randint(0, 1)]
+        lon, lat = (ax + bx) / 2, (ay + by) / 2
+        if self.rng.random() < 0.4:
+            lon = math.nextafter(lon, self.rng.choice((-math.inf, math.inf)))
+        return (lon + 180) % 360 - 180 if abs(lon) > 180 else lon, lat
 
     def place(self) -> tuple[float, float]:
         """Where a subscriber may move: to a pole, to where others are, anywhere."""

@@ -221,7 +221,7 @@ class Broker:
         metrics = self.metrics
         tenants = list(self.tenants.values())
         metrics.subscriptions.set(sum(len(tenant.engine) for tenant in tenants))
-        metrics.live_events.set(sum(len(tenant.engine._live) for tenant in tenants))
+        metrics.live_events.set(sum(tenant.engine.live_count for tenant in tenants))
         paths = [path for path in (self.folder / "tenants").glob("*/journal.db*") if path.exists()]
         metrics.journal_bytes.set(sum(path.stat().st_size for path in paths))
         metrics.ready.set(float(not self.problems() and not self.stopping.is_set()))

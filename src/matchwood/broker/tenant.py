@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -30,18 +29,16 @@ from matchwood.broker import outbox
 from matchwood.broker.commands import EXPRESSION_BYTES, Command, Happening, Incoming, Publish, Taken
 from matchwood.broker.digest import Digests
 from matchwood.broker.tenant_consumers import TenantConsumers
-from matchwood.broker.tenant_core import Collected
 from matchwood.broker.tenant_subscriptions import TenantSubscriptions
 from matchwood.broker.tracks import Stored, Tracks
 from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
-from matchwood.engine.durable import DurableEngine
 from matchwood.engine.journal import Journal
-from matchwood.engine.record_clock import RecordClock
+from matchwood.engine.owned import OwnedEngine
 from matchwood.engine.records import Passing, Record
 from matchwood.engine.recovery import snapshots
-from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
-from matchwood.engine.tables import drop_expired, note_state, state_of
+from matchwood.engine.snapshotting import prune, snapshot_in_child
+from matchwood.engine.tables import drop_expired
 from matchwood.errors import (
     JournalError,
     MatchwoodError,
@@ -112,12 +109,11 @@ class Tenant(TenantSubscriptions, TenantConsumers):
     def _load(self) -> None:
         """Read everything from disk."""
         options: dict[str, Any] = {"ids": "str", "clock": self._base_clock, "limits": LIMITS, "index": self._index}
-        engine = DurableEngine._open(self._folder, snapshot_every=None, tables=outbox.TABLES, **options)
-        self._journal = engine._group.journal
-        engine._group = self._collected = Collected(self._journal)  # type: ignore[assignment]
-        engine._snapshotting = Snapshotting(self._folder, None, self._snapshot_done)
-        self.engine = engine
-        self._changes_since = self._journal.last - engine._snapshotting.last
+        self.engine = OwnedEngine.open_for(
+            self._folder, tables=outbox.TABLES, snapshot_done=self._snapshot_done, **options
+        )
+        self._journal = self.engine.journal
+        self._changes_since = self._journal.last - self.engine.snapshots.last
         self._connection = self._journal.connection
         outbox.upgrade(self._connection)
         self._tracks = Tracks()
@@ -151,17 +147,11 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-        self.engine._snapshotting.stop()
-        self._close_engine()
+        self.engine.snapshots.stop()
+        self.engine.release()
         with self._reader_lock:
             for reader in self._readers:
                 reader.close()
-
-    def _close_engine(self) -> None:
-        self._journal.close()
-        if self.engine._lock_handle is not None:
-            os.close(self.engine._lock_handle)
-            self.engine._lock_handle = None
 
     @property
     def problem(self) -> str | None:
@@ -258,12 +248,10 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self._woken: set[str] = set()
         self._records: list[Record] = []
         results: list[tuple[Callable[[Any], None], Any]] = []
-        clock = self.engine._clock
-        assert isinstance(clock, RecordClock)
         start = time.perf_counter()
         waiting, changed = self._waiting, 0
         try:
-            with clock.frozen() as now:
+            with self.engine.at_one_instant() as now:
 
                 def work(connection: Any, first: int) -> Sequence[tuple[Sequence[Record], int]]:
                     self._first, self._time = first, now
@@ -274,8 +262,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
                     self._pass_time()
                     self._run_commands(group, results)
                     if self._records:
-                        note_state(connection, state_of(self.engine, now), self._collected.schema)
-                        self._collected.schema = None
+                        self.engine.note_state(now)
                     return [(self._records, now)] if self._records else []
 
                 self._journal.transact(work)
@@ -299,7 +286,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         if self._journal.failure is not None:
             return
         try:
-            self._close_engine()
+            self.engine.release()
             self._load()
         except MatchwoodError as second:
             self._journal.failure = str(second)
@@ -330,7 +317,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
                 try:
                     results.append((command.done, command.run(*command.given)))
                 except MatchwoodError as error:
-                    if isinstance(error, JournalError) or self._collected.take():
+                    if isinstance(error, JournalError) or self.engine.take():
                         raise  # the engine is ahead of what will be on disk
                     results.append((command.done, error))
             at += 1
@@ -342,7 +329,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self._changes_since += changed
         if self._changes_since >= SNAPSHOT_EVERY:
             self._changes_since = 0
-            self.engine._snapshotting.start()
+            self.engine.snapshots.start()
         now = time.monotonic()
         if now - self._trimmed_at < TRIM_SECONDS or self._journal.failure is not None:
             return

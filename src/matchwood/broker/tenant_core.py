@@ -9,41 +9,13 @@ from matchwood.broker.commands import Happening
 from matchwood.broker.digest import Digests
 from matchwood.broker.tracks import Tracks
 from matchwood.broker.types import DeliveryOptions, TenantLimits
-from matchwood.engine.durable import DurableEngine
 from matchwood.engine.journal import Journal
+from matchwood.engine.owned import OwnedEngine
 from matchwood.engine.records import Record
 from matchwood.engine.tables import note
-from matchwood.errors import JournalError
 
 if TYPE_CHECKING:
     from matchwood.broker.metrics import Metrics
-
-
-class Collected:
-    """Stands in for the group commit of a durable engine: records wait here for the transaction of the tenant."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.journal = journal
-        self.records: list[Record] = []
-        self.schema: dict[str, Any] | None = None
-
-    def check(self) -> None:
-        if self.journal.failure is not None:
-            raise JournalError(
-                f"the journal refuses changes: {self.journal.failure}; restart the broker when the disk is well"
-            )
-
-    def add(self, records: list[Record], time: int, state: dict[str, int], schema: dict[str, Any] | None) -> int:
-        self.records.extend(records)
-        self.schema = schema or self.schema
-        return 0
-
-    def wait(self, seq: int) -> None:
-        pass
-
-    def take(self) -> list[Record]:
-        records, self.records = self.records, []
-        return records
 
 
 class TenantCore:
@@ -51,12 +23,11 @@ class TenantCore:
 
     name: str
     limits: TenantLimits
-    engine: DurableEngine
+    engine: OwnedEngine
     kafka: bool
     _metrics: Metrics
     _journal: Journal
     _connection: Any
-    _collected: Collected
     _routes: dict[str, DeliveryOptions]  # of subscriptions that are not delivered to streams alone
     _ids: OrderedDict[str, int]  # the number of the event of each id that is retained
     _digests: Digests
@@ -88,10 +59,7 @@ class TenantCore:
 
     def describe(self, id_: str) -> Any:
         """The metadata of a subscription, None if it has none or is gone."""
-        subscriptions = self.engine._subscriptions
-        assert subscriptions.names is not None
-        number = subscriptions.names.number(id_)
-        return None if number is None else subscriptions.metadata.get(number)
+        return self.engine.metadata_of(id_)
 
     def route_of(self, id_: str) -> DeliveryOptions | None:
         """How matches of a subscription are delivered, if not to streams."""

@@ -80,7 +80,7 @@ class TenantEvents(TenantCore):
         live: list[tuple[Incoming, int]] = []
         base = self._first + len(self._records)
         now = self._time
-        room = self.limits.live - len(self.engine._live)
+        room = self.limits.live - self.engine.live_count
         for at, (request, position, event) in enumerate(fresh):
             if at in rejected:
                 answers[request][position] = _unnumbered(rejected[at], at, position)
@@ -187,12 +187,12 @@ class TenantEvents(TenantCore):
         events = [Event(event.values, id=seq) for event, seq in live]
         until = [instant_of(event.until) for event, _ in live]
         self.engine.publish_many(events, until=until, k=1, replace=True)
-        self._noted(self._collected.take())
+        self._noted(self.engine.take())
 
     def retract(self, seq: int) -> None:
         """End a live event."""
         self.engine.retract(seq)
-        self._noted(self._collected.take())
+        self._noted(self.engine.take())
 
     # tracks
 

@@ -29,7 +29,7 @@ class TenantSubscriptions(TenantEvents):
         self._check_room(1)
         self._check_delivery(options)
         made = self.engine.subscribe(**given)
-        records = self._collected.take()
+        records = self.engine.take()
         self._set_about(records, options)
         self._end_digest(str(made))  # of one of this id that has expired
         revision = self._noted(records)
@@ -46,7 +46,7 @@ class TenantSubscriptions(TenantEvents):
         try:
             at_once = self._subscribe_at_once(several)
         except MatchwoodError as error:  # one of them is refused: find out which
-            if isinstance(error, JournalError) or self._collected.take():
+            if isinstance(error, JournalError) or self.engine.take():
                 raise
             at_once = None
         if at_once is not None:
@@ -58,7 +58,7 @@ class TenantSubscriptions(TenantEvents):
                     raise one
                 ids.append(self.subscribe(*one)[0])
             except MatchwoodError as error:
-                if isinstance(error, JournalError) or self._collected.take():
+                if isinstance(error, JournalError) or self.engine.take():
                     raise
                 ids.append(None)
                 rejected.append(Rejected(position=position, problem=str(error)))
@@ -76,7 +76,7 @@ class TenantSubscriptions(TenantEvents):
         made = self.engine.subscribe_many(
             [given["expression"] for given, _ in several], ids=[given["id"] for given, _ in several], **columns
         )
-        records = self._collected.take()
+        records = self.engine.take()
         for record, (given, options) in zip(records, several, strict=True):
             self._set_about([record], options)
             self._end_digest(given["id"])
@@ -118,7 +118,7 @@ class TenantSubscriptions(TenantEvents):
         return self._changed(id_, options)
 
     def _changed(self, id_: str, options: DeliveryOptions | None) -> int:
-        records = self._collected.take()
+        records = self.engine.take()
         if options is not None:
             self._set_about(records, options)
             known = self._routes.get(id_)
@@ -135,7 +135,7 @@ class TenantSubscriptions(TenantEvents):
         """Remove a subscription. What waits for it in the outbox is still delivered."""
         self._check(id_, conditions)
         self.engine.unsubscribe(id_)
-        self._noted(self._collected.take())
+        self._noted(self.engine.take())
         self._route(id_, DeliveryOptions())
         self._digests.remove(id_)
         self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
@@ -192,7 +192,7 @@ class TenantSubscriptions(TenantEvents):
     def declare(self, attributes: dict[str, str], closed: bool) -> None:
         """Give attributes types."""
         self.engine.declare(attributes, closed=closed)
-        self._noted(self._collected.take())
+        self._noted(self.engine.take())
 
     def stored(self, id_: str) -> tuple[Any, int] | None:
         """A subscription as it is stored, and its revision. In a transaction, or by `read`."""

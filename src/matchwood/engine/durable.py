@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import fcntl
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -28,6 +27,7 @@ from matchwood.encode.json_text import JsonText, json_event
 from matchwood.encode.json_values import to_json
 from matchwood.engine.changing import UNCHANGED, Unchanged
 from matchwood.engine.clock import Clock, system_clock
+from matchwood.engine.comparing import differences
 from matchwood.engine.engine import Engine
 from matchwood.engine.ids import Id
 from matchwood.engine.journal import Journal
@@ -49,7 +49,7 @@ from matchwood.engine.records import (
     place_pair,
 )
 from matchwood.engine.recovery import declare, recover
-from matchwood.engine.results import BatchMatches, Subscription
+from matchwood.engine.results import BatchMatches
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.subscribing import LoadedTable, _each
 from matchwood.engine.tables import drop_expired, note, note_state, schema_of, state_of
@@ -238,7 +238,7 @@ class DurableEngine(Engine):
                     return Engine(schema, ids=ids, index="scan", clock=RecordClock(self._clock))
 
                 other, _ = recover(self._folder, journal, made)
-                problems += _differences(self, other)
+                problems += differences(self, other)
                 snapshot_count = len(list((self._folder / "snapshots").glob("[0-9]*")))
             except MatchwoodError as error:
                 problems.append(str(error))
@@ -479,19 +479,6 @@ def _check_same(engine: Engine, schema: Schema | Mapping[str, str] | None, ids: 
         wanted_type = type_ if isinstance(type_, str) else type_.declared
         if known is None or (known.type is not None and known.declared != wanted_type):
             raise QueryError(f"attribute {name!r} is not a {wanted_type} in this folder; use declare to add attributes")
-
-
-def _differences(engine: Engine, other: Engine) -> list[str]:
-    """What two engines that should be equal disagree on."""
-    mine, theirs = ({s.id: comparable(s) for s in one.subscriptions()} for one in (engine, other))
-    differ = [id_ for id_ in sorted({*mine, *theirs}, key=str) if mine.get(id_) != theirs.get(id_)]
-    return [f"subscription {i!r} is {theirs.get(i)} on disk and {mine.get(i)} in memory" for i in differ[:10]]
-
-
-def comparable(subscription: Subscription) -> tuple[Any, ...]:
-    """A subscription without the order of the values of its lists, which follows the order in which strings were learnt."""
-    words = sorted(re.findall(r"'(?:[^']|'')*'|[^'\s,()]+", subscription.expression))
-    return (words, *subscription[2:])
 
 
 def _plain_id(id_: Any) -> int | str:

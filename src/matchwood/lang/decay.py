@@ -66,7 +66,7 @@ class Decay:
         elif isinstance(origin, datetime):
             if origin.tzinfo is not UTC:
                 raise ExpressionError(f"DECAY: expected an origin in UTC, got {origin!r}; see `instant`")
-        elif origin is not None and (isinstance(origin, (bool, str)) or not math.isfinite(origin)):
+        elif origin is not None and (isinstance(origin, (bool, str)) or not _is_finite(origin)):
             raise ExpressionError(
                 f"DECAY: expected a finite number, a timestamp or a point as origin, got {describe(origin)}"
             )
@@ -76,7 +76,7 @@ class Decay:
             _check(self.offset, "offset", self.offset.amount >= 0.0, "of at least 0")
         if self.to is not None and not (0.0 <= self.to < 1.0 and (self.to > 0.0 or self.curve is Curve.LINEAR)):
             least = "0 or more" if self.curve is Curve.LINEAR else "more than 0"
-            raise ExpressionError(f"DECAY: expected {least} and less than 1 after TO, got {self.to}")
+            raise ExpressionError(f"DECAY: expected {least} and less than 1 after TO, got {describe(self.to)}")
 
     def __str__(self) -> str:
         parts = [self.curve.upper()]
@@ -133,11 +133,19 @@ def checked_distance(value: object) -> Distance | None:
     return Distance(plain, unit)
 
 
+def _is_finite(value: float) -> bool:
+    """Is it a number that float64 has, or an integer near one?"""
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond them
+        return False
+
+
 def _check(distance: Distance, what: str, valid: bool, expected: str) -> None:
     if distance.unit and distance.unit not in UNITS:
         raise ExpressionError(f"DECAY: expected one of the units {', '.join(UNITS)}, got {describe(distance.unit)}")
-    if not (valid and math.isfinite(distance.amount)):
-        raise ExpressionError(f"DECAY: expected a finite {what} {expected}, got {distance.amount}")
+    if not (valid and _is_finite(distance.amount)):
+        raise ExpressionError(f"DECAY: expected a finite {what} {expected}, got {describe(distance.amount)}")
 
 
 def _origin(origin: int | float | datetime | Point) -> str:
