@@ -298,8 +298,11 @@ def note_listed(postings, words, step, block, at):
 
 
 @helper
-def intersect_axes(postings, scratch, g, block, target, seeks):
-    """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any."""
+def intersect_axes(postings, scratch, g, block, target, ahead, seeks):
+    """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any.
+
+    `ahead`: will the next block be read too? `seeks`: blocks do not ascend.
+    """
     block_words = postings.counts[PLANES] * WORDS
     admitted, base = scratch.admitted, block * block_words
     copy_words(admitted, target, postings.bits, base + LIVE * WORDS)
@@ -311,8 +314,9 @@ def intersect_axes(postings, scratch, g, block, target, seeks):
         elif span.end == span.begin + 1 and scratch.steps[span.begin].plane >= 0:
             at = base + scratch.steps[span.begin].plane * WORDS
         if at >= 0:
-            prefetch(postings.bits, at + block_words)  # the same plane of the next block: two cache lines
-            prefetch(postings.bits, at + block_words + WORDS // 2)
+            if ahead:  # the same plane of the next block: two cache lines
+                prefetch(postings.bits, at + block_words)
+                prefetch(postings.bits, at + block_words + WORDS // 2)
             left = intersect_words(admitted, target, postings.bits, at)
         else:
             admit_axis(postings, scratch, g, number, block, seeks)
@@ -328,7 +332,7 @@ def admit_group(postings, scratch, size):
     blocks = blocks_of(postings)
     for block in range(blocks):
         for g in range(size):
-            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS, False)
+            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS, True, False)
     scratch.candidates.work[VISITED] += blocks * size
     count_tests(scratch.candidates, BOUNDARIES, blocks * size * postings.axes.size)
 
@@ -387,7 +391,7 @@ def search_planes(postings, store, scratch, events, combine, exact, at_most_one,
             continue
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
-        if intersect_axes(postings, scratch, 0, block, 0, False):
+        if intersect_axes(postings, scratch, 0, block, 0, False, False):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, block, out)
             if not take_block(postings, store, scratch, events, combine, block, 0, out):
@@ -409,7 +413,7 @@ def search_highest(postings, store, scratch, events, combine, exact, out):
         heights[highest] = -np.inf
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
-        if intersect_axes(postings, scratch, 0, highest, 0, True):
+        if intersect_axes(postings, scratch, 0, highest, 0, False, True):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, highest, out)
             take_block(postings, store, scratch, events, combine, highest, 0, out)
