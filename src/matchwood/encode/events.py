@@ -77,6 +77,7 @@ class EventReader:
         "_bad",
         "_dims",
         "_ends",
+        "_inside",
         "_keys",
         "_learn",
         "_offsets",
@@ -97,6 +98,7 @@ class EventReader:
         self._dims: list[int] = []
         self._keys: list[float] = []
         self._ends: list[tuple[int, float]] = []  # of ranges: position and upper end
+        self._inside: list[tuple[int, int]] = []  # entries of nested objects of the event that is read: from, to
         self._weights: list[tuple[int, float]] = []  # of entries whose weight is not 1: position and weight
 
     def __len__(self) -> int:
@@ -115,7 +117,10 @@ class EventReader:
                 self._read(event, "")
             else:
                 raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event)}")
+            if self._inside:
+                self._check_inside()
         except BaseException:
+            self._inside = []
             self._cut(begin)
             raise
         self._offsets.append(len(self._dims))
@@ -260,6 +265,15 @@ class EventReader:
         for dim in self._dims[middle:]:
             if dim in before:
                 raise given_twice(self._schema.of_dimension(dim).name)
+        self._inside.append((middle, len(self._dims)))
+
+    def _check_inside(self) -> None:
+        """Refuse an attribute of a nested object that the event names again after it."""
+        for begin, end in self._inside:
+            again = set(self._dims[begin:end]).intersection(self._dims[end:])
+            if again:
+                raise given_twice(self._schema.of_dimension(min(again)).name)
+        self._inside = []
 
     def _read_event(self, event: Event) -> None:
         begin, place = len(self._dims), event.place
