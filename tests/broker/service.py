@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +43,7 @@ class Service:
         key: str | None = None,
         port: int | None = None,
         through: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.options, self.key = folder, options, key
         self.port = port or free_port()
@@ -51,7 +52,9 @@ class Service:
         command = [sys.executable, "-m", *(through or ("matchwood.cli.main",))]
         command += ["serve", "--data", str(folder), "--port", str(self.port)]
         command += ["--index", "scan", "--allow-webhooks-to", "127.0.0.0/8", "--allow-http-webhooks", *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, cwd=ROOT)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.log, cwd=ROOT, env={**os.environ, **(environment or {})}
+        )
         self.printed = self._wait()
         found = re.search(r"mw_[a-z0-9]+_[A-Za-z0-9]+", self.printed)
         if found is not None:

@@ -497,3 +497,69 @@ def test_a_thousand_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
         left -= check_killed(folder, number, point, nth_of(number, point))
         shutil.rmtree(folder)
         number += 1
+
+
+FOLLOWER = """
+import sys, time
+from matchwood import Engine
+engine = Engine.open(sys.argv[1], mode="follow", index="scan")
+print("ready", flush=True)
+for line in sys.stdin:  # a number to wait for: the age that a subscription is the only one to match
+    end = time.monotonic() + 30
+    while not engine.match({"age": int(line)}) and time.monotonic() < end:
+        assert engine.problem is None, engine.problem
+        time.sleep(0.002)
+    print(engine.seq, len(engine), sorted(engine.ids().tolist()) == list(range(len(engine))), flush=True)
+"""
+
+WRITER = """
+import sys
+from pathlib import Path
+from matchwood import Engine
+from matchwood.engine.snapshotting import write_snapshot
+engine = Engine.open(sys.argv[1], index="scan", snapshot_every=None)
+number, before = len(engine), 0
+while True:
+    engine.subscribe(f"age = {number}", id=number)
+    print(number, flush=True)
+    number += 1
+    if number % 25 == 0:
+        with engine._group.alone() as journal:  # as `compact` does, without its process
+            journal.trim(before, 2**62)
+            journal.checkpoint()
+        before = write_snapshot(Path(sys.argv[1]))
+"""
+
+
+def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_path: Path) -> None:
+    """It sees everything that was acknowledged, whole changes only, and never stops, whatever the writer compacts."""
+    rng = random.Random(6)
+    Engine.open(tmp_path, index="scan").close()
+    command = [sys.executable, "-c", FOLLOWER, str(tmp_path)]
+    follower = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert follower.stdin is not None
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "ready\n"
+    last = -1
+    for _ in range(4):
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(rng.random() * 0.8)
+        writer.kill()
+        acknowledged = writer.stdout.read().split()
+        writer.stdout.close()
+        writer.wait()
+        if acknowledged:
+            last = int(acknowledged[-1])
+            print(last, file=follower.stdin, flush=True)
+            seq, count, whole = follower.stdout.readline().split()
+            assert (int(count) > last, whole) == (True, "True")
+            assert int(seq) == int(count)
+    follower.stdin.close()
+    assert follower.wait() == 0
+    follower.stdout.close()
+    assert last > 25  # it was compacted meanwhile
+    with Engine.open(tmp_path, index="scan") as engine:
+        assert len(engine) > last
+        assert engine.verify().problems == ()
