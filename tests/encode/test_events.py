@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from matchwood.encode.arrays import Events
 from matchwood.encode.checks import check_events
 from matchwood.encode.events import EventReader, encode_events
-from matchwood.encode.json_values import of_json, to_json
 from matchwood.errors import EventError, MatchwoodError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import Event, event_keys
+from matchwood.lang.json_values import of_json, to_json
 from matchwood.schema import Point, Range, Schema
 
 TYPES = {
