@@ -16,6 +16,7 @@ from matchwood.errors import ExpressionError
 from matchwood.lang.expression import Constant, Expression, Not, Predicate, all_of, any_of
 from matchwood.lang.geometry import Geometry, GeometryType
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested, unweighted
 from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
 from matchwood.lang.place_predicates import BBox, DWithin, spatial
 from matchwood.lang.predicates import Between, Compare, In, IsNull
@@ -185,7 +186,18 @@ def expressions(attributes: Sequence[str] | None = None, *, max_leaves: int = 8)
     leaves: st.SearchStrategy[Expression] = st.one_of(
         predicates(attributes), st.builds(Constant, st.booleans()), temporals(attributes)
     )
-    return st.recursive(leaves, _combined, max_leaves=max_leaves)
+    return st.recursive(leaves, _combined if attributes is not None else _with_nested, max_leaves=max_leaves)
+
+
+def _with_nested(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    nested = st.builds(
+        Nested,
+        attribute=names(),
+        weight=weights(),
+        condition=children.map(unweighted),
+        quantifier=st.sampled_from(Quantifier),
+    )
+    return _combined(children) | nested
 
 
 def _combined(children: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:

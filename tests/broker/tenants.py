@@ -13,8 +13,8 @@ from matchwood.broker.commands import Command, Happening, Incoming, Publish, Tak
 from matchwood.broker.metrics import Metrics
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import TenantLimits
-from matchwood.encode.json_values import of_json
 from matchwood.errors import MatchwoodError
+from matchwood.lang.json_values import of_json
 
 
 class _Now:

@@ -117,6 +117,18 @@ def test_a_live_event_finds_later_subscriptions_until_it_is_retracted(mw: Any) -
         mw.retract(seq)
 
 
+def test_objects_in_lists_are_matched_one_by_one(mw: Any) -> None:
+    order = {"order": 7, "items": [{"sku": "a", "qty": 3}, {"sku": "b", "qty": 1}]}
+    mw.put("ANY(items, sku = 'a' AND qty >= 2)", id="two")
+    mw.put("ANY(items, sku = 'b' AND qty >= 2)", id="never")
+    found = mw.publish(order, until="9999-01-01", wait=True)
+    assert [hit.subscription for hit in found.matches] == ["two"]
+    assert [hit.seq for hit in mw.put("ALL(items, qty >= 1) AND items.sku = 'b'", id="late").live] == [found.seq]
+    assert mw.explain(found.seq, expression="ANY(items, new = 1)").matched is False
+    assert [hit.seq for hit in mw.replay("ANY(items, sku = 'b' AND qty < 2)").hits] == [found.seq]
+    assert [hit.subscription for hit in mw.match(order)] == ["late", "two"]
+
+
 def test_an_event_of_the_same_id_is_published_once(mw: Any, broker: Service) -> None:
     first = mw.publish({"price": 1}, id="a")
     second = mw.publish({"price": 1}, id="a")

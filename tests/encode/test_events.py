@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from matchwood.encode.arrays import Events
 from matchwood.encode.checks import check_events
 from matchwood.encode.events import EventReader, encode_events
-from matchwood.encode.json_values import of_json, to_json
 from matchwood.errors import EventError, MatchwoodError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import Event, event_keys
+from matchwood.lang.json_values import of_json, to_json
 from matchwood.schema import Point, Range, Schema
 
 TYPES = {
@@ -174,3 +174,24 @@ def test_events_that_are_stored_may_teach_the_schema() -> None:
     arrays = reader.build()
     check_events(arrays)
     assert decoded(arrays, 1, known) == {"n": (1.0, [(7.0, 7.0)]), "s": (1.0, [(1.0, 1.0)])}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"user.age": 4, "user": {"age": 3}},
+        {"user": {"age": 3}, "user.age": 4},
+        {"user": {"age": [3, 4]}, "user.age": [5]},
+        {"user": {"home": {"city": "Oslo"}, "home.city": "Bergen"}},
+    ],
+)
+def test_an_attribute_of_a_nested_object_is_not_given_by_its_dotted_name_too(event: dict[str, object]) -> None:
+    schema = Schema({"user.age": "number", "user.home.city": "string"})
+    for read in (lambda: event_keys(event, schema), lambda: encode_events([event], schema)):
+        with pytest.raises(EventError, match="is given twice"):
+            read()
+    reader = EventReader(schema)
+    with pytest.raises(EventError, match="is given twice"):
+        reader.add(event)
+    reader.add({"user": {"age": 7}})
+    assert reader.build().lo.tolist() == [7.0]

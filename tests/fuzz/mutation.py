@@ -41,6 +41,8 @@ FRAGMENTS = (
         "BBOX(",
         "POINT(",
         "ANY(",
+        "ANY(items,",
+        "ALL(items,",
         "ALL(",
         "T_DURING(",
         "INTERVAL(",

@@ -16,6 +16,7 @@ from matchwood.encode.checks import check_events, check_rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.expressions import read_expression
 from matchwood.encode.json_lines import read_json_events, read_json_subscriptions
+from matchwood.encode.json_text import json_event
 from matchwood.encode.objects import RowsBuilder
 from matchwood.errors import MatchwoodError, NeverMatchesError
 from matchwood.lang.evaluate import judge
@@ -26,6 +27,7 @@ from matchwood.lang.limits import Limits
 from matchwood.lang.parser import parse
 from matchwood.lang.rows import normalise
 from matchwood.schema import Schema
+from matchwood.schema.functions import conditions_of
 from tests.encode.tables import json_value
 from tests.fuzz import languages, network
 from tests.fuzz.folders import a_damaged_folder
@@ -45,9 +47,20 @@ TIMED = (
 )
 
 
+NESTED = (
+    "ANY(items, sku = 'a' AND qty >= 2) ^2 OR NOT ALL(items, qty BETWEEN 1 AND 3)",
+    "ALL(items, CASEI(sku) LIKE 'a%' OR gift IS NULL) AND ANY(items, ANY(parts, size != 3 AND NOT REGEX(sku, 'b')))",
+    "NOT ANY(items, HOUR(seen) > 9 OR DWITHIN(at, POINT(1 2), 1 km)) AND items.parts.size > 2",
+)
+ITEMS = [
+    {"sku": "a", "qty": 2, "parts": [{"size": 3, "sku": "ab"}, {"size": 1}], "gift": True},
+    {"sku": "Ab", "qty": 7, "seen": {"timestamp": "2026-03-01T10:00:00Z"}, "at": {"lon": 1, "lat": 2}},
+]
+
+
 @cache
 def expressions() -> tuple[Expression, ...]:
-    return tuple(an_expression(seeded_dice(seed)) for seed in range(400)) + tuple(map(parse, TIMED)) * 10
+    return tuple(an_expression(seeded_dice(seed)) for seed in range(400)) + tuple(map(parse, TIMED + NESTED)) * 10
 
 
 @cache
@@ -189,6 +202,33 @@ def assert_all_told(lines: list[Any], accepted: list[int], rejects: Any) -> None
         assert isinstance(reject.content, str)
 
 
+def lists_of_objects(random: Random) -> int:
+    """Lists of objects, damaged: refused by the oracle and the encoder, or both find the same conditions."""
+    schema = Schema()
+    for text in NESTED:
+        normalise(parse(text), schema)
+    values: Any = {"items": mutated_json(random, ITEMS)}
+    if random.random() < 0.3:
+        try:
+            values = json_event(json.dumps(values))
+        except (MatchwoodError, ValueError, RecursionError):
+            return 1
+    keys, arrays, register = None, None, random.random() < 0.5
+    with suppress(MatchwoodError):
+        keys = event_keys(values, schema, register=register)
+    with suppress(MatchwoodError):
+        arrays = encode_events([values], schema, register=register)
+    assert (keys is None) is (arrays is None), values
+    if keys is None or arrays is None:
+        return 1
+    check_events(arrays)
+    hidden: Any = schema.get(conditions_of("items"))
+    expected: Any = keys.values.get(hidden.name)
+    found = arrays.lo[arrays.dims == hidden.dims[0]].tolist()
+    assert found == ([] if expected is None else [code for code, _ in expected.parts])
+    return 1
+
+
 def event_objects(random: Random) -> int:
     """Events as Python objects: refused, or values that arrays and the oracle agree on."""
     event = random.choice(events())
@@ -227,6 +267,7 @@ TARGETS: dict[str, tuple[Target, int]] = {
     "lines of subscriptions": (subscription_lines, 120_000),
     "lines of events": (event_lines, 120_000),
     "event objects": (event_objects, 100_000),
+    "lists of objects": (lists_of_objects, 20_000),
     "arrow tables": (a_damaged_table, 35_000),
     "parquet files": (a_damaged_parquet_file, 10_000),
     "saved folders": (a_damaged_folder, 15_000),

@@ -21,6 +21,7 @@ from matchwood.lang.builder import attr
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, all_of, any_of
 from matchwood.lang.geometry import geojson_of
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested
 from matchwood.lang.operators import Operator
 from matchwood.lang.parser import parse
 from matchwood.lang.place_predicates import BBox, DWithin, Spatial
@@ -132,6 +133,8 @@ def rebuilt(node: Expression) -> Expression:
         case TextTest(operator=operator, argument=argument):
             method = {"starts_with": "starts_with", "ends_with": "ends_with", "contains": "contains_text"}
             return getattr(of(node), method[operator])(argument)
+        case Nested(attribute=attribute, weight=weight, condition=condition, quantifier=quantifier):
+            return getattr(attr(attribute, weight=weight), quantifier)(rebuilt(condition))
         case Temporal(function=function, left=left, right=right, weight=weight):
             method = "".join(f"_{sign.lower()}" if sign.isupper() else sign for sign in function.value)
             return getattr(times(left), method)(times(right)) ^ weight

@@ -12,8 +12,8 @@ from matchwood.broker.commands import Incoming, Taken
 from matchwood.broker.http import Answer, Request
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import Hit, Published, PublishedMany, Rejected
-from matchwood.encode.json_values import of_json
 from matchwood.errors import MatchwoodError, MediaTypeError, RequestError, TooLargeError
+from matchwood.lang.json_values import of_json
 from matchwood.schema import instant_key
 
 BATCH = 1000

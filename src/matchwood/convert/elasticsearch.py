@@ -32,7 +32,8 @@ from matchwood.convert.reading import (
 from matchwood.errors import ExpressionError
 from matchwood.lang.expression import Constant, Expression, Not
 from matchwood.lang.instants import instant
-from matchwood.lang.operators import Operator
+from matchwood.lang.nested import Nested, leaves, unweighted, with_names
+from matchwood.lang.operators import Operator, Quantifier
 from matchwood.lang.place_predicates import BBox, DWithin
 from matchwood.lang.predicates import IsNull
 from matchwood.patterns.like import escaped
@@ -59,7 +60,7 @@ _REFUSED = {
         _TEXT,
     ),
     **dict.fromkeys(("script", "script_score", "function_score"), "scripts are not supported; compare fields with constants"),
-    **dict.fromkeys(("nested", "has_child", "has_parent"), "objects in lists are not supported; flatten the fields"),
+    **dict.fromkeys(("has_child", "has_parent"), "other documents are not seen; send the fields with the document"),
     **dict.fromkeys(("geo_shape", "geo_polygon", "shape"), "only geo_distance and geo_bounding_box are supported"),
     "ids": "the id of a document is not an attribute; send it as a field and use terms",
     "terms_set": "it takes its minimum from a field or a script; use bool with should and minimum_should_match",
@@ -311,6 +312,26 @@ def _exists(body: Mapping[str, Any], path: str, context: _Context) -> Expression
     return made(path, IsNull, name, weight, negated=True)
 
 
+def _nested(body: Mapping[str, Any], path: str, context: _Context) -> Expression:
+    """One object of a list meets a query. Its fields are named with the path before them."""
+    weight = _options(body, ("path", "query", "score_mode", "ignore_unmapped"), path, context)
+    name = text_at(body.get("path"), f"{path}.path")
+    if "query" not in body:
+        raise refusal(path, "expected a query")
+    inner = _query(body["query"], f"{path}.query", _Context(context.depth + 1, 1.0, Leaves()))
+    for leaf in leaves(inner):
+        if leaf.weight not in (0.0, 1.0):
+            raise refusal(f"{path}.query", "boosts inside do not count; boost the nested query")
+
+    def relative(field: str) -> str:
+        if not field.startswith(f"{name}."):
+            raise refusal(f"{path}.query", f"expected fields of {name!r}, got {field!r}; move the others out")
+        return field.removeprefix(f"{name}.")
+
+    condition = with_names(finished(inner), relative)
+    return made(path, Nested, name, weight, condition=unweighted(condition), quantifier=Quantifier.ANY)
+
+
 def _geo_distance(body: Mapping[str, Any], path: str, context: _Context) -> Expression:
     rest = {key: value for key, value in body.items() if key not in ("distance", "distance_type")}
     if body.get("distance_type", "arc") != "arc":
@@ -413,6 +434,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any], str, _Context], Expression]] = 
     "geo_distance": _geo_distance,
     "geo_bounding_box": _geo_bounding_box,
     "constant_score": _constant_score,
+    "nested": _nested,
     "match_all": _match_all,
     "match_none": _match_none,
 }

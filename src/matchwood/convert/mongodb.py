@@ -3,7 +3,8 @@
     {"age": {"$gte": 18, "$lt": 65}, "city": {"$nin": ["Oslo", "Bergen"]}, "$or": [{"vip": true}, {"orders": {"$gt": 5}}]}
 
 Logic is two-valued: `$ne`, `$nin`, `$not` and `$nor` also match what lacks the field. Each operator asks for some element of a
-list by itself: `{"$gt": 3, "$lt": 5}` matches [1, 9]; `$elemMatch` asks for one element. Null means absent.
+list by itself: `{"$gt": 3, "$lt": 5}` matches [1, 9]; `$elemMatch` asks for one element, which may be an object.
+Null means absent.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from matchwood.geo import EARTH_RADIUS_M
 from matchwood.lang.expression import Constant, Expression, Not
 from matchwood.lang.instants import instant
 from matchwood.lang.list_predicates import Lists
-from matchwood.lang.operators import ListOperator, Operator
+from matchwood.lang.nested import Nested, unweighted
+from matchwood.lang.operators import ListOperator, Operator, Quantifier
 from matchwood.lang.place_predicates import BBox, DWithin
 from matchwood.lang.predicates import IsNull
 from matchwood.lang.text_tests import TextOperator
@@ -39,6 +41,7 @@ from matchwood.schema import Point, describe
 MONGO_RADIUS = 6_378_100.0
 """The radius of the earth by which MongoDB turns metres into angles; the angle is kept."""
 
+_LOGIC = frozenset(("$and", "$or", "$nor"))
 _COMPARISONS = {"$eq": Operator.EQ, "$gt": Operator.GT, "$gte": Operator.GE, "$lt": Operator.LT, "$lte": Operator.LE}
 _ENDS = {"$gt": ("lo", True), "$gte": ("lo", False), "$lt": ("hi", True), "$lte": ("hi", False)}
 _REFUSED = {
@@ -79,7 +82,7 @@ def _document(condition: object, path: str, depth: int, leaves: Leaves) -> Expre
     parts = []
     for name, value in mapping_at(condition, path, "an object of fields").items():
         place = f"{path}.{name}"
-        if name in ("$and", "$or", "$nor"):
+        if name in _LOGIC:
             branches = list_at(value, place, "a list of conditions")
             if not branches:
                 raise refusal(place, "expected at least one condition, got none")
@@ -197,8 +200,10 @@ def _all(value: Any, name: str, path: str, depth: int, leaves: Leaves) -> Expres
     values = list_at(value, path)
     if not values:
         return Constant(False)
-    if any(isinstance(item, Mapping) and "$elemMatch" in item for item in values):
-        raise refusal(path, "$elemMatch in $all is not supported; join several $elemMatch with $and")
+    if all(isinstance(item, Mapping) and list(item) == ["$elemMatch"] for item in values):
+        places = [f"{path}[{at}].$elemMatch" for at in range(len(values))]
+        each = [_element(v["$elemMatch"], name, p, depth + 1, leaves) for v, p in zip(values, places, strict=True)]
+        return conjunction(each)
     scalars = tuple(leaves.scalar(name, _value(item, path), path) for item in values)
     if len(scalars) == 1:
         return leaves.compare(name, Operator.EQ, scalars[0], path)
@@ -206,11 +211,11 @@ def _all(value: Any, name: str, path: str, depth: int, leaves: Leaves) -> Expres
 
 
 def _element(value: Any, name: str, path: str, depth: int, leaves: Leaves) -> Expression:
-    """One element meets all operators: a range, or a single operator."""
-    if not _is_operators(value):
-        raise refusal(
-            path, "$elemMatch over objects is not supported; it takes operators on the elements of a list of scalars"
-        )
+    """One element meets all operators, a range or a single one; or, an object, a condition on its fields."""
+    check_depth(depth)
+    if not _is_operators(value) or not _LOGIC.isdisjoint(value):
+        condition = finished(_document(value, path, depth + 1, Leaves()))
+        return made(path, Nested, name, condition=unweighted(condition), quantifier=Quantifier.ANY)
     operators = mapping_at(value, path)
     if len(operators) == 1:
         ((key, operand),) = operators.items()

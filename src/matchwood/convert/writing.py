@@ -19,6 +19,7 @@ from matchwood.errors import ConversionError
 from matchwood.geo import EARTH_RADIUS_M
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
 from matchwood.lang.list_predicates import Lists
+from matchwood.lang.nested import Nested, with_names
 from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape
 from matchwood.lang.place_predicates import BBox, DWithin
 from matchwood.lang.predicates import Between, Compare, In, IsNull
@@ -103,6 +104,8 @@ class _Writer(ABC):
         if is_derived(tree.attribute) or tree.grade is not None or isinstance(tree, (Like, TextTest)):
             raise self.unknown(tree)
         name = self.name(tree.attribute)
+        if isinstance(tree, Nested):
+            return self._nested(name, tree, negated), set()
         if isinstance(tree, IsNull):
             return self.presence(name, tree.negated is not negated, tree.weight), set()
         excludes = negated
@@ -118,6 +121,22 @@ class _Writer(ABC):
             return self.all([self.presence(name, True, 0.0), self.no(condition)]), set()
         asks = {tree.attribute} if isinstance(tree, (Compare, Between, In)) else set()
         return condition, asks
+
+    def _nested(self, name: str, tree: Nested, negated: bool) -> Any:
+        """A condition on a list of objects. ALL says that there is one, and none that does not meet the condition."""
+        is_all = tree.quantifier is Quantifier.ALL
+        found = self.some_element(name, tree, complement=is_all)
+        if not is_all:
+            return self.all([self.has_elements(name), self.no(found)]) if negated else found
+        return found if negated else self.all([self.has_elements(name), self.no(found)])
+
+    def some_element(self, name: str, tree: Nested, *, complement: bool) -> Any:
+        """One element meets the condition, or does not meet it."""
+        raise self.refusal(f"{tree}: a condition on a list of objects", "leave this condition to Matchwood")
+
+    def has_elements(self, name: str) -> Any:
+        """The list has an element."""
+        return self.presence(name, True, 0.0)
 
     def _quantified(self, tree: Compare | Between | In, negated: bool) -> Any:
         name = self.name(tree.attribute)
@@ -229,6 +248,10 @@ class _Mongo(_Writer):
                 return {name: {"$geoWithin": {"$box": [[west, south], [east, north]]}}}
         raise self.unknown(tree)
 
+    def some_element(self, name: str, tree: Nested, *, complement: bool) -> Any:
+        condition = self.written(tree.condition)
+        return {name: {"$elemMatch": self.no(condition) if complement else condition}}
+
     def value(self, value: Scalar) -> Any:
         if isinstance(value, datetime):
             return {"$date": value.isoformat().replace("+00:00", "Z")}
@@ -284,6 +307,14 @@ class _Elastic(_Writer):
                 box = {"top": north, "left": west, "bottom": south, "right": east}
                 return {"geo_bounding_box": {name: box, **boost}}
         raise self.unknown(tree)
+
+    def some_element(self, name: str, tree: Nested, *, complement: bool) -> Any:
+        condition = self.written(with_names(tree.condition, lambda own: f"{name}.{own}"))
+        query = self.no(condition) if complement else condition
+        return {"nested": {"path": name, "query": query, **_boost(tree.weight)}}
+
+    def has_elements(self, name: str) -> Any:
+        return {"nested": {"path": name, "query": {"match_all": {}}, **_boost(0.0)}}
 
     def value(self, value: Scalar) -> Any:
         if isinstance(value, (str, bool)):

@@ -14,6 +14,7 @@ import numpy as np
 
 from matchwood.encode.ages import with_event_ages
 from matchwood.encode.arrays import Events
+from matchwood.encode.elements import element_conditions
 from matchwood.errors import EventError, MatchwoodError, SchemaError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import (
@@ -26,7 +27,9 @@ from matchwood.lang.event import (
     scalars_of,
     two_places,
     value_keys,
+    values_in_elements,
 )
+from matchwood.lang.nested import elements_of, is_list_of_objects
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Point, Schema, Type, describe, is_missing, type_of
 from matchwood.schema.deriving import derived_keys
 from matchwood.schema.functions import is_derived, root_of
@@ -64,6 +67,7 @@ class EventReader:
     """Collects events one by one and builds `Events` from them.
 
     With `learn`, for events that are stored before there are subscriptions, the schema learns unknown attributes from them.
+    A `prefix` goes before all names: elements of a list of objects are read as events.
 
     >>> schema = Schema({"age": "number", "user.name": "string"})
     >>> reader = EventReader(schema)
@@ -77,18 +81,27 @@ class EventReader:
         "_bad",
         "_dims",
         "_ends",
+        "_inside",
         "_keys",
         "_learn",
         "_offsets",
+        "_prefix",
         "_register",
         "_schema",
         "_weights",
     )
 
     def __init__(
-        self, schema: Schema, *, register: bool = False, learn: bool = False, bad: BadValues | None = None
+        self,
+        schema: Schema,
+        *,
+        register: bool = False,
+        learn: bool = False,
+        bad: BadValues | None = None,
+        prefix: str = "",
     ) -> None:
         self._schema = schema
+        self._prefix = prefix
         self._learn = learn
         self._attributes = schema.attributes
         self._register = register
@@ -97,6 +110,7 @@ class EventReader:
         self._dims: list[int] = []
         self._keys: list[float] = []
         self._ends: list[tuple[int, float]] = []  # of ranges: position and upper end
+        self._inside: list[tuple[int, int]] = []  # entries of nested objects of the event that is read: from, to
         self._weights: list[tuple[int, float]] = []  # of entries whose weight is not 1: position and weight
 
     def __len__(self) -> int:
@@ -108,14 +122,17 @@ class EventReader:
         begin = len(self._dims)
         try:
             if type(event) is dict:
-                self._read(event, "")
+                self._read(event, self._prefix)
             elif isinstance(event, Event):
                 self._read_event(event)
             elif isinstance(event, Mapping):
-                self._read(event, "")
+                self._read(event, self._prefix)
             else:
                 raise EventError(f"expected an Event or a mapping from attribute to value, got {describe(event)}")
+            if self._inside:
+                self._check_inside()
         except BaseException:
+            self._inside = []
             self._cut(begin)
             raise
         self._offsets.append(len(self._dims))
@@ -217,9 +234,26 @@ class EventReader:
         if isinstance(value, Mapping) and not {"lon", "lat", "coordinates"} & value.keys():
             self._read(value, f"{path}.")
             return
+        if is_list_of_objects(value):
+            self._learn_names(value, f"{path}.")
+            for attribute, values in values_in_elements(value, self._schema, f"{path}."):
+                self._other(attribute, values)
+            return
         sample = first_scalar(value)
         if not is_missing(sample):
             self._other(self._schema.find(path), value)
+
+    def _learn_names(self, elements: Any, prefix: str) -> None:
+        """Learn the attributes whose values are in the objects of a list, by dotted names."""
+        for element in elements:
+            for name, value in element.items() if isinstance(element, Mapping) else ():
+                path = f"{prefix}{name}"
+                if is_list_of_objects(value):
+                    self._learn_names(value, f"{path}.")
+                elif isinstance(value, Mapping) and not {"lon", "lat", "coordinates"} & value.keys():
+                    self._learn_names([value], f"{path}.")
+                elif not is_derived(path) and not is_missing(sample := first_scalar(value)):
+                    self._schema.attribute_for(path, self._schema.find(path).type or _type_of(path, sample))
 
     def _other(self, attribute: Attribute, value: object) -> None:
         """A value that is not plain."""
@@ -245,21 +279,41 @@ class EventReader:
                 self._ends.append((len(self._keys), hi))
             self._dims.append(attribute.dims[0])
             self._keys.append(lo)
-        if attribute.derived:
+        if attribute.type is Type.OBJECTS:
+            asked = element_conditions(self._schema, attribute)
+            if asked is not None:
+                hidden, conditions = asked
+                codes = conditions.codes(elements_of(attribute, value), self._bad)
+                self._dims += hidden.dims * len(codes)
+                self._keys += codes
+        elif attribute.derived:
             self._derive(attribute, scalars_of(attribute, value, found))
 
     def _look_inside(self, prefix: str, name: object, value: object) -> None:
-        """Read a nested object by dotted names, if an attribute has such a name."""
+        """Read a nested object, or the objects of a list, by dotted names, if an attribute has such a name."""
         path = f"{prefix}{name}"
-        if not isinstance(value, Mapping) or not self._schema.is_prefix(path):
+        if not self._schema.is_prefix(path):
             return
         begin = self._offsets[-1]
         before = set(self._dims[begin:])
         middle = len(self._dims)
-        self._read(value, f"{path}.")
+        if isinstance(value, Mapping):
+            self._read(value, f"{path}.")
+        elif is_list_of_objects(value):
+            for attribute, values in values_in_elements(value, self._schema, f"{path}."):
+                self._other(attribute, values)
         for dim in self._dims[middle:]:
             if dim in before:
                 raise given_twice(self._schema.of_dimension(dim).name)
+        self._inside.append((middle, len(self._dims)))
+
+    def _check_inside(self) -> None:
+        """Refuse an attribute of a nested object that the event names again after it."""
+        for begin, end in self._inside:
+            again = set(self._dims[begin:end]).intersection(self._dims[end:])
+            if again:
+                raise given_twice(self._schema.of_dimension(min(again)).name)
+        self._inside = []
 
     def _read_event(self, event: Event) -> None:
         begin, place = len(self._dims), event.place

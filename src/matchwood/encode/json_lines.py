@@ -26,7 +26,6 @@ from matchwood.encode.arrays import Events
 from matchwood.encode.event_columns import plain_events
 from matchwood.encode.events import EventReader
 from matchwood.encode.json_text import loads
-from matchwood.encode.json_values import of_json
 from matchwood.encode.objects import ReadRows, RowsBuilder, read_rows
 from matchwood.encode.rejects import (
     METADATA,
@@ -49,6 +48,7 @@ from matchwood.errors import (
 )
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.event import PLACE, Event
+from matchwood.lang.json_values import of_json
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.lang.place_predicates import DWithin
 from matchwood.schema import Schema, describe, instant_key, point_of

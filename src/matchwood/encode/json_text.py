@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from matchwood.encode.json_values import of_json
 from matchwood.errors import EventError
+from matchwood.lang.json_values import of_json
 from matchwood.schema import describe
 
 try:

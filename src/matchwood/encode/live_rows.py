@@ -6,15 +6,19 @@ to those that pass. A test is asked instead, of each registered string, when a s
 
 from __future__ import annotations
 
+from itertools import product
+from typing import NamedTuple
+
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows, make_events
+from matchwood.encode.elements import element_conditions
 from matchwood.encode.objects import RowsBuilder, decode_rows
 from matchwood.lang.intervals import EVERYTHING, NOTHING, IntervalSet, points
 from matchwood.lang.row import Counted, Holds, Row
 from matchwood.patterns import Test, read_test
 from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema
-from matchwood.schema.functions import is_hidden, source_of
+from matchwood.schema.functions import has_conditions, is_hidden, source_of
 
 _NO_STRING = -2.0
 """A key that no string has."""
@@ -27,9 +31,10 @@ def rows_for_live(rows: Rows, schema: Schema) -> Rows:
         return rows
     builder = RowsBuilder(schema)
     for at, row in enumerate(decode_rows(rows, schema)):
-        predicates = [_of_strings(p, schema) if isinstance(p, Holds) else p for p in row.predicates]
+        parts = [_for_live(p, schema) if isinstance(p, Holds) else [p] for p in row.predicates]
         until = np.inf if rows.until is None else float(rows.until[at])
-        builder.add(int(rows.ids[at]), float(rows.priority[at]), [Row(tuple(predicates))], until=until)
+        alternatives = [Row(choice) for choice in product(*parts)]
+        builder.add(int(rows.ids[at]), float(rows.priority[at]), alternatives, until=until)
     return builder.build()
 
 
@@ -45,9 +50,49 @@ def without_tests(events: Events, schema: Schema) -> Events:
     return make_events(before[events.offsets], *(column[keep] for column in events[1:])).stamped(events.schema)
 
 
+def _for_live(predicate: Holds, schema: Schema) -> list[Holds]:
+    """The predicate as alternatives about values themselves."""
+    if has_conditions(predicate.attribute):
+        return _of_elements(predicate, schema)
+    return [_of_strings(predicate, schema) if is_hidden(predicate.attribute) else predicate]
+
+
+def _of_elements(predicate: Holds, schema: Schema) -> list[Holds]:
+    """Conditions on elements as conditions on the registered elements: one of those that meet it is there, or none of the others.
+
+    "This condition or that one" is one set of codes; where one of them is about every element, these are alternatives.
+    """
+    source = schema.find(source_of(predicate.attribute))
+    asked = element_conditions(schema, source)
+    assert asked is not None
+    ways: list[list[_Way]] = []
+    sets = [predicate.keys] * (UNKNOWN_SYMBOL not in predicate.keys) + [count.keys for count in predicate.counts]
+    for keys in sets:
+        found = [asked[1].passing(int(lo)) for lo, _ in keys.parts]
+        met = [part for is_all, passing, _ in found if not is_all for part in passing.parts]
+        about_all = [_Way(NOTHING, failing) for is_all, _, failing in found if is_all]
+        ways.append(
+            ([_Way(IntervalSet.of(met), NOTHING)] if met else []) + about_all or [_Way(points([_NO_STRING]), NOTHING)]
+        )
+    for lo, _ in predicate.none.parts:
+        is_all, met_by, failing = asked[1].passing(int(lo))
+        ways.append([_Way(failing or points([_NO_STRING]), NOTHING) if is_all else _Way(NOTHING, met_by)])
+    alternatives = []
+    for choice in product(*ways):
+        none = IntervalSet.of([part for way in choice for part in way.none.parts])
+        counts = tuple([Counted(way.some, 1) for way in choice if way.some])
+        alternatives.append(Holds(source.name, predicate.weight, EVERYTHING - none, none, counts))
+    return alternatives
+
+
+class _Way(NamedTuple):
+    """A value is in `some`, if that is not empty, and no value is in `none`."""
+
+    some: IntervalSet
+    none: IntervalSet
+
+
 def _of_strings(predicate: Holds, schema: Schema) -> Holds:
-    if not is_hidden(predicate.attribute):
-        return predicate
     source, known = schema.find(source_of(predicate.attribute)), schema.find(predicate.attribute)
     keys = _passing(predicate.keys, source, known)
     none = _passing(predicate.none, source, known) if predicate.none else NOTHING

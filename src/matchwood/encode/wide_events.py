@@ -8,6 +8,7 @@ weights    map<string, number> or struct<age: number, ...>; null is 1
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from matchwood.encode.arrays import INTERVAL, Float64s, Int64s
 from matchwood.encode.arrow import pa
 from matchwood.encode.arrow_keys import cells, is_list, learnt, parts_of, plain_cells, texts_of, valid
 from matchwood.encode.derived import derived_entries, derived_of_keys
+from matchwood.encode.element_columns import columns_in_elements, element_entries, is_list_of_structs
 from matchwood.encode.flat import Entries, IntervalSets, canonical
-from matchwood.encode.rejects import Faults
+from matchwood.encode.rejects import Bools, Faults
 from matchwood.encode.wide_cells import Found, check_ordered, known_or_learnable, one_attribute, read_cells, refuse_nan
 from matchwood.errors import EventError, SchemaError, ValueTypeError
 from matchwood.lang.bad_values import BadValues
@@ -40,7 +42,13 @@ def event_entries(
     parts = []
     for name, array in _event_columns(batch, schema, learn):
         own = Faults() if bad is not None else faults
+        known = schema.get(name)
         try:
+            if known is not None and known.type is Type.OBJECTS:
+                weight = weights.get(name, nowhere)
+                objects = element_entries(known, array, weight, schema, own, register=register, bad=bad)
+                parts.append(objects if bad is None else _counted(name, objects, own, bad))
+                continue
             part = _column_entries(name, array, weights.get(name, nowhere), schema, own, register=register, learn=learn)
         except SchemaError as error:  # of the whole column
             if bad is None:
@@ -48,16 +56,21 @@ def event_entries(
             for _ in range(len(array) - array.null_count):
                 bad.add(name, error)
             continue
-        if bad is not None and own.errors:
-            for failed in own.errors.values():
-                bad.add(name, failed)
-            part = None if part is None else _without(part, own)
+        if bad is not None and part is not None:
+            part = _counted(name, part, own, bad)
         if part is not None:
             parts.append(part)
             attribute = schema.attributes[name]
             if attribute.derived:
                 parts.append(_derived(attribute, array, part, weights.get(name, nowhere), register))
     return parts
+
+
+def _counted(name: str, part: Entries, own: Faults, bad: BadValues) -> Entries:
+    """The entries without those of cells that failed, which are counted."""
+    for failed in own.errors.values():
+        bad.add(name, failed)
+    return _without(part, own) if own.errors else part
 
 
 def _derived(attribute: Attribute, array: Any, part: Entries, weight: Float64s, register: bool) -> Entries:
@@ -95,9 +108,13 @@ def _known_columns(name: str, array: Any, schema: Schema) -> Iterator[tuple[str,
     """The column, if its attribute is known, and those of its fields that are, by dotted names."""
     if name in schema.attributes:
         yield name, array
-    if schema.is_prefix(name) and pa.types.is_struct(array.type):
+    if not schema.is_prefix(name):
+        return
+    if pa.types.is_struct(array.type):
         for field, values in zip(array.type, array.flatten(), strict=True):
             yield from _known_columns(f"{name}.{field.name}", values, schema)
+    elif is_list_of_structs(array.type):
+        yield from columns_in_elements(name, array, partial(_known_columns, schema=schema))
 
 
 def _column_entries(
@@ -121,14 +138,20 @@ def _without(entries: Entries, faults: Faults) -> Entries:
 
 def _presence(array: Any) -> IntervalSets:
     """A key for each cell that is not absent: of an attribute that has no type, only the presence is tested."""
-    there = valid(array)
-    if is_list(array.type):
-        owner, _ = parts_of(array)
-        there = np.bincount(owner, minlength=len(array)) > 0
-    elif pa.types.is_floating(array.type):
-        there = there & ~np.isnan(array.fill_null(0.0).to_numpy(zero_copy_only=False))
-    at = np.flatnonzero(there)
+    at = np.flatnonzero(_is_there(array))
     return IntervalSets(at, np.zeros(len(at)), np.zeros(len(at)))
+
+
+def _is_there(array: Any) -> Bools:
+    """Which cells have a value: a list does if an item has one."""
+    if is_list(array.type):
+        owner, items = parts_of(array)
+        there: Bools = np.bincount(owner[_is_there(items)], minlength=len(array)) > 0
+        return there
+    there = valid(array)
+    if pa.types.is_floating(array.type):
+        there = there & ~np.isnan(array.fill_null(0.0).to_numpy(zero_copy_only=False))
+    return there
 
 
 def point_entries(name: str, array: Any, weight: Float64s, schema: Schema, faults: Faults) -> Entries:

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from matchwood.encode.json_text import JsonText, json_event
-from matchwood.encode.json_values import to_json
 from matchwood.engine.changing import UNCHANGED, Unchanged
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.comparing import differences
@@ -56,6 +55,7 @@ from matchwood.engine.tables import drop_expired, note, note_state, schema_of, s
 from matchwood.errors import JournalError, MatchwoodError, QueryError, StorageError
 from matchwood.lang.evaluate import Combine, Mode
 from matchwood.lang.event import Event
+from matchwood.lang.json_values import to_json
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.planner import AUTO
 from matchwood.schema import Schema, instant_key

@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from matchwood.encode.arrays import Events, Rows
+from matchwood.encode.elements import element_conditions
 from matchwood.encode.named_codes import named_codes
 from matchwood.errors import SchemaError
 from matchwood.schema import Attribute, Schema
+from matchwood.schema.functions import has_conditions, source_of
 from matchwood.schema.types import Symbols
 
 FEWEST = 4_096
@@ -38,14 +40,22 @@ class Reclaiming:
 
     def reclaim(self, schema: Schema, rows: list[Rows], events: Events) -> None:
         """Forget the strings that neither these rows nor these events name. O(entries + strings)."""
-        for attribute, symbols in dictionaries(schema):
+        for attribute, symbols in _in_order(schema):
             named = np.zeros(len(symbols), np.bool_)
             for part in rows:
                 named |= named_codes(part, attribute.dims[0], len(named))
             codes = events.lo[events.dims == attribute.dims[0]]
             named[codes[(codes >= 0) & (codes < len(named))].astype(np.int64)] = True
             symbols.forget(np.flatnonzero(~named).tolist())
+            if has_conditions(attribute.name):  # what is left of them names strings in elements
+                asked = element_conditions(schema, schema.find(source_of(attribute.name)))
+                rows = rows if asked is None else [*rows, asked[1].rows()]
         self._gone = 0
+
+
+def _in_order(schema: Schema) -> list[tuple[Attribute, Symbols]]:
+    """The dictionaries, first those of conditions on elements, the outer ones before those that they name."""
+    return sorted(dictionaries(schema), key=lambda pair: (not has_conditions(pair[0].name), pair[0].name.count("[]")))
 
 
 def dictionaries(schema: Schema) -> list[tuple[Attribute, Symbols]]:

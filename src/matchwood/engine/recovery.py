@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from matchwood.encode.json_values import of_json
 from matchwood.engine.engine import Engine
 from matchwood.engine.journal import Chunk, Journal
 from matchwood.engine.record_clock import RecordClock
@@ -41,6 +40,7 @@ from matchwood.engine.saving import load_engine
 from matchwood.engine.tables import Stored
 from matchwood.errors import MatchwoodError, StorageError
 from matchwood.lang.event import Event
+from matchwood.lang.json_values import of_json
 from matchwood.lang.limits import Limits
 from matchwood.schema import Schema
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from matchwood.encode.json_values import of_json, to_json
 from matchwood.engine.ids import json_array, of_json_array
 from matchwood.lang.event import PLACE, Event, checked_weights
+from matchwood.lang.json_values import of_json, to_json
+from matchwood.lang.nested import is_list_of_objects
 from matchwood.schema import Schema
 
 
@@ -36,7 +37,7 @@ def waiting_values(event: Event | Mapping[str, object], schema: Schema) -> Waiti
     known, values = schema.attributes, {}
     for name, value in given.items():
         attribute = known.get(name)
-        if attribute is None or attribute.type is None:
+        if attribute is None or attribute.type is None or is_list_of_objects(value):
             found = to_json(value)
             if found is not None:
                 values[str(name)] = found
@@ -125,4 +126,9 @@ def _paths(name: str) -> list[str]:
 
 def _is_settled(name: str, value: object, schema: Schema) -> bool:
     attribute = schema.get(name)
-    return attribute is not None and attribute.type is not None and not isinstance(value, dict)
+    return attribute is not None and attribute.type is not None and not _has_names(value)
+
+
+def _has_names(value: object) -> bool:
+    """Has the value names inside it, which a subscription may name later?"""
+    return isinstance(value, dict) or is_list_of_objects(value)

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, overload
 
 from matchwood.errors import ExpressionError, MatchwoodError
 from matchwood.lang.expression import Expression, Predicate
 from matchwood.lang.geometry import geometry_of
 from matchwood.lang.instants import instant
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested
 from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
 from matchwood.lang.place_predicates import BBox, DWithin, spatial
 from matchwood.lang.predicates import Between, Compare, In, IsNull
@@ -215,21 +216,31 @@ class Attr(_Comparable, DerivedTimes):
         """The event has the attribute, and no value is of the pattern."""
         return Like(self._name, self._weight, pattern=pattern, negated=True)
 
-    def any(self) -> _Comparable:
-        """Some value of a list, whatever values other conditions are about.
+    @overload
+    def any(self) -> _Comparable: ...
+    @overload
+    def any(self, condition: Expression) -> Nested: ...
+    def any(self, condition: Expression | None = None) -> Any:
+        """Some value of a list, whatever values other conditions are about; with a condition, one object of a list meets it.
 
         >>> print((attr("size").any() > 3) & (attr("size").any() < 5))
         ANY(size) > 3 AND ANY(size) < 5
+        >>> print(attr("items").any((attr("sku") == "a") & (attr("qty") >= 2)))
+        ANY(items, sku = 'a' AND qty >= 2)
         """
-        return self._quantified(Quantifier.ANY)
+        return self._quantified(Quantifier.ANY, condition)
 
-    def all(self) -> _Comparable:
-        """Every value of a list.
+    @overload
+    def all(self) -> _Comparable: ...
+    @overload
+    def all(self, condition: Expression) -> Nested: ...
+    def all(self, condition: Expression | None = None) -> Any:
+        """Every value of a list; with a condition, every object of a list meets it.
 
         >>> print(attr("size").all() > 3)
         ALL(size) > 3
         """
-        return self._quantified(Quantifier.ALL)
+        return self._quantified(Quantifier.ALL, condition)
 
     def contains(self, values: Iterable[object]) -> Lists:
         """The list of the event contains all of `values`.
@@ -364,7 +375,9 @@ class Attr(_Comparable, DerivedTimes):
             raise error.about(f"attribute {self._name!r}") from None
         return spatial(self._name, self._weight, operator, geometry)
 
-    def _quantified(self, quantifier: Quantifier) -> _Comparable:
+    def _quantified(self, quantifier: Quantifier, condition: Expression | None) -> _Comparable | Nested:
+        if condition is not None:
+            return Nested(self._name, self._weight, condition=condition, quantifier=quantifier)
         made = _Comparable()
         made._name, made._weight, made._quantifier = self._name, self._weight, quantifier
         return made

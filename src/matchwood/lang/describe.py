@@ -24,7 +24,7 @@ from matchwood.lang.regions import BOUNDARY, INSIDE, OUTSIDE, box_of, geometry_o
 from matchwood.lang.row import Absent, Counted, Holds, Placed, Row, RowPredicate
 from matchwood.lang.written import literal
 from matchwood.schema import CODED, UNKNOWN_SYMBOL, Attribute, Point, Scalar, Schema, Type
-from matchwood.schema.functions import is_hidden
+from matchwood.schema.functions import has_conditions, is_hidden
 
 
 def describe_rows(rows: tuple[Row, ...], schema: Schema) -> str:
@@ -65,7 +65,11 @@ def describe_value(attribute: str, value: IntervalSet | Point | None, schema: Sc
     known = schema.find(attribute)
     if is_hidden(attribute):
         codes = [int(lo) for lo, _ in value.parts if lo != UNKNOWN_SYMBOL]
-        return " and ".join([shown_test(str(schema.value(known, code))) for code in codes]) or "passes no test"
+        return " and ".join([shown_test(str(schema.value(known, code))) for code in codes]) or (
+            "no condition on its objects holds" if has_conditions(attribute) else "passes no test"
+        )
+    if known.type is Type.OBJECTS:
+        return "objects"
     if known.type in CODED:
         parts = [
             f"{_A[known.type]} no subscription names" if lo == UNKNOWN_SYMBOL else literal(schema.value(known, lo))

@@ -6,11 +6,26 @@ from matchwood.lang.expression import Expression, Not, all_of, any_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
 from matchwood.lang.leaves import needed_by
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested
 from matchwood.lang.operators import ListOperator, Operator, Quantifier
+from matchwood.lang.parser import parse
 from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.row import Counted, Holds
 from matchwood.lang.text_tests import Like, TextOperator, TextTest
-from matchwood.patterns import AllOf, Contains, Fails, Network, OneOf, Ordered, Prefix, Regex, Suffix, Test, read_test
+from matchwood.patterns import (
+    AllOf,
+    Contains,
+    Elements,
+    Fails,
+    Network,
+    OneOf,
+    Ordered,
+    Prefix,
+    Regex,
+    Suffix,
+    Test,
+    read_test,
+)
 from matchwood.patterns import Like as LikeTest
 from matchwood.patterns.like import escaped
 from matchwood.patterns.networks import written_network
@@ -82,6 +97,8 @@ def _any(name: str, tests: list[Test] | tuple[Test, ...], quantifier: Quantifier
 
 
 def _condition(name: str, test: Test, quantifier: Quantifier | None) -> Expression:
+    if isinstance(test, Elements):
+        return Nested(name, condition=parse(test.condition), quantifier=Quantifier(test.quantifier))
     if isinstance(test, Fails):  # some value fails
         return Not(_condition(name, test.test, Quantifier.ALL))
     pattern = _pattern(test)

@@ -16,7 +16,16 @@ from typing import Any
 from matchwood.errors import EventError, MatchwoodError, SchemaError, ValueTypeError
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.intervals import IntervalSet
-from matchwood.patterns import read_test
+from matchwood.lang.nested import (
+    as_object,
+    element_text,
+    elements_of,
+    is_list_of_objects,
+    is_missing_element,
+    rows_of_condition,
+    spread,
+)
+from matchwood.patterns import Elements, read_test
 from matchwood.schema import (
     CODED,
     Attribute,
@@ -29,7 +38,7 @@ from matchwood.schema import (
     point_of,
     unwrapped,
 )
-from matchwood.schema.functions import function_of, is_hidden, root_of, source_of
+from matchwood.schema.functions import element_prefix, function_of, is_hidden, root_of, source_of
 from matchwood.schema.keys import UNKNOWN_SYMBOL, key_of
 
 PLACE = "place"
@@ -90,8 +99,29 @@ def event_keys(
     """
     if not isinstance(event, Event):
         event = Event(event)
+    keys = _keys_of_values(_with_place(event), schema, "", register, bad)
+    for age in schema.ages:
+        _add_age(keys, age, now)
+    weights = checked_weights(event.weights)
+    given = {name: root_of(name) for name in keys}
+    return EventKeys(keys, {name: weights[root] for name, root in given.items() if root in weights})
+
+
+def element_keys(
+    element: Mapping[str, object], source: str, schema: Schema, bad: BadValues | None, *, register: bool = False
+) -> EventKeys:
+    """The keys of an element of the list `source`, read as an event of its own."""
+    keys = _keys_of_values(element, schema, element_prefix(source), register, bad)
+    for age in schema.ages:
+        _add_age(keys, age, None)
+    return EventKeys(keys, {})
+
+
+def _keys_of_values(
+    values: Mapping[str, object], schema: Schema, prefix: str, register: bool, bad: BadValues | None
+) -> dict[str, IntervalSet | Point]:
     keys: dict[str, IntervalSet | Point] = {}
-    for attribute, value in _known_values(_with_place(event), schema, ""):
+    for attribute, value in _known_values(values, schema, prefix):
         if isinstance(value, Iterator):  # it can be read once only
             value = tuple(value)
         try:
@@ -105,12 +135,33 @@ def event_keys(
             if attribute.name in keys:
                 raise given_twice(attribute.name)
             keys[attribute.name] = key
-            _add_derived(keys, attribute, scalars_of(attribute, value, key), register)
-    for age in schema.ages:
-        _add_age(keys, age, now)
-    weights = checked_weights(event.weights)
-    given = {name: root_of(name) for name in keys}
-    return EventKeys(keys, {name: weights[root] for name, root in given.items() if root in weights})
+            if attribute.type is Type.OBJECTS:
+                for hidden in attribute.derived:
+                    keys[hidden.name] = _conditions_that_hold(attribute, hidden, value, schema, bad)
+            else:
+                _add_derived(keys, attribute, scalars_of(attribute, value, key), register)
+    return keys
+
+
+def _conditions_that_hold(
+    source: Attribute, hidden: Attribute, value: object, schema: Schema, bad: BadValues | None
+) -> IntervalSet:
+    """The codes of the conditions that one element meets, or all do: every condition is asked of every element."""
+    from matchwood.lang.evaluate import judge
+
+    assert hidden.symbols is not None
+    elements = [element_keys(element, source.name, schema, bad) for element in elements_of(source, value)]
+    codes = [UNKNOWN_SYMBOL]
+    for code, written in enumerate(hidden.symbols.texts):
+        if written is None:
+            continue
+        test = read_test(written)
+        assert isinstance(test, Elements)
+        rows = rows_of_condition(source.name, test.condition, schema)
+        met = [judge(rows, element).matched for element in elements]
+        if any(met) if test.quantifier == "any" else all(met):
+            codes.append(float(code))
+    return IntervalSet.of([(code, code) for code in codes])
 
 
 def _add_derived(keys: dict[str, IntervalSet | Point], source: Attribute, values: list[Any], register: bool) -> None:
@@ -176,8 +227,25 @@ def _known_values(values: Mapping[str, object], schema: Schema, prefix: str) -> 
         attribute = schema.attributes.get(path)
         if attribute is not None:
             yield attribute, value
-        if isinstance(value, Mapping) and schema.is_prefix(path):
+        if not schema.is_prefix(path):
+            continue
+        if isinstance(value, Mapping):
             yield from _known_values(value, schema, f"{path}.")
+        elif is_list_of_objects(value):
+            yield from values_in_elements(value, schema, f"{path}.")
+
+
+def values_in_elements(elements: object, schema: Schema, prefix: str) -> Iterator[tuple[Attribute, object]]:
+    """The values of attributes in a list of objects, by dotted names: those of all elements as one list."""
+    found: dict[str, tuple[Attribute, list[object]]] = {}
+    for element in map(as_object, elements):  # type: ignore[call-overload]
+        for attribute, value in () if element is None else _known_values(element, schema, prefix):
+            if isinstance(value, Iterator):  # it can be read once only
+                value = tuple(value)
+            if not is_missing_element(value):
+                found.setdefault(attribute.name, (attribute, []))[1].append(value)
+    for attribute, values in found.values():
+        yield attribute, spread(values)
 
 
 def given_twice(name: str) -> EventError:
@@ -204,9 +272,26 @@ def value_keys(attribute: Attribute, value: object, *, register: bool = False) -
             return PRESENT if first_scalar(value) is not None else None
         if attribute.type is Type.POINT:
             return None if lacks_coordinates(value) else point_of(value)
+        if attribute.type is Type.OBJECTS:
+            return _object_keys(attribute, value, register)
     except SchemaError as error:
         raise error if repr(attribute.name) in str(error) else error.about(f"attribute {attribute.name!r}") from None
     return _interval_keys(attribute, value, register)
+
+
+def _object_keys(attribute: Attribute, value: object, register: bool) -> IntervalSet | None:
+    """The codes of the elements as JSON texts, if they are registered; otherwise a key that says that there are some."""
+    elements = elements_of(attribute, value)
+    if not elements:
+        return None
+    if not register:
+        return IntervalSet(((UNKNOWN_SYMBOL, UNKNOWN_SYMBOL),))
+    assert attribute.symbols is not None
+    try:
+        codes = [float(attribute.symbols.code(element_text(element))) for element in elements]
+    except EventError as error:
+        raise error.about(f"attribute {attribute.name!r}") from None
+    return IntervalSet.of([(code, code) for code in codes])
 
 
 def checked_weights(weights: Mapping[str, float]) -> dict[str, float]:

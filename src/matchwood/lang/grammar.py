@@ -14,7 +14,9 @@ from matchwood.lang import temporal_grammar
 from matchwood.lang.expression import MAX_DEPTH, And, Constant, Expression, Not, Or, Predicate
 from matchwood.lang.grammar_conditions import read_condition
 from matchwood.lang.grammar_decay import read_decay
-from matchwood.lang.operands import COMPARISONS, Condition, Operands, unsupported
+from matchwood.lang.nested import Nested
+from matchwood.lang.operands import COMPARISONS, QUANTIFIERS, Condition, Operands, unsupported
+from matchwood.lang.operators import Quantifier
 from matchwood.lang.template import CIRCLE, Leaf, Place, Step, Template
 from matchwood.lang.tokens import Token
 from matchwood.schema.functions import is_derived
@@ -26,9 +28,14 @@ MAX_ROWS = 16
 
 @dataclass(slots=True)
 class _Group:
-    """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand."""
+    """An open parenthesis (or the whole text): an OR of ANDs of nodes, and the NOTs before the next operand.
+
+    That of ANY(items, ...) and ALL(items, ...) has the quantifier and the index of the attribute.
+    """
 
     opening: Token
+    quantifier: Quantifier | None = None
+    attribute: int = 0
     terms: list[list[int]] = field(default_factory=lambda: [[]])
     nots: list[Token] = field(default_factory=list)
 
@@ -38,9 +45,10 @@ class Grammar(Operands):
 
         expression = term { OR term }
         term       = factor { AND factor }
-        factor     = NOT factor | "(" expression ")" | TRUE | FALSE | predicate
+        factor     = NOT factor | "(" expression ")" | nested | TRUE | FALSE | predicate
+        nested     = ( ANY | ALL ) "(" name "," expression ")" [ "^" number ]
 
-    These three rules use a stack of groups instead of recursion, so that no text can exhaust Python's stack. Trees are limited to
+    These rules use a stack of groups instead of recursion, so that no text can exhaust Python's stack. Trees are limited to
     `MAX_DEPTH` levels, so that readers of a tree may recurse.
     """
 
@@ -121,7 +129,9 @@ class Grammar(Operands):
             while self.takes(")"):
                 if len(groups) == 1:
                     raise self.problem("this parenthesis was never opened", self.tokens[self.at - 1])
-                self.add(groups[-2], self.close(groups.pop()))
+                group = groups.pop()
+                node = self.close(group)
+                self.add(groups[-1], node if group.quantifier is None else self.nested(group, node))
             if self.takes("OR"):
                 groups[-1].terms.append([])
             elif not self.takes("AND"):
@@ -138,8 +148,8 @@ class Grammar(Operands):
             token = self.token
             if self.takes("NOT"):
                 groups[-1].nots.append(token)
-            elif self.takes("("):
-                groups.append(_Group(token))
+            elif self.takes("(") or self.begins_nested():
+                groups.append(_Group(token) if token.text == "(" else self.opened(token))
                 if len(groups) > MAX_DEPTH:
                     raise self.problem(f"parentheses nest more than {MAX_DEPTH} deep; use fewer", token)
             else:
@@ -170,6 +180,30 @@ class Grammar(Operands):
         node = self.node(lambda values, nodes: kind(chosen(nodes)), token, depth)
         self.joined[node] = kind, children
         return node
+
+    def begins_nested(self) -> bool:
+        """Are the next tokens ANY or ALL, a parenthesis, a name and a comma?"""
+        following = self.tokens[self.at + 2 : self.at + 4] if self.begins_call(QUANTIFIERS) else []
+        return len(following) == 2 and following[0].kind in "wq" and following[1].text == ","
+
+    def opened(self, token: Token) -> _Group:
+        """The group of a condition on elements, up to the comma."""
+        self.at += 2
+        attribute = self.plain_attribute()
+        self.at += 1
+        if self.token.text == ")":
+            raise self.problem(f"expected a condition on the objects of the list in {token.upper}, got )")
+        return _Group(token, QUANTIFIERS[token.upper], attribute)
+
+    def nested(self, group: _Group, child: int) -> int:
+        """The node of a condition on elements, whose parenthesis has been closed."""
+        quantifier, attribute, weight = group.quantifier, group.attribute, self.weight()
+        assert quantifier is not None
+
+        def step(values: list[Any], nodes: list[Expression]) -> Expression:
+            return Nested(values[attribute], values[weight], condition=nodes[child], quantifier=quantifier)
+
+        return self.node(step, group.opening, 1 + self.depths[child])
 
     def negation(self, child: int, token: Token) -> int:
         return self.node(lambda values, nodes: Not(nodes[child]), token, 1 + self.depths[child])

@@ -34,6 +34,7 @@ from matchwood.lang.geometry import geojson_of, geometry_of
 from matchwood.lang.instants import instant
 from matchwood.lang.json_decay import read_decay, written_decay
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested
 from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
 from matchwood.lang.place_predicates import BBox, DWithin, Spatial, spatial
 from matchwood.lang.predicates import Between, Compare, In, IsNull
@@ -99,6 +100,11 @@ def _written(expression: Expression, depth: int) -> dict[str, Any] | bool:
         return {"op": "not", "args": [child], **({"prefix": True} if negatable else {})}
     if isinstance(expression, Temporal):
         return temporal_json.written(expression)
+    if isinstance(expression, Nested):
+        condition = _written(expression.condition, depth + 1)
+        weight = {} if expression.weight == 1.0 else {"weight": float(expression.weight)}
+        args = [_written_name(expression.attribute), condition]
+        return {"op": expression.quantifier.value, "args": args, **weight}
     if isinstance(expression, Predicate):
         return _written_predicate(expression)
     raise ExpressionError(f"expected an expression, got {_described(expression)}")
@@ -200,7 +206,21 @@ def _read(value: object, path: str, depth: int) -> Expression:
         return all_of(*children) if op == "and" else any_of(*children)
     if op in temporal_json.FUNCTIONS:
         return temporal_json.read(op, args, _read_weight(value, path), path)
+    if op in _QUANTIFIERS:
+        return _read_nested(op, args, value, path, depth)
     return _read_predicate(op, args, value, path)
+
+
+def _read_nested(op: str, args: list[Any], value: Any, path: str, depth: int) -> Nested:
+    """A condition on the elements of a list."""
+    if not _is_plain_property(args[0]):
+        raise _error(f"{path}.args[0]", f'expected {{"property": NAME}}, got {_described(args[0])}')
+    weight = _read_weight(value, path)
+    condition = _read(args[1], f"{path}.args[1]", depth + 1)
+    try:
+        return Nested(args[0]["property"], weight, condition=condition, quantifier=_QUANTIFIERS[op])
+    except ExpressionError as error:
+        raise error.about(path) from None
 
 
 def _checked_operation(value: object, path: str) -> tuple[str, list[Any]]:
@@ -533,5 +553,6 @@ _OPERATIONS: dict[str, tuple[int | None, tuple[str, ...]]] = {
     "s_dwithin": (3, ("weight", "decay", "shape")),
     **dict.fromkeys(map(str, SpatialOperator), (2, ("weight", "decay"))),
     **dict.fromkeys(temporal_json.FUNCTIONS, (2, ("weight",))),
+    **dict.fromkeys(_QUANTIFIERS, (2, ("weight",))),
 }
 """Each op, the number of its arguments (None: any number), and its keys besides "op" and "args"."""

@@ -15,7 +15,9 @@ from matchwood.lang import places, text_tests
 from matchwood.lang.expression import Predicate
 from matchwood.lang.grade import Grade, grade_of
 from matchwood.lang.intervals import EVERYTHING, IntervalSet, above, at_least, at_most, below, closed, points
+from matchwood.lang.limits import Limits
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested, element_test
 from matchwood.lang.operators import ListOperator, Operator, Quantifier, Shape, SpatialOperator
 from matchwood.lang.place_predicates import BBox, DWithin, Spatial
 from matchwood.lang.places import Circle
@@ -26,6 +28,16 @@ from matchwood.lang.text_tests import Like, TextTest
 from matchwood.patterns import OneOf
 from matchwood.schema import CODED, Attribute, Scalar, Schema, Type, type_of
 from matchwood.schema.keys import keys_of
+
+
+def nested_predicates(predicate: Nested, schema: Schema, negated: bool, limits: Limits) -> list[DraftPredicate]:
+    """A condition on elements as alternatives: a test of the whole list; none if it never holds."""
+    test = element_test(predicate, schema, limits)
+    if isinstance(test, bool):  # of every list, or of none
+        return [] if test is negated else [_present(schema.find(predicate.attribute), predicate.weight)]
+    if negated:
+        return [Tested(predicate.attribute, predicate.weight, none=(test,))]
+    return [Tested(predicate.attribute, predicate.weight, some=((test,),))]
 
 
 def leaf_predicates(predicate: Predicate, schema: Schema, negated: bool) -> list[DraftPredicate]:

@@ -17,7 +17,7 @@ from matchwood.lang.written import KEYWORDS
 from matchwood.schema.functions import FUNCTIONS, derived_name, function_of
 
 COMPARISONS = {"==": Operator.EQ, "<>": Operator.NE, **{operator.value: operator for operator in Operator}}
-_QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
+QUANTIFIERS = {quantifier.upper(): quantifier for quantifier in Quantifier}
 _FIXED_VALUES = {"TRUE": True, "FALSE": False, "INF": math.inf, "+INF": math.inf, "-INF": -math.inf}
 
 
@@ -41,9 +41,9 @@ class Operands(Cursor):
 
     def subject(self) -> tuple[int, Quantifier | None]:
         """The attribute of a condition, and its quantifier."""
-        if not self.begins_call(_QUANTIFIERS):
+        if not self.begins_call(QUANTIFIERS):
             return self.attribute(), None
-        quantifier = _QUANTIFIERS[self.token.upper]
+        quantifier = QUANTIFIERS[self.token.upper]
         self.at += 2
         attribute = self.attribute()
         self.expect(")", f"after the name in {quantifier.upper()}")

@@ -24,8 +24,9 @@ from matchwood.errors import ExpressionError, NeverMatchesError, TooComplexError
 from matchwood.lang.expression import And, Constant, Expression, Not, Or, Predicate
 from matchwood.lang.grade import Grade, largest_gain
 from matchwood.lang.intervals import EVERYTHING, IntervalSet
-from matchwood.lang.leaves import leaf_predicates, settled, values_in
+from matchwood.lang.leaves import leaf_predicates, nested_predicates, settled, values_in
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
+from matchwood.lang.nested import Nested, size_of
 from matchwood.lang.place_predicates import Spatial
 from matchwood.lang.regions import Part, Region
 from matchwood.lang.row import Absent, Counted, DraftPredicate, Holds, Placed, Row, RowPredicate, Tested, can_hold
@@ -124,11 +125,17 @@ class _Normaliser:
         if isinstance(predicate, Spatial):
             self.limits.check_vertices(predicate.geometry.size)
             self._named += predicate.geometry.size
+        elif isinstance(predicate, Nested):
+            self._named += size_of(predicate.condition)
         else:
             self._named += len(getattr(predicate, "values", "1"))
         self.limits.check_entries(self._named)
         drafts: list[_Draft] = []
-        for found in leaf_predicates(predicate, self.schema, negated):
+        if isinstance(predicate, Nested):
+            alternatives = nested_predicates(predicate, self.schema, negated, self.limits)
+        else:
+            alternatives = leaf_predicates(predicate, self.schema, negated)
+        for found in alternatives:
             if can_hold(found):
                 drafts.append({found.attribute: found})
                 self._counts_values |= isinstance(found, Tested) or (isinstance(found, Holds) and bool(found.counts))

@@ -41,7 +41,7 @@ from matchwood.patterns.networks import read_network
 from matchwood.patterns.orders import VERSION, order_key
 from matchwood.patterns.regex import compiled
 from matchwood.schema import Attribute, Schema, Type
-from matchwood.schema.functions import folded, is_derived, tests_of
+from matchwood.schema.functions import conditions_of, folded, is_derived, tests_of
 
 
 class TextOperator(StrEnum):
@@ -232,7 +232,8 @@ def settled_tests(predicate: Tested, schema: Schema) -> Holds | None:
 
 
 def _hidden(predicate: Tested, source: Attribute, schema: Schema) -> Holds | None:
-    hidden = schema.find(tests_of(source.name))
+    is_list = source.type is Type.OBJECTS
+    hidden = schema.find(conditions_of(source.name) if is_list else tests_of(source.name))
 
     def codes(tests: Iterable[Test]) -> IntervalSet:
         return points([schema.key(hidden, written_test(test)) for test in tests])

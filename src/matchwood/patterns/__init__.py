@@ -4,6 +4,7 @@ from matchwood.patterns.tester import Tester
 from matchwood.patterns.tests import (
     AllOf,
     Contains,
+    Elements,
     Fails,
     Like,
     Network,
@@ -21,6 +22,7 @@ from matchwood.patterns.tests import (
 __all__ = [
     "AllOf",
     "Contains",
+    "Elements",
     "Fails",
     "Like",
     "Network",

@@ -254,6 +254,27 @@ class AllOf(Test):
         return ["all", *[[test.form() for test in clause] for clause in self.clauses]]
 
 
+@dataclass(frozen=True, slots=True)
+class Elements(Test):
+    """Of a list of objects, one or every element meets a condition, written in the language of subscriptions.
+
+    It is a question about the whole list, which needs a schema: `lang.nested` answers it, `encode.elements` many at once.
+    """
+
+    quantifier: str
+    """`any` or `all`."""
+    condition: str
+
+    def holds(self, text: str) -> bool:
+        raise TypeError("a condition on elements is no test of a text")
+
+    def accesses(self) -> tuple[Access, ...]:
+        raise TypeError("a condition on elements is no test of a text")
+
+    def form(self) -> list[Any]:
+        return ["elements", self.quantifier, self.condition]
+
+
 def like_test(pattern: str) -> Test:
     """The test of a LIKE pattern: the simplest that asks the same.
 
@@ -304,6 +325,12 @@ def _ordered(order: str, comparison: str, text: str) -> Ordered:
     return Ordered(order, comparison, text)
 
 
+def _elements(quantifier: str, condition: str) -> Elements:
+    if quantifier not in ("any", "all"):
+        raise ValueError("there is no such quantifier")
+    return Elements(quantifier, condition)
+
+
 _READERS: dict[str, Callable[..., Test]] = {
     "is": lambda *texts: OneOf(texts),
     "prefix": Prefix,
@@ -313,4 +340,5 @@ _READERS: dict[str, Callable[..., Test]] = {
     "regex": Regex,
     "cidr": lambda text: Network(networks.read_network(text)),
     "order": _ordered,
+    "elements": _elements,
 }

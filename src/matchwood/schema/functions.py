@@ -116,18 +116,38 @@ TESTS = "TESTS"
 
 _TESTS = Function(TESTS, Type.STRING, Type.STRING, lambda text: text)
 
+CONDITIONS = "CONDITIONS"
+"""The same for a list of objects: the codes of the conditions on its elements that hold (`lang.nested`)."""
+
+_CONDITIONS = Function(CONDITIONS, Type.OBJECTS, Type.STRING, lambda text: text)
+
 
 def tests_of(attribute: str) -> str:
     """The name of the hidden attribute that has the tests of an attribute."""
     return f"{TESTS}{SEPARATOR}{attribute}"
 
 
+def conditions_of(attribute: str) -> str:
+    """The name of the hidden attribute that has the conditions on the elements of an attribute."""
+    return f"{CONDITIONS}{SEPARATOR}{attribute}"
+
+
+def element_prefix(attribute: str) -> str:
+    """What the names of values in the elements of an attribute begin with: `items[].sku`."""
+    return f"{attribute}[]."
+
+
 def is_hidden(name: str) -> bool:
-    """Is it an attribute that has the tests of another?"""
+    """Is it an attribute that has the tests of another, or the conditions on its elements?"""
     return name.startswith(_HIDDEN)
 
 
-_HIDDEN = f"{TESTS}{SEPARATOR}"
+def has_conditions(name: str) -> bool:
+    """Is it an attribute that has the conditions on the elements of another?"""
+    return name.startswith(_HIDDEN[1])
+
+
+_HIDDEN = (f"{TESTS}{SEPARATOR}", f"{CONDITIONS}{SEPARATOR}")
 
 
 def derived_name(function: str, attribute: str, argument: str | None = None) -> str:
@@ -156,6 +176,8 @@ def function_of(name: str) -> Function:
     function, colon, argument = name.partition(SEPARATOR)[0].partition(":")
     if function == TESTS:
         return _TESTS
+    if function == CONDITIONS:
+        return _CONDITIONS
     if function not in FUNCTIONS:
         raise SchemaError(f"there is no function {function!r}; the functions are {', '.join(FUNCTIONS)}")
     return FUNCTIONS[function](argument if colon else None)

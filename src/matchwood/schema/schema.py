@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from matchwood.errors import SchemaError, UnknownAttributeError, ValueTypeError
-from matchwood.patterns import read_test
+from matchwood.patterns import Elements, read_test
 from matchwood.schema.comparison import schema_difference
-from matchwood.schema.functions import function_of, is_derived, is_hidden, source_of
+from matchwood.schema.functions import function_of, has_conditions, is_derived, is_hidden, source_of
 from matchwood.schema.keys import key_of, value_of
 from matchwood.schema.types import CODED, MAX_DIMENSIONS, ORDERS, Attribute, Scalar, Symbols, Type
 
@@ -45,6 +45,7 @@ class Schema:
         self._derived: dict[str, Attribute] = {}
         self.ages: tuple[Attribute, ...] = ()
         self.has_clock = True  # can AGE be relative to the clock?
+        self.has_elements = True  # can conditions be about the elements of lists of objects?
         self._by_dimension: list[Attribute] = []
         self._learnt: list[_Step] = []
         self.forgotten = 0  # how often something learnt was forgotten: arrays encoded before may name other attributes
@@ -241,8 +242,9 @@ class Schema:
                 if len(codes) + texts.count(None) != len(texts):
                     raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
                 if is_hidden(attribute.name):
-                    for text in codes:
-                        read_test(text)  # raises if it is none
+                    for text in codes:  # `read_test` raises if it is none
+                        if isinstance(read_test(text), Elements) is not has_conditions(attribute.name):
+                            raise SchemaError(f"attribute {attribute.name!r}: {text[:80]!r} is a test of another kind")
             schema._enter(attribute)
             owners.update(dict.fromkeys(attribute.dims, attribute))
         if sorted(owners) != list(range(len(owners))):

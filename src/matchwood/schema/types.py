@@ -25,10 +25,12 @@ class Type(StrEnum):
     BOOL = "bool"
     TIMESTAMP = "timestamp"
     POINT = "point"
+    OBJECTS = "objects"
+    """A list of JSON objects, its *elements*, which `ANY(items, ...)` and `ALL(items, ...)` ask about (`lang.nested`)."""
 
 
-CODED = frozenset((Type.STRING, Type.ID))
-"""The types whose keys are codes of a dictionary: they have no order."""
+CODED = frozenset((Type.STRING, Type.ID, Type.OBJECTS))
+"""The types whose keys are codes of a dictionary: they have no order. The code of an object is that of its JSON text."""
 
 
 ORDERS = {"ordered string": "text", "version": "version"}

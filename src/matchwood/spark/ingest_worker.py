@@ -69,7 +69,7 @@ class Encoding:
     def opened(self) -> Schema:
         """The schema."""
         schema = Schema.from_json(json.loads(self.schema))
-        schema.has_clock = False
+        schema.has_clock = schema.has_elements = False
         return schema
 
 

@@ -16,6 +16,7 @@ from matchwood.errors import MatchwoodError
 from matchwood.lang.event import PLACE
 from matchwood.lang.expression import And, Expression, Not, Or, Predicate
 from matchwood.lang.list_predicates import ListCount, Lists
+from matchwood.lang.nested import Nested
 from matchwood.lang.parser import without_numbers
 from matchwood.lang.place_predicates import BBox, DWithin, Spatial
 from matchwood.lang.predicates import Between, Compare, In
@@ -71,6 +72,8 @@ def learn_expression(text: object, schema: Schema) -> bool:
     """Extend a schema by an expression; False if it is invalid."""
     try:
         expression = read_expression(text)
+        if any(isinstance(predicate, Nested) for predicate in predicates_of(expression)):
+            return False  # Spark does not match it
         for name in times_of(expression):
             schema.attribute_for(name, Type.TIMESTAMP)
         for predicate in predicates_of(expression):

@@ -14,9 +14,9 @@ from matchwood.broker.http import Answer, Request
 from matchwood.broker.publishing import hits as hits_of
 from matchwood.broker.routes.parameters import MAX_PAGE, PAGE
 from matchwood.broker.tenant import Tenant
-from matchwood.encode.json_values import of_json
 from matchwood.engine import Engine
 from matchwood.errors import MatchwoodError, NotFoundError, RequestError
+from matchwood.lang.json_values import of_json
 from matchwood.schema import Schema, instant_key
 
 EXAMINED = 50_000

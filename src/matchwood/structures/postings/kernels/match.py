@@ -280,8 +280,11 @@ def note_listed(postings, words, step, block):
 
 
 @helper
-def intersect_axes(postings, scratch, g, block, target):
-    """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any."""
+def intersect_axes(postings, scratch, g, block, target, ahead):
+    """Write the positions of a block that all axes admit to admitted[target:]; return whether there are any.
+
+    `ahead`: will the next block be read too?
+    """
     block_words = postings.counts[PLANES] * WORDS
     admitted, base = scratch.admitted, block * block_words
     copy_words(admitted, target, postings.bits, base + LIVE * WORDS)
@@ -293,8 +296,9 @@ def intersect_axes(postings, scratch, g, block, target):
         elif span.end == span.begin + 1 and scratch.steps[span.begin].plane >= 0:
             at = base + scratch.steps[span.begin].plane * WORDS
         if at >= 0:
-            prefetch(postings.bits, at + block_words)  # the same plane of the next block: two cache lines
-            prefetch(postings.bits, at + block_words + WORDS // 2)
+            if ahead:  # the same plane of the next block: two cache lines
+                prefetch(postings.bits, at + block_words)
+                prefetch(postings.bits, at + block_words + WORDS // 2)
             left = intersect_words(admitted, target, postings.bits, at)
         else:
             admit_axis(postings, scratch, g, number, block)
@@ -310,7 +314,7 @@ def admit_group(postings, scratch, size):
     blocks = blocks_of(postings)
     for block in range(blocks):
         for g in range(size):
-            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS)
+            intersect_axes(postings, scratch, g, block, (g * blocks + block) * WORDS, True)
     scratch.candidates.work[VISITED] += blocks * size
     count_tests(scratch.candidates, BOUNDARIES, blocks * size * postings.axes.size)
 
@@ -366,7 +370,7 @@ def search_planes(postings, store, scratch, events, combine, exact, at_most_one,
             continue
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
-        if intersect_axes(postings, scratch, 0, block, 0):
+        if intersect_axes(postings, scratch, 0, block, 0, False):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, block, out)
             if not take_block(postings, store, scratch, events, combine, block, 0, out):
