@@ -69,7 +69,7 @@ class Sending:
 async def sending(folder: Path, *, breakers: Breakers | None = None) -> AsyncIterator[Sending]:
     metrics = Metrics()
     tenant = Tenant("t", folder, TenantLimits(), metrics, index="scan")
-    hub = Hub(tenant)
+    hub = Hub(tenant, metrics)
     tenant.on_commit = hub.committed
     tenant.start(asyncio.get_running_loop())
     hooks = Hooks(tenant, hub, LOCAL, metrics)

@@ -518,21 +518,20 @@ from pathlib import Path
 from matchwood import Engine
 from matchwood.engine.snapshotting import write_snapshot
 engine = Engine.open(sys.argv[1], index="scan", snapshot_every=None)
-number, before = len(engine), 0
+number = len(engine)
 while True:
     engine.subscribe(f"age = {number}", id=number)
     print(number, flush=True)
     number += 1
     if number % 25 == 0:
-        with engine._group.alone() as journal:  # as `compact` does, without its process
-            journal.trim(before, 2**62)
+        with engine._group.alone() as journal:
             journal.checkpoint()
-        before = write_snapshot(Path(sys.argv[1]))
+        write_snapshot(Path(sys.argv[1]))
 """
 
 
 def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_path: Path) -> None:
-    """It sees everything that was acknowledged, whole changes only, and never stops, whatever the writer compacts."""
+    """It sees everything that was acknowledged, whole changes only, and never stops, also across checkpoints and snapshots."""
     rng = random.Random(6)
     Engine.open(tmp_path, index="scan").close()
     command = [sys.executable, "-c", FOLLOWER, str(tmp_path)]
@@ -559,7 +558,7 @@ def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_pat
     follower.stdin.close()
     assert follower.wait() == 0
     follower.stdout.close()
-    assert last > 25  # it was compacted meanwhile
+    assert last > 25  # there was a checkpoint
     with Engine.open(tmp_path, index="scan") as engine:
         assert len(engine) > last
         assert engine.verify().problems == ()
