@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from matchwood.encode import arrays
 from matchwood.encode.arrays import Float64s, Int64s, Rows
 from matchwood.errors import DuplicateSubscriptionError, SubscriptionError
-from matchwood.store.kernels.rows import MAX_COUNT, MAX_SLOTS
+from matchwood.store.kernels import rows as kernel
+from matchwood.store.kernels.rows import MAX_COUNT
 
 Slots = NDArray[np.uint32]
 
@@ -83,8 +84,10 @@ class ReadableStore(ABC):
             return
         if rows.ids.min() < 0:
             raise SubscriptionError(f"expected ids that are not negative, got {rows.ids.min()}")
-        if len(self) + rows.size > MAX_SLOTS:
-            raise SubscriptionError(f"expected at most {MAX_SLOTS:,} rows in one index, got {len(self) + rows.size:,}")
+        if len(self) + rows.size > kernel.MAX_SLOTS:
+            raise SubscriptionError(
+                f"expected at most {kernel.MAX_SLOTS:,} rows in one index, got {len(self) + rows.size:,}"
+            )
         self.check_shapes(rows)
         ids = rows.ids
         if rows.size > 1:
