@@ -1,4 +1,4 @@
-"""Subscriptions with priorities and weights, and what the oracle says of them under each named scoring, for tests of all front doors."""
+"""Subscriptions with priorities and weights, and what the oracle says of them under each named scoring."""
 
 from __future__ import annotations
 
