@@ -30,6 +30,7 @@ from matchwood.errors import (
 )
 from tests.broker.receiver import receiving
 from tests.broker.service import Service, memory_folder, service
+from tests.scorings import TYPES, a_scored_world, judged
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +105,56 @@ def test_an_event_is_ranked_and_explained(mw: Any) -> None:
     assert mw.explain(found.seq, expression="price < 100").matched is False
     assert [hit.seq for hit in mw.replay("price < 300").hits] == [found.seq, found.seq + 1]
     assert next((event.seq, event.data["price"]) for event in mw.events()) == (found.seq, 250)
+
+
+def test_a_tenant_scores_by_the_name_it_was_made_with_also_after_a_restart() -> None:
+    texts, priorities, events = a_scored_world(5, 12, 6)
+    ids = [f"s{number:02}" for number in range(len(texts))]
+    keys: dict[str, str] = {}
+
+    def check(broker: Service, scoring: str) -> None:
+        expected = [[(ids[at], score) for at, score in hits] for hits in judged(texts, priorities, events, scoring)]
+        with broker.client(keys[scoring]) as mw:
+            for event, hits in zip(events, expected, strict=True):
+                assert [(hit.subscription, hit.score) for hit in mw.match(event)] == hits
+                found = mw.publish(event, wait=True)
+                assert [(hit.subscription, hit.score) for hit in found.matches] == hits
+                for id_, score in hits[:2]:
+                    at = ids.index(id_)
+                    assert mw.explain(event, id_).score == score
+                    asked = {"expression": texts[at], "priority": priorities[at], "after": found.seq - 1}
+                    replayed = send(broker, "POST", "/v1/replay", asked, key=keys[scoring])[1]
+                    assert [(hit["seq"], hit["score"]) for hit in replayed["hits"]] == [(found.seq, score)]
+        tenants = {one["name"]: one["scoring"] for one in send(broker, "GET", "/v1/tenants")[1]["tenants"]}
+        assert tenants == {"default": "sum", **{f"by-{name}": name for name in keys}}
+
+    with memory_folder() as folder:
+        first = Service(folder / "data")
+        for scoring in ("max", "priority"):
+            path = f"/v1/tenants/by-{scoring}"
+            assert send(first, "PUT", path, {"scoring": "mean"})[0] == 400
+            made = send(first, "PUT", path, {"scoring": "sum"})
+            assert (made[0], made[1]["scoring"]) == (201, "sum")
+            changed = send(first, "PUT", path, {"scoring": scoring})  # without subscriptions
+            assert (changed[0], changed[1]["scoring"]) == (200, scoring)
+            with first.client() as admin:
+                keys[scoring] = str(admin.keys.make(["publish", "subscribe", "manage"], tenant=f"by-{scoring}").key)
+            with first.client(keys[scoring]) as mw:
+                mw.declare(TYPES)
+                for id_, text, priority in zip(ids, texts, priorities, strict=True):
+                    mw.put(text, id=id_, priority=priority)
+        for scoring in keys:
+            check(first, scoring)
+        refused = send(first, "PUT", "/v1/tenants/by-max", {"scoring": "sum", "hits": 7})
+        assert refused[0] == 409
+        assert refused[1]["detail"].startswith("the 12 subscriptions of tenant 'by-max' are scored by 'max'; remove")
+        kept = send(first, "PUT", "/v1/tenants/by-max", {"hits": 77})
+        assert (kept[1]["scoring"], kept[1]["limits"]) == ("max", {"hits": 77})
+        first.stop()
+        second = first.again()
+        for scoring in keys:
+            check(second, scoring)
+        second.stop()
 
 
 def test_a_live_event_finds_later_subscriptions_until_it_is_retracted(mw: Any) -> None:

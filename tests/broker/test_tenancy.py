@@ -136,7 +136,7 @@ def request_of(route: Route, named: dict[str, Any]) -> tuple[str, Any]:
         for field in msgspec.structs.fields(types[0]):
             name = field.encode_name
             if name in ALTERNATIVES.get(route.path, {name}) and name not in HARMLESS:
-                if types[0].__name__ == "TenantLimits":
+                if types[0].__name__ == "TenantSettings":
                     continue  # numbers
                 body[name] = named[name]
         body = {name: value for name, value in body.items() if value is not None}

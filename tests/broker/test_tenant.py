@@ -271,6 +271,33 @@ def test_a_digest_has_the_best_matches_of_its_period_also_after_a_restart(folder
     direct.close()
 
 
+def test_a_scoring_is_chosen_while_there_are_no_subscriptions_and_kept(folder: Path, clock: ManualClock) -> None:
+    direct = Direct(folder, clock)
+    tenant = direct.tenant
+    direct.publish([incoming({"age": 1, "plan": "a"}, until=micro(clock, 60))])
+    direct.call(tenant.choose_scoring, tenant.engine.prepared_scoring("priority"))
+    given = {"expression": "age > 0 ^5", "priority": 2.0}
+    _, _, live = direct.call(tenant.subscribe, {**given, "id": "a"}, DeliveryOptions())
+    assert [score for _, score in live] == [2.0]
+    with pytest.raises(ConflictError, match="the 1 subscriptions of tenant 't' are scored by 'priority'; remove"):
+        direct.call(tenant.choose_scoring, tenant.engine.prepared_scoring("max"))
+    direct.call(tenant.choose_scoring, tenant.engine.prepared_scoring("priority"))
+    direct.close()
+    direct = Direct(folder, clock)
+    tenant = direct.tenant
+    assert tenant.engine.scoring == "priority"
+    taken = direct.publish([incoming({"age": 1})])[0]
+    assert isinstance(taken, Taken)
+    assert list(taken.hits) == [("a", 2.0)]
+    direct.call(tenant.unsubscribe, "a", NOTHING)
+    direct.call(tenant.choose_scoring, tenant.engine.prepared_scoring("max"))
+    direct.call(tenant.subscribe, {**given, "id": "b"}, DeliveryOptions())
+    taken = direct.publish([incoming({"age": 1})])[0]
+    assert isinstance(taken, Taken)
+    assert list(taken.hits) == [("b", 5.0)]
+    direct.close()
+
+
 def test_put_leaves_a_paused_subscription_paused_also_after_a_restart(folder: Path, clock: ManualClock) -> None:
     direct = Direct(folder, clock)
     direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "a"}, DeliveryOptions())

@@ -13,6 +13,8 @@ from pyarrow import csv
 
 from matchwood.cli.main import main
 from matchwood.engine import Engine
+from matchwood.store.scoring import NAMES
+from tests.scorings import a_scored_world, judged
 
 TEXTS = ["age >= 18 ^0.5 AND plan = 'pro'", "age < 40", "plan = 'free'", "city = 'Oslo' OR age > 60"]
 EVENTS: list[dict[str, Any]] = [{"age": 30, "plan": "pro"}, {"age": 70, "plan": "free"}, {"age": 5}]
@@ -62,6 +64,35 @@ def test_every_format_gives_the_engines_matches(
 def test_k_index_and_mode_are_passed_on(options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["match", *written(tmp_path, "jsonl"), *options]) == 0
     assert told(capsys.readouterr().out) == expected(int(options[1]), "any" if "any" in options else "all")
+
+
+@pytest.mark.parametrize("scoring", NAMES)
+@pytest.mark.parametrize("options", [[], ["-k", "3"], ["-k", "2", "--mode", "any"]])
+def test_scorings_by_name_give_the_scores_of_the_oracle(
+    scoring: str, options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, priorities, made = a_scored_world(11, 30, 12)
+    subscriptions, events = tmp_path / "s.csv", tmp_path / "e.jsonl"
+    csv.write_csv(pa.table({"id": range(len(texts)), "expression": texts, "priority": priorities}), subscriptions)
+    events.write_text("".join(json.dumps({"values": event}) + "\n" for event in made))
+    words = ["match", str(subscriptions), str(events), "--index", "scan", "--scoring", scoring, *options]
+    assert main(words) == 0
+    k = int(options[1]) if options else None
+    found = judged(texts, priorities, made, scoring, k=k, mode="any" if "any" in options else "all")
+    assert told(capsys.readouterr().out) == [
+        (at, id_, score, rank) for at, hits in enumerate(found) for rank, (id_, score) in enumerate(hits, 1)
+    ]
+
+
+def test_an_unknown_scoring_is_refused_with_the_names_that_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["match", *written(tmp_path, "jsonl"), "--scoring", "mean"])
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "invalid choice: 'mean'" in error
+    assert all(name in error for name in NAMES)
 
 
 @pytest.mark.parametrize("name", ["matches.parquet", "matches.jsonl"])

@@ -26,7 +26,9 @@ from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import write_snapshot
 from matchwood.engine.wal import commits_after_damage
 from matchwood.errors import JournalError, QueryError, StorageError
+from matchwood.store.scoring import NAMES
 from tests.engine.durable_world import START, Trap, answers, kill, set_trap, steps, take, trapped
+from tests.scorings import TYPES, a_scored_world, judged
 
 
 @pytest.fixture
@@ -204,6 +206,71 @@ def test_only_one_process_writes_and_others_follow(tmp_path: Path) -> None:
         follower.stdout.close()
     with Engine.open(tmp_path, mode="follow") as reader, pytest.raises(QueryError, match="cannot be changed"):
         reader.unsubscribe(0)
+
+
+@pytest.mark.parametrize("scoring", NAMES)
+def test_a_folder_keeps_its_scoring(scoring: str, tmp_path: Path) -> None:
+    texts, priorities, events = a_scored_world(3, 20, 8)
+    expected = judged(texts, priorities, events, scoring)
+
+    def answers_of(engine: Engine) -> list[list[tuple[int, float]]]:
+        assert engine.scoring == scoring
+        return [[(hit.id, hit.score) for hit in engine.match(event)] for event in events]
+
+    with Engine.open(tmp_path / "one", TYPES, index="scan", scoring=scoring) as engine:
+        engine.subscribe_many(texts, priority=priorities)
+        assert answers_of(engine) == expected
+        engine.snapshot()
+        engine.backup(tmp_path / "two")
+        with Engine.open(tmp_path / "one", mode="follow", index="scan") as reader:
+            assert answers_of(reader) == expected
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        with Engine.open(folder, index="scan") as engine:
+            assert answers_of(engine) == expected
+            assert not engine.verify().problems
+        for other in set(NAMES) - {scoring}:
+            with pytest.raises(QueryError, match=f"the scoring of this folder is '{scoring}', got '{other}'; open it"):
+                Engine.open(folder, index="scan", scoring=other)
+        with Engine.open(folder, index="scan", scoring=scoring) as engine:
+            assert answers_of(engine) == expected
+
+
+def test_a_folder_without_subscriptions_takes_another_scoring_and_followers_too(tmp_path: Path) -> None:
+    Engine.open(tmp_path, index="scan").close()
+    with Engine.open(tmp_path, mode="follow", index="scan") as reader:
+        assert reader.scoring == "sum"
+        with Engine.open(tmp_path, index="scan", scoring="priority") as engine:
+            engine.subscribe("a = 1 ^5", priority=2)
+            assert engine.match({"a": 1})[0].score == 2.0
+            reader.catch_up()
+            assert (reader.scoring, reader.match({"a": 1})[0].score) == ("priority", 2.0)
+
+
+def test_a_scoring_function_has_to_be_passed_again(tmp_path: Path) -> None:
+    def larger(score: float, weight: float) -> float:
+        return max(score, weight)
+
+    with Engine.open(tmp_path, index="scan", scoring=larger) as engine:
+        engine.subscribe("a = 1 ^5", priority=2)
+        assert engine.scoring == "function"
+    with pytest.raises(QueryError, match="the scoring is a function, which is not stored; pass scoring=FUNCTION"):
+        Engine.open(tmp_path, index="scan")
+    with pytest.raises(QueryError, match="the scoring is a function, which is not stored"):
+        Engine.open(tmp_path, mode="follow", index="scan")
+    with pytest.raises(QueryError, match="this folder is 'function', got 'sum'; pass the function"):
+        Engine.open(tmp_path, index="scan", scoring="sum")
+    with Engine.open(tmp_path, index="scan", scoring=larger) as engine:
+        assert engine.match({"a": 1})[0].score == 5.0
+
+
+def test_a_folder_that_has_noted_no_scoring_keeps_the_one_it_is_opened_with(tmp_path: Path) -> None:
+    with Engine.open(tmp_path, index="scan") as engine:
+        engine.subscribe("a = 1 ^5", priority=2)
+        engine._group.journal.connection.execute("DELETE FROM meta WHERE key = 'scoring'")
+    with Engine.open(tmp_path, index="scan", scoring="max") as engine:
+        assert engine.match({"a": 1})[0].score == 5.0
+    with Engine.open(tmp_path, index="scan") as engine:
+        assert engine.scoring == "max"
 
 
 def test_calls_of_several_threads_share_commits(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ the header `Authorization: Bearer mw_...`; its tenant is the tenant of the reque
     POST   /v1/keys                     admin      NewKey             201 KeyView with the key, once
     DELETE /v1/keys/ID                  admin                         204
     GET    /v1/tenants                  admin                         TenantPage
-    PUT    /v1/tenants/NAME             admin      TenantLimits       TenantView
+    PUT    /v1/tenants/NAME             admin      TenantSettings     TenantView; 409 if the scoring changes with subscriptions
     GET    /healthz, /readyz, /metrics, /openapi.json, /asyncapi.json: no key
 
 **Events** are one JSON object (attributes; with `?id=` an id), NDJSON lines of objects (`application/x-ndjson`; with `?id=X` line

@@ -152,14 +152,19 @@ class Broker:
 
     # tenants and keys
 
-    async def set_tenant(self, name: str, limits: TenantLimits) -> bool:
-        """Add a tenant, or change its limits; True if it is new."""
+    async def set_tenant(self, name: str, limits: TenantLimits, scoring: str | None = None) -> bool:
+        """Add a tenant, or change its limits, and its scoring if it is given; True if it is new."""
+        is_new = name not in self.tenants
+        if not is_new and scoring is not None:
+            await self.tenants[name].set_scoring(scoring)  # refused before anything is changed
         self._settings.tenants[name] = limits
         self._save()
-        if name in self.tenants:
+        if not is_new:
             self.tenants[name].limits = limits
             return False
         await self._open_tenant(name)
+        if scoring is not None:
+            await self.tenants[name].set_scoring(scoring)
         return True
 
     def new_key(self, tenant: str, scopes: Iterable[str], name: str = "") -> tuple[Key, Secret]:

@@ -40,11 +40,13 @@ from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import prune, snapshot_in_child
 from matchwood.engine.tables import drop_expired
 from matchwood.errors import (
+    ConflictError,
     JournalError,
     MatchwoodError,
     UnavailableError,
 )
 from matchwood.lang.limits import Limits
+from matchwood.store.scoring import Scoring
 
 if TYPE_CHECKING:
     from matchwood.broker.metrics import Metrics
@@ -188,6 +190,21 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self.submit(Publish(events, k, lambda result: _finish(future, result)))
         found: list[Taken | MatchwoodError] = await future
         return found
+
+    async def set_scoring(self, name: str) -> None:
+        """Score by another function from now on; `ConflictError` if there are subscriptions, which were ranked by the old one."""
+        if name != self.engine.scoring:
+            await self.call(self.choose_scoring, await asyncio.to_thread(self.engine.prepared_scoring, name))
+
+    def choose_scoring(self, scoring: Scoring) -> None:
+        """The command of `set_scoring`."""
+        count, known = len(self.engine), self.engine.scoring
+        if count and scoring.name != known:
+            raise ConflictError(
+                f"the {count:,} subscriptions of tenant {self.name!r} are scored by {known!r}; remove them first, or "
+                f"make another tenant with {scoring.name!r}"
+            )
+        self.engine.set_scoring(scoring)
 
     async def read(self, query: Callable[[Any], Any]) -> Any:
         """The result of a query on what is on disk, in another thread, with a connection of its own."""

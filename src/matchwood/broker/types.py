@@ -477,9 +477,21 @@ class TenantLimits(_Request):
     """Objects inside subscriptions that track them, all together."""
 
 
+ScoringName = Literal["sum", "max", "priority"]
+
+
+class TenantSettings(TenantLimits):
+    """The limits of a tenant, and what its scores are made of."""
+
+    scoring: ScoringName | None = None
+    """sum: priority and weights; max: the largest of them; priority: the priority alone. Without it, that which the tenant
+    has; a new one has `sum`. It cannot be changed while there are subscriptions."""
+
+
 class TenantView(_Answer):
     name: str
     limits: TenantLimits
+    scoring: ScoringName
 
 
 class TenantPage(_Answer):

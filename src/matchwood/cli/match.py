@@ -25,6 +25,12 @@ def add_parser(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     parser.add_argument("events", type=Path, help="Parquet, CSV or JSON lines")
     parser.add_argument("-k", "--top-k", type=positive, metavar="K", help="only the K best matches of each event")
     parser.add_argument("--mode", choices=["all", "any"], default="all", help="which predicates must hold")
+    parser.add_argument(
+        "--scoring",
+        choices=["sum", "max", "priority"],
+        default="sum",
+        help="how priority and weights make the score (default: sum)",
+    )
     parser.add_argument("--index", metavar="NAME", help="the index to use (default: auto)")
     expiry = parser.add_mutually_exclusive_group()
     expiry.add_argument(

@@ -34,7 +34,7 @@ def match_tables(options: argparse.Namespace) -> int:
     """Subscribe, match the events batch by batch, write the matches; return the exit code."""
     schema = Schema(_declared(options.schema))
     chosen = {} if options.index is None else {"index": options.index}
-    engine = Engine(schema, clock=ManualClock(_now(options)), **chosen)
+    engine = Engine(schema, scoring=options.scoring, clock=ManualClock(_now(options)), **chosen)
     file_format(options.events)  # a wrong name is an error before the work, not after
     with Rejects(options.rejects) as rejects, sink(options.out) as out:
         subscriptions = _subscriptions(options, schema)

@@ -37,6 +37,7 @@ from matchwood.planner import AUTO, Plan, Planned
 from matchwood.planner.compiling import compile_now
 from matchwood.planner.preparing import SCAN
 from matchwood.schema import Schema, describe, instant_key
+from matchwood.store.scoring import Scoring
 from matchwood.store.scoring import scoring as make_scoring
 from matchwood.structures import Index, LiveEvents, make_index
 from matchwood.structures.base import AxisShape
@@ -72,7 +73,7 @@ class EngineCore:
         self._subscriptions = Subscriptions(self._make_index(index, index_options or {}), names)
         self._live = Live(LiveEvents(like=self._axes))
         self._scoring = make_scoring(scoring)
-        self._prepare_index()
+        self._prepare_index(self._scoring)
         self._clock = clock
         is_strict = on_bad_value_of(on_bad_value) is OnBadValue.RAISE
         self._reader = Reader(self.schema, limits, None if is_strict else self.bad_values, clock=clock)
@@ -95,12 +96,12 @@ class EngineCore:
     def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Planned:
         return Planned(self._lock, index=index, plan=plan, name_of=lambda dim: self.schema.of_dimension(dim).name)
 
-    def _prepare_index(self) -> None:
+    def _prepare_index(self, scoring: Scoring) -> None:
         """Wait for the kernels of a fixed index, or for a scoring function, to be compiled: nothing else could answer meanwhile.
 
         `scan` with the sum is compiled in the first calls, which takes no longer.
         """
-        index, scored = self._index, self._scoring.compiled is not None
+        index, scored = self._index, scoring.compiled is not None
         if scored:
             name = SCAN if isinstance(index, Planned) else index.name
             compile_now([name], f"{name!r} with a scoring function", scoring=True)

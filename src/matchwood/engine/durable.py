@@ -47,7 +47,7 @@ from matchwood.engine.records import (
     expression_text,
     place_pair,
 )
-from matchwood.engine.recovery import declare, recover
+from matchwood.engine.recovery import declare, recover, scoring_of
 from matchwood.engine.results import BatchMatches
 from matchwood.engine.snapshotting import Snapshotting, prune, snapshot_in_child
 from matchwood.engine.subscribing import LoadedTable, _each
@@ -59,6 +59,7 @@ from matchwood.lang.json_values import to_json
 from matchwood.lang.limits import DEFAULT_LIMITS, Limits
 from matchwood.planner import AUTO
 from matchwood.schema import Schema, instant_key
+from matchwood.store.scoring import FUNCTION
 
 SNAPSHOT_EVERY = 100_000
 """Records after which a snapshot is made unless told."""
@@ -151,7 +152,8 @@ class DurableEngine(Engine):
         lock = _lock(path)
         try:
             journal = Journal(path, tables=tables)
-            options: dict[str, Any] = {"scoring": scoring, "on_bad_value": on_bad_value, "limits": limits}
+            chosen = scoring_of(journal, scoring)
+            options: dict[str, Any] = {"scoring": chosen, "on_bad_value": on_bad_value, "limits": limits}
             if journal.meta("ids") is None:
                 engine = cls(schema, ids=ids, index=index, clock=RecordClock(clock), **options)
                 _found(engine, journal, index)
@@ -166,6 +168,7 @@ class DurableEngine(Engine):
                 assert isinstance(recovered, cls)
                 engine = recovered
                 _check_same(engine, schema, ids)
+                _keep_scoring(engine, journal)
         except BaseException:
             os.close(lock)
             raise
@@ -460,10 +463,23 @@ def _found(engine: Engine, journal: Journal, index: str) -> None:
     kind = "int" if engine._subscriptions.names is None else "str"
 
     def also(connection: Any, _: int) -> None:
-        connection.execute("INSERT INTO meta VALUES('ids', ?), ('index', ?)", (kind, index))
+        known = (kind, index, engine.scoring)
+        connection.execute("INSERT INTO meta VALUES('ids', ?), ('index', ?), ('scoring', ?)", known)
         note_state(connection, state_of(engine, 0), schema_of(engine))
 
     journal.write([], 0, also)
+
+
+def _keep_scoring(engine: Engine, journal: Journal) -> None:
+    """Note the scoring of an engine, or refuse one that would rank the subscriptions of the folder otherwise than before."""
+    kept = journal.meta("scoring")  # None in folders of older releases
+    if kept not in (None, engine.scoring) and len(engine):
+        advice = (
+            "pass the function" if kept == FUNCTION else "open it without scoring=, or remove its subscriptions first"
+        )
+        raise QueryError(f"the scoring of this folder is {kept!r}, got {engine.scoring!r}; {advice}")
+    if kept != engine.scoring:
+        journal.set_meta("scoring", engine.scoring)
 
 
 def _check_same(engine: Engine, schema: Schema | Mapping[str, str] | None, ids: str | type) -> None:

@@ -107,6 +107,11 @@ class Engine(Subscribing, Changing, Matching, Covering):
         """The name of the structure in use."""
         return self._index.name
 
+    @property
+    def scoring(self) -> str:
+        """The name of the scoring: "sum", "max", "priority", or "function" for a function of your own."""
+        return self._scoring.name
+
     def stats(self) -> Stats:
         """Size of the index and work done by it.
 
@@ -231,8 +236,10 @@ class Engine(Subscribing, Changing, Matching, Covering):
         """An engine whose changes are kept in `folder`: each survives a crash or a power cut once its call has returned.
 
         The folder is created if need be. `mode="write"` is for one process at a time; it takes the options of `Engine` (but for
-        `index_options`) and `snapshot_every`, the number of changes between two snapshots. `mode="follow"` is for any
-        number of processes that read: a change is visible there within 0.2 s, and the time to apply it. Both are to be closed.
+        `index_options`) and `snapshot_every`, the number of changes between two snapshots. The folder keeps the name of its
+        scoring and refuses another one while it has subscriptions; a function has to be passed each time. `mode="follow"` is
+        for any number of processes that read: a change is visible there within 0.2 s, and the time to apply it. Both are to be
+        closed.
         Needs the extra `durable`. Cost: that of loading the last snapshot, and the changes since.
 
         >>> from tempfile import TemporaryDirectory

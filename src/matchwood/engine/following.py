@@ -19,11 +19,12 @@ from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.engine import Engine
 from matchwood.engine.journal import Journal
 from matchwood.engine.record_clock import RecordClock
-from matchwood.engine.recovery import recover, replay
+from matchwood.engine.recovery import recover, replay, scoring_of
 from matchwood.errors import MatchwoodError, QueryError
 from matchwood.lang.evaluate import Combine
 from matchwood.planner import AUTO
 from matchwood.schema import Schema
+from matchwood.store.scoring import scoring as make_scoring
 
 POLL = 0.05
 LAG = 1.0
@@ -51,11 +52,12 @@ class FollowingEngine(Engine):
             return looked[0] - timedelta(seconds=LAG)
 
         def made(schema: Schema, ids: str) -> Engine:
-            options: Mapping[str, Any] = {"scoring": scoring, "on_bad_value": on_bad_value}
+            options: Mapping[str, Any] = {"scoring": scoring_of(journal, scoring), "on_bad_value": on_bad_value}
             return cls(schema, ids=ids, index=index, clock=RecordClock(delayed), **options)
 
         engine, seq = recover(path, journal, made)
         assert isinstance(engine, cls)
+        engine._given_scoring = scoring
         engine._journal, engine._seq, engine._version = journal, seq, -1
         engine._stop, engine._reading_disk = Flag(), Lock()
         engine._failure, engine._looked, engine._now = None, looked, clock
@@ -73,10 +75,18 @@ class FollowingEngine(Engine):
         with self._reading_disk:
             now, version = self._now(), self._journal.data_version()
             if version != self._version:
+                self._follow_scoring()
                 self._seq = replay(self, self._journal, self._seq)
                 self._version = version
             self._looked[0] = now
             return self._seq
+
+    def _follow_scoring(self) -> None:
+        """Take the scoring of the folder, which may have changed while it had no subscriptions, unless one was given."""
+        scoring = make_scoring(scoring_of(self._journal, self._given_scoring))
+        if scoring.name != self.scoring:
+            self._prepare_index(scoring)
+            self._scoring = scoring
 
     def _follow(self) -> None:
         while not self._stop.wait(POLL):
@@ -111,6 +121,7 @@ class FollowingEngine(Engine):
     subscribe = subscribe_many = subscribe_rows = subscribe_table = unsubscribe_many = update_many = _refuse
     set_priority = set_until = pause = resume = move_many = publish = publish_many = retract = _refuse
 
+    _given_scoring: str | Combine | None
     _journal: Journal
     _seq: int
     _version: int

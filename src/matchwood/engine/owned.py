@@ -15,6 +15,8 @@ from matchwood.engine.records import Record
 from matchwood.engine.snapshotting import Snapshotting
 from matchwood.engine.tables import note_state, state_of
 from matchwood.errors import JournalError
+from matchwood.store.scoring import Scoring
+from matchwood.store.scoring import scoring as make_scoring
 
 
 class _Collected:
@@ -78,6 +80,17 @@ class OwnedEngine(DurableEngine):
         """Write the next numbers, and new types of attributes, in the transaction of the owner."""
         note_state(self.journal.connection, state_of(self, time), self._collected.schema)
         self._collected.schema = None
+
+    def prepared_scoring(self, name: str) -> Scoring:
+        """The scoring of that name, compiled for this engine; may take seconds, in any thread."""
+        scoring = make_scoring(name)
+        self._prepare_index(scoring)
+        return scoring
+
+    def set_scoring(self, scoring: Scoring) -> None:
+        """Score by another function from now on, and note its name in the transaction of the owner."""
+        self.journal.set_meta("scoring", scoring.name)
+        self._scoring = scoring
 
     def metadata_of(self, id_: str) -> Any:
         """The metadata of a subscription whose id is a string; None if it has none or is gone. O(1)."""

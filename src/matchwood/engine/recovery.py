@@ -38,11 +38,13 @@ from matchwood.engine.records import (
 )
 from matchwood.engine.saving import load_engine
 from matchwood.engine.tables import Stored
-from matchwood.errors import MatchwoodError, StorageError
+from matchwood.errors import MatchwoodError, QueryError, StorageError
+from matchwood.lang.evaluate import Combine
 from matchwood.lang.event import Event
 from matchwood.lang.json_values import of_json
 from matchwood.lang.limits import Limits
 from matchwood.schema import Schema
+from matchwood.store.scoring import FUNCTION
 
 LOG = logging.getLogger("matchwood")
 SNAPSHOTS = "snapshots"
@@ -50,6 +52,16 @@ _NO_LIMITS = Limits(max_rows=2**40, max_entries=2**40, max_length=2**40)
 
 Make = Callable[[Schema, str], Engine]
 """Makes an empty engine for a schema and a kind of ids; its clock is a `RecordClock`."""
+
+
+def scoring_of(journal: Journal, given: str | Combine | None) -> str | Combine | None:
+    """The scoring that is given, or else that of the folder."""
+    kept: str | None = journal.meta("scoring")
+    if given is None and kept == FUNCTION:
+        raise QueryError(
+            f"{journal.path.parent}: the scoring is a function, which is not stored; pass scoring=FUNCTION"
+        )
+    return kept if given is None else given
 
 
 def snapshots(folder: Path) -> list[tuple[int, Path]]:

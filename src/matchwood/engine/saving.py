@@ -41,7 +41,7 @@ def load_engine(make: Callable[[Schema, str], Engine], path: str | Path, *, veri
         index = load_index(folder / "index", verify=verify)
         subscriptions = engine._subscriptions
         subscriptions.index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
-        engine._prepare_index()
+        engine._prepare_index(engine._scoring)
         subscriptions.next_id = int(about["next_id"])
         subscriptions.set_arrays(arrays)
         engine._live = Live.of_arrays(arrays, engine.schema, like=engine._axes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
 import numba
@@ -16,15 +17,20 @@ _SCORES = (-1e6, -2.5, 0.0, 0.1, 0.25, 1.0, 3.0, 1e6)  # a priority, where a sco
 _WEIGHTS = (0.0, 0.1, 0.25, 1.0, 3.0, 1e6)
 
 
+FUNCTION = "function"
+"""The name of a scoring by a function of the user's, which cannot be stored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scoring:
     """`combine` for the oracle; `compiled` for the indexes, None for the plain sum."""
 
     combine: Combine
     compiled: object = None
+    name: str = FUNCTION
 
 
-SUM = Scoring(add)
+SUM = Scoring(add, name="sum")
 
 
 def scoring(function: str | Combine | None) -> Scoring:
@@ -36,13 +42,22 @@ def scoring(function: str | Combine | None) -> Scoring:
     >>> scoring("max").combine(0.5, 2.0)
     2.0
     """
-    if function is None or function == "sum":
+    if function is None:
         return SUM
-    if isinstance(function, str):
-        function = _NAMED.get(function, function)
-    if not callable(function):
+    if isinstance(function, str) and function in NAMES:
+        return _named(function)
+    if isinstance(function, str) or not callable(function):
         known = ", ".join(map(repr, NAMES))
         raise QueryError(f"expected scoring {known} or a function (score, weight) -> score, got {function!r}")
+    return _checked(function, FUNCTION)
+
+
+@cache
+def _named(name: str) -> Scoring:
+    return SUM if name == SUM.name else _checked(_NAMED[name], name)
+
+
+def _checked(function: Combine, name: str) -> Scoring:
     try:
         _check_monotone(function)
         compiled = numba.cfunc(_SIGNATURE)(function)
@@ -57,7 +72,7 @@ def scoring(function: str | Combine | None) -> Scoring:
             raise QueryError(
                 f"the scoring function gives another f({score}, {weight}) when compiled; use plain arithmetic"
             )
-    return Scoring(function, compiled)
+    return Scoring(function, compiled, name)
 
 
 def _larger(score: float, weight: float) -> float:
@@ -69,7 +84,7 @@ def _priority(score: float, weight: float) -> float:
 
 
 _NAMED: dict[str, Combine] = {"max": _larger, "priority": _priority}
-NAMES = ("sum", *_NAMED)
+NAMES = (SUM.name, *_NAMED)
 """sum: priority and weights; max: the largest of them; priority: the priority alone, weights do not count."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from matchwood.broker import types as t
 from matchwood.broker.asyncapi import asyncapi
 from matchwood.broker.http import Answer, Request
@@ -102,18 +104,22 @@ async def list_tenants(request: Request) -> Answer:
     request.query()
     request.broker.check_administrator(request.key)
     tenants = sorted(request.broker.tenants.items())
-    return Answer(
-        200, t.TenantPage(tenants=[t.TenantView(name=name, limits=tenant.limits) for name, tenant in tenants])
-    )
+    return Answer(200, t.TenantPage(tenants=[_tenant_view(tenant) for _, tenant in tenants]))
+
+
+def _tenant_view(tenant: Tenant) -> t.TenantView:
+    scoring = msgspec.convert(tenant.engine.scoring, t.ScoringName)
+    return t.TenantView(name=tenant.name, limits=tenant.limits, scoring=scoring)
 
 
 async def put_tenant(request: Request) -> Answer:
     """PUT /v1/tenants/NAME"""
     request.query()
     request.broker.check_administrator(request.key)
-    limits = await request.decoded(t.TenantLimits)
-    made = await request.broker.set_tenant(name_of(request), limits)
-    return Answer(201 if made else 200, t.TenantView(name=request.path["name"], limits=limits))
+    asked = await request.decoded(t.TenantSettings)
+    name, limits = name_of(request), msgspec.convert(asked, t.TenantLimits, from_attributes=True)
+    made = await request.broker.set_tenant(name, limits, asked.scoring)
+    return Answer(201 if made else 200, _tenant_view(request.broker.tenants[name]))
 
 
 async def healthz(request: Request) -> Answer:

@@ -73,11 +73,12 @@ async def match(request: Request) -> Answer:
 
 
 def _probe(tenant: Tenant, expression: Any, **given: Any) -> Engine:
-    """An engine with one subscription, "it", and the types of the tenant."""
+    """An engine with one subscription, "it", and the types and the scoring of the tenant."""
     check_expression(expression)
     attributes = tenant.engine.schema.attributes
     types = {name: attribute.declared for name, attribute in attributes.items() if attribute.declared}
-    engine = Engine(Schema(types, learn=tenant.engine.schema.learn), ids="str", index="scan", on_bad_value="absent")
+    schema = Schema(types, learn=tenant.engine.schema.learn)
+    engine = Engine(schema, ids="str", index="scan", scoring=tenant.engine.scoring, on_bad_value="absent")
     engine.subscribe(expression, id="it", **given)
     return engine
 
