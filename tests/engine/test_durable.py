@@ -576,6 +576,7 @@ for line in sys.stdin:  # a number to wait for: the age that a subscription is t
     while not engine.match({"age": int(line)}) and time.monotonic() < end:
         assert engine.problem is None, engine.problem
         time.sleep(0.002)
+    engine.catch_up()  # else the thread may be between its changes and `seq`
     print(engine.seq, len(engine), sorted(engine.ids().tolist()) == list(range(len(engine))), flush=True)
 """
 
@@ -597,34 +598,35 @@ while True:
 """
 
 
+def numbers_of_a_killed_writer(folder: Path, seconds: float) -> list[int]:
+    """What a writer acknowledged before it was killed."""
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(folder)], stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(seconds)
+        writer.kill()
+        return [int(number) for number in writer.stdout.read().split()]
+
+
 def test_a_follower_goes_on_while_the_writer_is_killed_and_started_again(tmp_path: Path) -> None:
     """It sees everything that was acknowledged, whole changes only, and never stops, also across checkpoints and snapshots."""
     rng = random.Random(6)
     Engine.open(tmp_path, index="scan").close()
-    command = [sys.executable, "-c", FOLLOWER, str(tmp_path)]
-    follower = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert follower.stdin is not None
-    assert follower.stdout is not None
-    assert follower.stdout.readline() == "ready\n"
-    last = -1
-    for _ in range(4):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(rng.random() * 0.8)
-        writer.kill()
-        acknowledged = writer.stdout.read().split()
-        writer.stdout.close()
-        writer.wait()
-        if acknowledged:
-            last = int(acknowledged[-1])
-            print(last, file=follower.stdin, flush=True)
-            seq, count, whole = follower.stdout.readline().split()
-            assert (int(count) > last, whole) == (True, "True")
-            assert int(seq) == int(count)
-    follower.stdin.close()
-    assert follower.wait() == 0
-    follower.stdout.close()
+    command, last = [sys.executable, "-c", FOLLOWER, str(tmp_path)], -1
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdin is not None
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "ready\n"
+        for _ in range(4):
+            acknowledged = numbers_of_a_killed_writer(tmp_path, rng.random() * 0.8)
+            if acknowledged:
+                last = acknowledged[-1]
+                print(last, file=follower.stdin, flush=True)
+                seq, count, whole = follower.stdout.readline().split()
+                assert (int(count) > last, whole) == (True, "True")
+                assert int(seq) == int(count)
+        follower.stdin.close()
+        assert follower.wait() == 0
     assert last > 25  # there was a checkpoint
     with Engine.open(tmp_path, index="scan") as engine:
         assert len(engine) > last

@@ -59,9 +59,9 @@ class Tracks:
     >>> tracks = Tracks()
     >>> tracks.watch("depot", Track(object="van"))
     >>> [key] = tracks.objects({"van": "v7", "speed": 3})
-    >>> [notice.kind for notice in tracks.move(key, {"depot": 1.0}, 10).notices]
+    >>> [notice.track for notice in tracks.move(key, {"depot": 1.0}, 10).notices]
     ['enter']
-    >>> [notice.kind for notice in tracks.move(key, {}, 20).notices]
+    >>> [notice.track for notice in tracks.move(key, {}, 20).notices]
     ['exit']
     """
 

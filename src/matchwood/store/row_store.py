@@ -188,8 +188,7 @@ class RowStore(ReadableStore):
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> RowStore:
         """A store over what `arrays` gave."""
         store = cls()
-        ceilings = saved.get("ceilings", _NO_CEILINGS)  # which earlier versions did not save; searches do without
-        store.state = _store(saved["rows"], saved["entries"], saved["table"], saved["counts"], ceilings)
+        store.state = _store(saved["rows"], saved["entries"], saved["table"], saved["counts"], saved["ceilings"])
         store.state.free[: len(saved["free"])] = saved["free"]
         return store
 

@@ -88,8 +88,7 @@ class PostingsIndex(VerifyingIndex):
         return self._postings._asdict()
 
     def _restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        # Earlier versions had no hulls; searches do without.
-        self._postings = Postings(**{"hulls": np.zeros(0, layout.HULL), **saved})
+        self._postings = Postings(**saved)
 
     def _nodes(self) -> int:
         return len(self._postings.axes) + int(self._postings.counts[layout.KEYS])
