@@ -26,14 +26,14 @@ def a_scored_world(seed: int, subscriptions: int, events: int) -> tuple[list[str
     """Texts, their priorities, and events: with ties, negative priorities, alternatives and absent attributes."""
     draw = random.Random(seed)
 
-    def condition() -> str:
+    def condition(name: str) -> str:
         weight = draw.choice(["", " ^0.25", " ^2", " ^3"])
-        if draw.random() < 0.5:
-            return f"age {draw.choice(['<', '>='])} {draw.randrange(0, 80, 20)}{weight}"
+        if name == "age":
+            return f"age {draw.choice(['<', '>='])} {draw.randrange(20, 80, 20)}{weight}"
         return f"plan {draw.choice(['=', '<>'])} '{draw.choice(['free', 'pro'])}'{weight}"
 
     texts = [
-        f" {draw.choice(['AND', 'OR'])} ".join(condition() for _ in range(draw.choice([1, 2])))
+        f" {draw.choice(['AND', 'OR'])} ".join(map(condition, draw.sample([*TYPES], draw.choice([1, 2]))))
         for _ in range(subscriptions)
     ]
     priorities = [draw.choice([-1.5, 0.0, 0.0, 0.5, 2.5]) for _ in texts]

@@ -18,6 +18,7 @@ from matchwood.lang.event import Event
 from matchwood.spark import close_all, index_subscriptions, match, match_subscriptions
 from matchwood.spark.direct import temporary_place
 from matchwood.spark.places import place
+from tests.scorings import TYPES, a_scored_world, judged
 
 NAMES = ("ann/1", "Bob", "bob", "ćed", "zoë")
 
@@ -82,6 +83,34 @@ def test_plain_tables_are_matched_as_the_engine_says(spark: Any, k: int | None) 
     assert len(rows) == len(wanted)
     owners = {subscription["name"]: subscription["owner"] for subscription in subscriptions}
     assert all((row["owner"], row["colour"]) == (owners[row["subscription_id"]], "red") for row in rows)
+
+
+@pytest.mark.parametrize("scoring", ["max", "priority"])
+def test_plain_tables_are_scored_by_the_name_of_a_scoring(spark: Any, scoring: str) -> None:
+    texts, priorities, events = a_scored_world(8, 30, 15)
+    table = [(at, text, priority) for at, (text, priority) in enumerate(zip(texts, priorities, strict=True))]
+    subscriptions = spark.createDataFrame(table, "id long, expression string, priority double")
+    rows = [(at, event.get("age"), event.get("plan")) for at, event in enumerate(events)]
+    arriving = spark.createDataFrame(rows, "id long, age long, plan string")
+    truth = judged(texts, priorities, events, scoring)
+    with index_subscriptions(subscriptions, index="scan", schema=TYPES) as index:
+        found = match(arriving, index, k=3, scoring=scoring).collect()
+        best = [hits[:3] for hits in truth]
+        assert {tuple(row) for row in found} == {
+            (at, id_, score, rank) for at, hits in enumerate(best) for rank, (id_, score) in enumerate(hits, 1)
+        }
+        reverse = match_subscriptions(index, arriving, k=2, scoring=scoring).collect()
+        pairs: dict[int, list[tuple[float, int]]] = {}
+        for at, hits in enumerate(truth):
+            for id_, score in hits:
+                pairs.setdefault(id_, []).append((-score, at))
+        assert {tuple(row) for row in reverse} == {
+            (id_, at, -negative, rank)
+            for id_, events_ in pairs.items()
+            for rank, (negative, at) in enumerate(sorted(events_)[:2], 1)
+        }
+        with pytest.raises(QueryError, match="expected the name of a scoring"):
+            match(arriving, index, scoring=max)
 
 
 def test_the_reverse_ranks_the_events_of_each_subscription(spark: Any) -> None:

@@ -9,11 +9,13 @@ import pytest
 from matchwood.engine import Engine
 from matchwood.errors import QueryError, SchemaError
 from matchwood.spark import index_stage
+from matchwood.spark.evaluate import evaluate
 from matchwood.spark.index_stage import build_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.match_stage import match_events
 from matchwood.structures import VCR
 from matchwood.workloads import City
+from tests.scorings import FUNCTIONS
 from tests.spark.tables import expected, frames, ranked
 from tests.worlds import World, a_world, seeded_dice
 
@@ -38,6 +40,30 @@ def test_matches_are_those_of_the_oracle_however_they_are_sharded(
         for route in (False, True) if sharding["shards"] > 1 else (False,):
             found = ranked(match_events(events, index, k=k, mode=mode, route=route))
             assert found == expected(world, k=k, mode=mode), (k, mode, route)
+
+
+@pytest.mark.parametrize("sharding", [SHARDINGS[0], SHARDINGS[2]], ids=["one", "space"])
+@pytest.mark.parametrize("scoring", ["max", "priority"])
+def test_scorings_by_name_are_those_of_the_oracle(
+    spark: Any, lake: Lake, world: World, scoring: str, sharding: dict[str, Any]
+) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook, index="scan", **sharding)
+    combine = FUNCTIONS[scoring]
+    for k, mode, route in ((None, "all", None), (3, "all", True), (2, "any", True)):
+        found = match_events(events, index, k=k, mode=mode, route=route, scoring=scoring).localCheckpoint()
+        assert ranked(found) == expected(world, k=k, mode=mode, combine=combine), (k, mode, route)
+    every = {"k": 2, "mode": "any", "sample_events": 60, "sample_subscriptions": None}
+    assert evaluate(found, subscriptions, events, index, scoring=scoring, **every).passed
+    assert not evaluate(found, subscriptions, events, index, **every).passed
+
+
+@pytest.mark.parametrize("scoring", ["mean", max, None])
+def test_a_scoring_that_has_no_name_is_refused(spark: Any, lake: Lake, world: World, scoring: Any) -> None:
+    subscriptions, events, codebook = frames(spark, world)
+    index = build_index(subscriptions, lake, codebook, index="scan")
+    with pytest.raises(QueryError, match=r"expected the name of a scoring, 'sum', 'max', 'priority', got .*in process"):
+        match_events(events, index, scoring=scoring)
 
 
 ADAPTIVE = [

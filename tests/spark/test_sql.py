@@ -53,6 +53,23 @@ def test_the_best_matches_come_from_a_table_function(
     assert {tuple(row) for row in direct.collect()} == wanted
 
 
+def test_scores_are_by_the_scoring_that_is_named(spark: Any, filled: tuple[Lake, list[dict[str, Any]], Engine]) -> None:
+    lake, arriving, engine = filled
+    bids = Engine(index="scan", scoring="priority")
+    for number in range(len(engine)):
+        known = engine.subscription(number)
+        bids.subscribe(known.expression, id=number, priority=known.priority)
+    best = f"matchwood_top_k(TABLE(arriving), index => '{lake.root}', k => 3, id => 'day', scoring => 'priority')"
+    wanted = {
+        (event["day"], hit.id, hit.score, rank)
+        for event in arriving
+        for rank, hit in enumerate(bids.top_k(values(event), 3), 1)
+    }
+    assert {
+        tuple(row) for row in spark.sql(f"SELECT event_id, subscription_id, score, rank FROM {best}").collect()
+    } == wanted
+
+
 def test_a_wrong_argument_is_named_before_anything_runs(
     spark: Any, filled: tuple[Lake, list[dict[str, Any]], Engine]
 ) -> None:

@@ -38,7 +38,7 @@ from matchwood.spark.index_stage import IndexVersion, build_index
 from matchwood.spark.ingest_worker import Encoding
 from matchwood.spark.jobs import described, warn_about_session
 from matchwood.spark.lake import Lake
-from matchwood.spark.match_worker import Matching
+from matchwood.spark.match_worker import Matching, named_scoring
 from matchwood.spark.places import Place, place
 from matchwood.structures import Capability
 from matchwood.structures.base import check_k
@@ -70,6 +70,8 @@ class MatchOptions(TypedDict, total=False):
     mode: str
     at: datetime | str | None
     """What has expired at that instant is left out."""
+    scoring: str
+    """"sum", "max" or "priority", as in `Engine(scoring=...)`."""
     event_columns: Sequence[str]
     """Columns of the events that are added to the result."""
     errors: str
@@ -200,9 +202,9 @@ def match(
     `events` has a column for each attribute, or `lon` and `lat` for a place; columns that no subscription names are ignored, and
     an attribute without a column is absent. `subscriptions` is a table as in `index_subscriptions`, or an index. `ids` are the
     names of the columns of ids, of any type, of events and subscriptions. The options are `k`, `mode`, `at` (subscriptions that
-    have expired at that instant are left out), `event_columns` and `subscription_columns` (columns for the result), `errors`
-    ("raise" or "skip", for bad records of both tables), and those of `index_subscriptions`. The index of a table is built now
-    and removed when the process ends.
+    have expired at that instant are left out), `scoring` (a name, as in `Engine(scoring=...)`), `event_columns` and
+    `subscription_columns` (columns for the result), `errors` ("raise" or "skip", for bad records of both tables), and those of
+    `index_subscriptions`. The index of a table is built now and removed when the process ends.
     """
     if isinstance(subscriptions, IndexVersion):
         query, build = _divided(options)
@@ -241,6 +243,7 @@ def matched(
     id: str = "id",
     event_columns: Sequence[str] = (),
     errors: str = "raise",
+    scoring: str = "sum",
     per_subscription: int | None = None,
 ) -> DataFrame:
     """Raw events against an index, whose ids and columns are described by `fields`. Lazy."""
@@ -253,7 +256,7 @@ def matched(
     used = used_columns(events.schema, index.codebook, id, event_columns)
     result = result_columns(events.schema, fields, id, event_columns)
     instant = None if at is None else instant_key(at)
-    matching = Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant)
+    matching = Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant, scoring=named_scoring(scoring))
     direct = DirectMatching(
         matching, index.codebook.content, id, tuple(event_columns), names, columns.arrow_schema(result),
         per_subscription, errors == "skip",

@@ -21,6 +21,7 @@ from matchwood.spark.codebook import Codebook
 from matchwood.spark.evaluate_worker import Counting, Judging
 from matchwood.spark.index_stage import IndexVersion
 from matchwood.spark.match_stage import planned
+from matchwood.spark.match_worker import named_scoring
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,6 +53,7 @@ def evaluate(
     *,
     k: int | None = None,
     mode: str = "all",
+    scoring: str = "sum",
     sample_events: int = SAMPLE_EVENTS,
     sample_subscriptions: int | None = SAMPLE_SUBSCRIPTIONS,
     seed: int = 1,
@@ -67,12 +69,12 @@ def evaluate(
     reported = matches.filter(fn.col("event_id").isin(ids)) if ids else matches.limit(0)
     chosen = to_judge(subscriptions, reported, sample_subscriptions, seed).cache()
     try:
-        truth = judged(chosen, sample, index.codebook, mode)
+        truth = judged(chosen, sample, index.codebook, mode, scoring)
         found = faults(reported, truth, k).limit(20).collect()
         judgements = chosen.count() * len(ids)
     finally:
         chosen.unpersist()
-    work = spent(events.filter(fn.col("id").isin(ids)) if ids else events.limit(0), index, k, mode)
+    work = spent(events.filter(fn.col("id").isin(ids)) if ids else events.limit(0), index, k, mode, scoring)
     total = matches.count() / max(events.count(), 1)
     per_event = work["candidates"] / max(work["events"], 1)
     return Evaluation(len(ids), judgements, tuple(row.asDict() for row in found), total, per_event, seconds or {})
@@ -92,12 +94,12 @@ def to_judge(subscriptions: DataFrame, reported: DataFrame, sample: int | None, 
     return table.join(named.distinct(), "id", "left_semi").select(*columns.SUBSCRIPTIONS.names)
 
 
-def judged(subscriptions: DataFrame, events: pa.Table, codebook: Codebook, mode: str) -> DataFrame:
+def judged(subscriptions: DataFrame, events: pa.Table, codebook: Codebook, mode: str, scoring: str) -> DataFrame:
     """Every pair that matches according to the oracle. Lazy."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, events.schema) as stream:
         stream.write_table(events)
-    judging = Judging(codebook.content, sink.getvalue().to_pybytes(), mode)
+    judging = Judging(codebook.content, sink.getvalue().to_pybytes(), mode, named_scoring(scoring))
     return subscriptions.mapInArrow(judging, columns.PAIRS)
 
 
@@ -125,9 +127,9 @@ def faults(reported: DataFrame, truth: DataFrame, k: int | None) -> DataFrame:
     return compared.filter("fault IS NOT NULL").unionByName(_out_of_order(reported))
 
 
-def spent(events: DataFrame, index: IndexVersion, k: int | None, mode: str) -> dict[str, int]:
+def spent(events: DataFrame, index: IndexVersion, k: int | None, mode: str, scoring: str) -> dict[str, int]:
     """The numbers of events, matches and verified rows. Runs a job."""
-    counting = Counting(planned(events, index, k, mode, None))
+    counting = Counting(planned(events, index, k, mode, None, scoring))
     work = events.select(*columns.EVENTS.names).mapInArrow(counting, columns.WORK)
     row = work.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in columns.WORK.names)).first()
     assert row is not None

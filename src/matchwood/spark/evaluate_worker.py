@@ -19,6 +19,7 @@ from matchwood.spark import columns
 from matchwood.spark.batches import first_rows, read_events, read_subscriptions
 from matchwood.spark.match_worker import Matching
 from matchwood.spark.shard_cache import mapped_shard
+from matchwood.store.scoring import scoring as make_scoring
 
 _PAIRS = columns.arrow_schema(columns.PAIRS)
 _WORK = columns.arrow_schema(columns.WORK)
@@ -31,18 +32,20 @@ class Judging:
     schema: str
     events: bytes
     mode: str
+    scoring: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         schema = Schema.from_json(json.loads(self.schema))
         with pa.ipc.open_stream(self.events) as stream:
             table = stream.read_all()
         sample = [(e, keys) for batch in table.to_batches() for e, keys in keyed(batch, schema)]
+        combine = make_scoring(self.scoring).combine
         for batch in batches:
             found = [
                 {"event_id": event, "subscription_id": id_, "score": score}
                 for id_, priority, rows in _subscriptions(batch, schema)
                 for event, keys in sample
-                if (score := judge(rows, keys, priority=priority, mode=self.mode).score) is not None
+                if (score := judge(rows, keys, priority=priority, mode=self.mode, combine=combine).score) is not None
             ]
             yield pa.RecordBatch.from_pylist(found, schema=_PAIRS)
 

@@ -29,13 +29,19 @@ def live(events: DataFrame, at: datetime | str) -> DataFrame:
 
 
 def match_live_events(
-    index: IndexVersion, events: DataFrame, *, at: datetime | str, k: int | None = None, mode: str = "all"
+    index: IndexVersion,
+    events: DataFrame,
+    *,
+    at: datetime | str,
+    k: int | None = None,
+    mode: str = "all",
+    scoring: str = "sum",
 ) -> DataFrame:
     """(subscription_id, event_id, score, rank) of the subscriptions of an index and the events alive at `at`. Lazy.
 
     The subscriptions are an index version: build one of the new subscriptions with `build_index`, if needed in a separate lake.
     """
-    pairs = match_events(live(events, at), index, mode=mode, at=at)
+    pairs = match_events(live(events, at), index, mode=mode, at=at, scoring=scoring)
     lists = pairs.select(
         fn.col("subscription_id").alias("event_id"),  # the merge groups by its first column
         fn.array("event_id").alias("subscription_ids"),

@@ -22,7 +22,7 @@ from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.schema import instant_key
 from matchwood.spark import columns
 from matchwood.spark.index_stage import IndexVersion
-from matchwood.spark.match_worker import Matching, RoutedMatching, Routing
+from matchwood.spark.match_worker import Matching, RoutedMatching, Routing, named_scoring
 from matchwood.spark.merge import Merging
 from matchwood.spark.sharding import SOUTH, WEST, Box, Sharding
 from matchwood.structures import Capability
@@ -44,14 +44,15 @@ def match_events(
     at: datetime | str | None = None,
     route: bool | None = None,
     tasks: int | None = None,
+    scoring: str = "sum",
 ) -> DataFrame:
     """(event_id, subscription_id, score, rank) of every match, or of the k best of each event. Lazy.
 
     `at`: subscriptions that have expired at this instant are left out; None keeps all. `route`: send events to shards instead of
     mapping all shards in every task; None decides by the size of the index. `tasks`: repartition the events into this many tasks
-    first, if their partitions are few or uneven.
+    first, if their partitions are few or uneven. `scoring`: the name of a scoring, as in `Engine(scoring=...)`.
     """
-    matching = planned(events, index, k, mode, at)
+    matching = planned(events, index, k, mode, at, scoring)
     table = events.select(*columns.EVENTS.names)
     if not is_routed(index, route):
         if tasks is not None:
@@ -104,11 +105,18 @@ def routed(events: DataFrame, matching: Matching, tasks: int | None) -> DataFram
     spread = (
         spread.repartitionByRange("shard", "id") if tasks is None else spread.repartitionByRange(tasks, "shard", "id")
     )
-    routed_matching = RoutedMatching(matching.shards, matching.k, matching.mode, matching.at)
+    routed_matching = RoutedMatching(matching.shards, matching.k, matching.mode, matching.at, matching.scoring)
     return spread.mapInArrow(routed_matching, columns.RANKED)
 
 
-def planned(events: DataFrame, index: IndexVersion, k: int | None, mode: str, at: datetime | str | None) -> Matching:
+def planned(
+    events: DataFrame,
+    index: IndexVersion,
+    k: int | None,
+    mode: str,
+    at: datetime | str | None,
+    scoring: str = "sum",
+) -> Matching:
     """The callable for the workers. Raises if the index cannot answer this query."""
     columns.check(events, columns.EVENTS, "events")
     index.codebook.check_events(events)
@@ -118,4 +126,4 @@ def planned(events: DataFrame, index: IndexVersion, k: int | None, mode: str, at
     if mode_of(mode) is Mode.ANY:
         index.demand(Capability.ANY)
     instant = None if at is None else instant_key(at)
-    return Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant)
+    return Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant, scoring=named_scoring(scoring))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from matchwood.encode.arrays import Events, Int64s, Matches
+from matchwood.errors import QueryError
 from matchwood.lang.evaluate import Mode
 from matchwood.spark.batches import (
     ROUTED_EVENTS,
@@ -21,9 +22,11 @@ from matchwood.spark.batches import (
 )
 from matchwood.spark.merge import choose_events, gather
 from matchwood.spark.places import Place
-from matchwood.spark.shard_cache import mapped_shard
+from matchwood.spark.shard_cache import compile_once, mapped_shard
 from matchwood.spark.sharding import Sharding
 from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.scoring import NAMES, SUM
+from matchwood.store.scoring import scoring as make_scoring
 from matchwood.structures import Index
 
 MAX_HITS = 1 << 20
@@ -46,7 +49,8 @@ class Answering(Protocol):
 class Matching:
     """Events against all shards of a version in one task; each event visits the shards that can hold a match.
 
-    `shards` maps a shard to its folder; `at` is the instant, in microseconds, at which subscriptions must be alive.
+    `shards` maps a shard to its folder; `at` is the instant, in microseconds, at which subscriptions must be alive; `scoring` is
+    the name of one, which every worker compiles for itself.
     """
 
     shards: Mapping[int, Place]
@@ -55,6 +59,7 @@ class Matching:
     mode: str
     at: float | None = None
     ranked: bool = False
+    scoring: str = SUM.name
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Batches of matches, in rank order; each event's are adjacent."""
@@ -97,13 +102,15 @@ class RoutedMatching:
     k: int | None
     mode: str
     at: float | None = None
+    scoring: str = SUM.name
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Batches of ranked lists, one record per event and shard."""
         for batch in gathered(batches):
             for shard, part in split_by_first(batch):
                 routed = read_events(part)
-                one = Matching({0: self.shards[shard]}, Sharding(), self.k, self.mode, self.at)
+                only = {0: self.shards[shard]}
+                one = Matching(only, Sharding(), self.k, self.mode, self.at, scoring=self.scoring)
                 for ids, matches in answered(one, [(routed.ids, routed.events)]):
                     yield write_ranked(ids, matches)
 
@@ -121,6 +128,8 @@ class Sharded(Protocol):
     def mode(self) -> str: ...
     @property
     def at(self) -> float | None: ...
+    @property
+    def scoring(self) -> str: ...
 
     def index_of(self, shard: int) -> Index:
         """The index of a shard."""
@@ -140,10 +149,10 @@ def matches_of(events: Events, query: Sharded, overlay: Index | None = None) -> 
         if visits[:, shard].any():
             owners.append(np.flatnonzero(visits[:, shard]))
             chosen = choose_events(events, visits[:, shard])
-            parts.append(found_in(query.index_of(shard), chosen, k, query.mode))
+            parts.append(found_in(query.index_of(shard), chosen, k, query.mode, query.scoring))
     if overlay is not None and len(overlay):
         owners.append(np.arange(events.size))
-        parts.append(found_in(overlay, events, k, query.mode))
+        parts.append(found_in(overlay, events, k, query.mode, query.scoring))
     if len(parts) == 1 and len(owners[0]) == events.size and sharding.kind != "space":
         if k is None:
             order_hits(parts[0].offsets, parts[0].ids, parts[0].scores)
@@ -151,9 +160,24 @@ def matches_of(events: Events, query: Sharded, overlay: Index | None = None) -> 
     return gather(events.size, owners, parts, k=k, copies=sharding.kind == "space")
 
 
-def found_in(index: Index, events: Events, k: int | None, mode: str) -> Matches:
+def found_in(index: Index, events: Events, k: int | None, mode: str, scoring: str = SUM.name) -> Matches:
     """The matches of events in one index: the k best in rank order, or all in no order."""
-    return index.match(events, mode=mode) if k is None else index.top_k(events, k, mode=mode)
+    combine = make_scoring(scoring).compiled
+    if combine is not None:
+        compile_once(index.name, scoring=True)
+    if k is None:
+        return index.match(events, mode=mode, combine=combine)
+    return index.top_k(events, k, mode=mode, combine=combine)
+
+
+def named_scoring(scoring: object) -> str:
+    """The name of a scoring; `QueryError` for anything else, a function too: a manifest could not say what made its scores."""
+    if isinstance(scoring, str) and scoring in NAMES:
+        return scoring
+    known = ", ".join(map(repr, NAMES))
+    raise QueryError(
+        f"expected the name of a scoring, {known}, got {scoring!r}; a function of your own works in process: Engine(scoring=...)"
+    )
 
 
 def gathered(batches: Iterable[Any]) -> Iterator[Any]:

@@ -120,6 +120,7 @@ def match_table(
     index: int | None = None,
     k: int | None = None,
     mode: str = "all",
+    scoring: str = "sum",
     **options: Any,
 ) -> Manifest:
     """A new version of `matches`: a version of `events` against one of the index, by default the newest of both."""
@@ -127,25 +128,38 @@ def match_table(
     warn_about_session(spark)
     what = f"match events version {manifest.version} with index version {chosen.version}"
     with lake.lease("index", chosen.version), described(spark, what):
-        found = match_events(lake.read(spark, "events", manifest.version), chosen, k=k, mode=mode, **options)
+        events = lake.read(spark, "events", manifest.version)
+        found = match_events(events, chosen, k=k, mode=mode, scoring=scoring, **options)
         return lake.write(
             "matches",
             found.select(*columns.MATCHES.names),
-            parameters={"k": k, "mode": mode, **{name: str(value) for name, value in options.items()}},
+            parameters={
+                "k": k,
+                "mode": mode,
+                "scoring": scoring,
+                **{name: str(value) for name, value in options.items()},
+            },
             upstream={"events": manifest.version, "index": chosen.version},
         )
 
 
 def match_subscriptions_table(
-    lake: Lake, spark: SparkSession, *, at: str, index: int | None = None, k: int | None = None, mode: str = "all"
+    lake: Lake,
+    spark: SparkSession,
+    *,
+    at: str,
+    index: int | None = None,
+    k: int | None = None,
+    mode: str = "all",
+    scoring: str = "sum",
 ) -> Manifest:
     """A new version of `matches_of_subscriptions`: the subscriptions of an index version against the newest live events."""
     chosen, events = open_index(lake, index), lake.latest("events")
     what = f"match subscriptions of index version {chosen.version} with events version {events}"
     with lake.lease("index", chosen.version), described(spark, what):
-        found = match_live_events(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode)
+        found = match_live_events(chosen, lake.read(spark, "events", events), at=at, k=k, mode=mode, scoring=scoring)
         upstream = {"events": events, "index": chosen.version}
-        parameters = {"at": at, "k": k, "mode": mode}
+        parameters = {"at": at, "k": k, "mode": mode, "scoring": scoring}
         return lake.write("matches_of_subscriptions", found, parameters=parameters, upstream=upstream)
 
 
@@ -168,6 +182,7 @@ def _evaluated(
         open_index(lake, index.version),
         k=made.parameters["k"],
         mode=made.parameters["mode"],
+        scoring=made.parameters.get("scoring", "sum"),
         **sample,
     )
 

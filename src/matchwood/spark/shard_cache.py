@@ -56,9 +56,12 @@ class Release:
         return f"matchwood {self.package} (format {self.format})"
 
 
-def compile_once(name: str) -> None:
-    """Have the kernels of a structure compiled by one process of this machine; the other workers wait for it."""
-    compile_ahead([name], lambda: None, urgent=True)
+def compile_once(name: str, *, scoring: bool = False) -> None:
+    """Have the kernels of a structure compiled by one process of this machine; the other workers wait for it.
+
+    With `scoring` those for another scoring than the sum.
+    """
+    compile_ahead([name], lambda: None, scoring=scoring, urgent=True)
 
 
 class MappedShard:

@@ -4,7 +4,8 @@
     SELECT * FROM matchwood_match(TABLE(SELECT * FROM offers), index => '/data/lake', id => 'offer_id')
 
 `events` has a column for each attribute, as for `match`. `index` is the path or URI of a lake; its newest index answers, or that
-of `version`. The result has event_id, subscription_id, score and rank. `register` makes them known to a session.
+of `version`. `scoring => 'priority'` scores otherwise than by the sum. The result has event_id, subscription_id, score and rank.
+`register` makes the functions known to a session.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from matchwood.spark.direct import result_columns, used_columns
 from matchwood.spark.direct_worker import DirectMatching
 from matchwood.spark.index_stage import open_index
 from matchwood.spark.lake import Lake
-from matchwood.spark.match_worker import Matching
+from matchwood.spark.match_worker import Matching, named_scoring
 from matchwood.structures.base import check_k
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ class MatchFunction:
         id: AnalyzeArgument | None = None,
         mode: AnalyzeArgument | None = None,
         version: AnalyzeArgument | None = None,
+        scoring: AnalyzeArgument | None = None,
     ) -> Plan:
         """The plan of a call: reads the manifest of the index, and checks the columns."""
-        return planned(row, index, None, id, mode, version)
+        return planned(row, index, None, id, mode, version, scoring)
 
     def eval(self, row: Any, *options: Any, **named: Any) -> Iterator[tuple[Any, ...]]:
         """Take an event; the matches of many are found together."""
@@ -95,9 +97,10 @@ class TopKFunction(MatchFunction):
         id: AnalyzeArgument | None = None,
         mode: AnalyzeArgument | None = None,
         version: AnalyzeArgument | None = None,
+        scoring: AnalyzeArgument | None = None,
     ) -> Plan:
         """The plan of a call: reads the manifest of the index, and checks the columns."""
-        return planned(row, index, k, id, mode, version)
+        return planned(row, index, k, id, mode, version, scoring)
 
 
 def planned(
@@ -107,6 +110,7 @@ def planned(
     id: AnalyzeArgument | None,
     mode: AnalyzeArgument | None,
     version: AnalyzeArgument | None,
+    scoring: AnalyzeArgument | None,
 ) -> Plan:
     """The plan of a call with these arguments."""
     if not row.isTable:
@@ -121,7 +125,8 @@ def planned(
     chosen = columns.arrow_schema(StructType([table[column] for column in used]))
     result = result_columns(table, (StructField("id", LongType(), False),), name, ())
     chosen_mode = str(mode_of(_constant(mode, "mode") or "all"))
-    matching = Matching(opened.paths(), opened.sharding, best, chosen_mode)
+    chosen_scoring = named_scoring(_constant(scoring, "scoring") or "sum")
+    matching = Matching(opened.paths(), opened.sharding, best, chosen_mode, scoring=chosen_scoring)
     direct = DirectMatching(matching, opened.codebook.content, name, (), None, columns.arrow_schema(result))
     return Plan(result, matching=direct, input=chosen, used=tuple(table.names.index(column) for column in used))
 

@@ -37,6 +37,7 @@ from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import MappedShard
 from matchwood.spark.sharding import Sharding
 from matchwood.spark.stream_files import cached_schema, read_parquet, write_parquet
+from matchwood.store.scoring import SUM
 from matchwood.structures import Index, make_index
 
 OVERLAY = "scan"
@@ -104,6 +105,11 @@ class StreamMatching:
     def mode(self) -> str:
         """The mode of matching."""
         return self.options.mode
+
+    @property
+    def scoring(self) -> str:
+        """The name of the scoring: streams know the sum only."""
+        return SUM.name
 
     @property
     def at(self) -> float:

@@ -12,6 +12,7 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser = stage(stages, "match", "events against an index version")
     parser.add_argument("-k", type=int, help="only the k best matches of each event")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
+    parser.add_argument("--scoring", choices=["sum", "max", "priority"], default="sum", help="(default: sum)")
     parser.add_argument("--at", help="the instant, as ISO 8601, at which subscriptions must be alive")
     parser.add_argument("--version", type=int, help="of the index (default: the newest)")
     parser.add_argument("--tasks", type=int, help="the number of tasks to distribute the events to")
@@ -23,5 +24,11 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import match_table
 
-        settings = {"k": options.k, "mode": options.mode, "at": options.at, "tasks": options.tasks}
+        settings = {
+            "k": options.k,
+            "mode": options.mode,
+            "scoring": options.scoring,
+            "at": options.at,
+            "tasks": options.tasks,
+        }
         print_manifest(match_table(lake, spark, index=options.version, **settings))

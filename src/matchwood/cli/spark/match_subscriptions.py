@@ -13,6 +13,7 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--at", required=True, help="the instant, as ISO 8601")
     parser.add_argument("-k", type=int, help="the k best events of each subscription; all unless given")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
+    parser.add_argument("--scoring", choices=["sum", "max", "priority"], default="sum", help="(default: sum)")
     parser.add_argument(
         "--version", type=int, help="of the index that holds the subscriptions; the newest unless given"
     )
@@ -24,6 +25,5 @@ def run(options: argparse.Namespace) -> None:
     with opened(options) as (lake, spark):
         from matchwood.spark.pipeline import match_subscriptions_table
 
-        print_manifest(
-            match_subscriptions_table(lake, spark, index=options.version, at=options.at, k=options.k, mode=options.mode)
-        )
+        settings = {"k": options.k, "mode": options.mode, "scoring": options.scoring, "at": options.at}
+        print_manifest(match_subscriptions_table(lake, spark, index=options.version, **settings))
