@@ -10,15 +10,11 @@ BITSETS, ROARING, DUCK = NumpyBitsets.name, RoaringSets.name, DuckTables.name
 SIZE = SIZES["paper"]
 LINES = [(name, name, SIZE) for name in (ADS, ROUTING, KEYWORDS, PAPERS)]
 LINES.append((f"{ADS}, {LARGE:,}", ADS, LARGE))
-UNEXPLAINED = (
-    "Measured on a busy machine, and before planes and hits were prefetched: half of the time of an ad was spent waiting for "
-    "cache lines. The target comes from a prototype on another machine, beside another Roaring index."
-)
 SYSTEMS = [(POSTINGS, "`postings`"), (AUTO, "`auto`"), (ROARING, ROARING), (BITSETS, BITSETS)]
 
 
 def against(
-    what: str, workload: str, metric: str, target: Target | None = None, *, n: int = SIZE, why: str = UNEXPLAINED
+    what: str, workload: str, metric: str, target: Target | None = None, *, n: int = SIZE, why: str = ""
 ) -> Claim:
     """`postings` beside Roaring bitmaps, in microseconds."""
     ours = at(workload, POSTINGS, metric, n)
@@ -86,15 +82,10 @@ CHAPTER = Chapter(
             "Changes, memory and the first answer",
             "",
             [
-                change(
-                    "insert one ad, as arrays (`subscribe_rows`)",
-                    "insert_us",
-                    30,
-                    "Measured before plain rows were checked by one kernel. What is left: index, lock, note for undoing.",
-                ),
+                change("insert one ad, as arrays (`subscribe_rows`)", "insert_us", 30),
                 change("of this, the index", "index_insert_us"),
-                change("insert ads in bulk, each", "bulk_insert_us", 2, UNEXPLAINED),
-                change("build with all ads, each", "build_us", 2, UNEXPLAINED),
+                change("insert ads in bulk, each", "bulk_insert_us", 2),
+                change("build with all ads, each", "build_us", 2),
                 change(
                     "delete one ad (`unsubscribe`)",
                     "delete_us",
