@@ -75,6 +75,8 @@ def test_every_geometry_can_be_written_as_text_and_as_geojson_and_read_again(geo
         ),
         ("S_WITHIN(POINT(1 2), place)", "S_CONTAINS(place, POINT(1.0 2.0))"),
         ("S_INTERSECTS(BBOX(1, 2, 3, 4), place)", "BBOX(place, 1.0, 2.0, 3.0, 4.0)"),
+        ("S_INTERSECTS(point, POINT(1 2))", "S_INTERSECTS(point, POINT(1.0 2.0))"),
+        ("S_INTERSECTS(POINT(1 2), Polygon)", "S_INTERSECTS(Polygon, POINT(1.0 2.0))"),
         ("S_DISJOINT(place, BBOX(1, 2, 3, 4)) ^0.5", "S_DISJOINT(place, BBOX(1.0, 2.0, 3.0, 4.0)) ^0.5"),
         ("S_EQUALS(place, POINT Z (1 2 3))", "S_EQUALS(place, POINT(1.0 2.0))"),
         ("S_TOUCHES(place, LINESTRING Z(1 2 3, 4 5 6))", "S_TOUCHES(place, LINESTRING(1.0 2.0, 4.0 5.0))"),

@@ -171,7 +171,7 @@ assert not late, late
 
 def test_a_worker_has_the_structure_of_its_shard_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[str] = []
-    monkeypatch.setattr(shard_cache, "compile_ahead", lambda names, check, *, urgent: compiled.extend(names))
+    monkeypatch.setattr(shard_cache, "compile_ahead", lambda names, check, **_: compiled.extend(names))
     world = a_world(seeded_dice(12), subscriptions=10, events=2)
     folders = built(world, Sharding(), str(tmp_path))
     assert compiled == ["scan"]

@@ -116,7 +116,8 @@ def read_spatial(grammar: Operands) -> Condition:
 
 
 def _begins_geometry(grammar: Operands) -> bool:
-    return grammar.token.upper in WORDS or grammar.begins_call(("BBOX",))
+    is_word = grammar.token.upper in WORDS and grammar.tokens[grammar.at + 1].text != ","  # else an attribute `point`
+    return is_word or grammar.begins_call(("BBOX",))
 
 
 def _geometry(grammar: Operands) -> Callable[[list[Any]], Geometry]:
