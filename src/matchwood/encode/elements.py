@@ -304,6 +304,10 @@ def element_conditions(schema: Schema, source: Attribute) -> tuple[Attribute, El
     return hidden, found
 
 
+MANY = 16
+"""Rows at once that are worth a look at all attributes."""
+
+
 def all_conditions(schema: Schema) -> Iterator[tuple[Attribute, ElementConditions]]:
     """The conditions on the elements of each list of objects, with their hidden attribute."""
     for attribute in list(schema):
@@ -311,10 +315,11 @@ def all_conditions(schema: Schema) -> Iterator[tuple[Attribute, ElementCondition
             yield found
 
 
-def follow_conditions(schema: Schema) -> None:
-    """After many subscriptions at once: index their conditions, which the next event would wait for otherwise."""
-    for _, conditions in all_conditions(schema):
-        conditions.follow()
+def follow_conditions(schema: Schema, rows: int) -> None:
+    """After so many rows at once: index their conditions, which the next event would wait for otherwise. A few may wait."""
+    if rows >= MANY:
+        for _, conditions in all_conditions(schema):
+            conditions.follow()
 
 
 def condition_arrays(schema: Schema) -> dict[str, np.ndarray]:

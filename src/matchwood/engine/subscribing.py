@@ -132,7 +132,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change, metadata=kept, names=names)
                 self._live.settle(self.schema, self.bad_values)
-            follow_conditions(self.schema)
+            follow_conditions(self.schema, rows.size)
         return self._shown(np.array(numbers, np.int64))
 
     def subscribe_rows(self, rows: Rows) -> None:
@@ -161,7 +161,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change)
                 self._live.settle(self.schema, self.bad_values)
-            follow_conditions(self.schema)
+            follow_conditions(self.schema, rows.size)
 
     def subscribe_table(
         self,
@@ -208,7 +208,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change, metadata=metadata, names=names)
                 self._live.settle(self.schema, self.bad_values)
-            follow_conditions(self.schema)
+            follow_conditions(self.schema, rows.size)
             return LoadedTable(self._shown(numbers), encoded.rejects)
 
     def _numbered(self, encoded: EncodedSubscriptions) -> tuple[Rows, dict[str, int] | None, Int64s]:
