@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from matchwood.errors import QueryError
 from matchwood.spark import ingest
 from matchwood.spark.cdc import captured_changes
 from matchwood.spark.changes import compact
 from matchwood.spark.lake import Lake
 from matchwood.spark.pipeline import index_table, ingest_table
 from matchwood.spark.streaming import MatchStream, as_lines
+from tests.scorings import TYPES, a_scored_world, judged
 from tests.spark.stream_world import events, expected, put, write_base
 
 
@@ -207,3 +209,42 @@ def test_changes_captured_from_a_database_are_changes_of_subscriptions(spark: An
     assert captured[3:] == [lines[3][0], "no json"]  # `MatchStream` rejects them
     numbered = captured_changes(table.limit(2), seq="$.source.ts_ms").collect()
     assert [json.loads(row["value"])["seq"] for row in numbered] == [5, 12]
+
+
+@pytest.mark.parametrize("scoring", ["max", "priority"])
+def test_a_stream_scores_as_its_named_scoring_says(spark: Any, lake: Lake, tmp_path: Path, scoring: str) -> None:
+    texts, priorities, values = a_scored_world(11, 24, 30)
+    truth = judged(texts, priorities, values, scoring)
+    records = [{"id": at, "values": event, "until": "2100-01-01T00:00:00Z"} for at, event in enumerate(values)]
+    table = [(at, texts[at], priorities[at]) for at in range(12)]
+    raw = spark.createDataFrame(table, "id long, expression string, priority double")
+    ingest_table(lake, raw, "subscriptions", schema=TYPES)
+    index_table(lake, spark, index="scan")
+    stream, changing = MatchStream(lake, "scored", scoring=scoring), source(spark, tmp_path / "changes")
+    put(tmp_path / "in", "0.json", records[:20])
+    arriving = source(spark, tmp_path / "in")
+    drained(stream, arriving, tmp_path / "checkpoint", changes=changing)
+    known = {(at, id_, score) for at in range(20) for id_, score in truth[at] if id_ < 12}
+    assert set(found(stream, spark)) == known
+    later = [{"op": "subscribe", "id": at, "expression": texts[at], "priority": priorities[at]} for at in range(12, 24)]
+    put(tmp_path / "changes", "0.json", later)
+    put(tmp_path / "in", "1.json", records[20:])
+    drained(stream, arriving, tmp_path / "checkpoint", changes=changing)
+    rows = found(stream, spark)
+    assert len(rows) == len(set(rows))
+    assert set(rows) == {(at, id_, score) for at, hits in enumerate(truth) for id_, score in hits}
+
+
+def test_a_stream_without_changes_takes_the_best_by_its_scoring(spark: Any, lake: Lake, tmp_path: Path) -> None:
+    texts, priorities, values = a_scored_world(12, 30, 20)
+    table = list(zip(range(30), texts, priorities, strict=True))
+    raw = spark.createDataFrame(table, "id long, expression string, priority double")
+    ingest_table(lake, raw, "subscriptions", schema=TYPES)
+    index_table(lake, spark, index="scan", shards=2, by="hash")
+    put(tmp_path / "in", "0.json", [{"id": at, "values": event} for at, event in enumerate(values)])
+    stream = MatchStream(lake, "best", k=3, scoring="max")
+    drained(stream, source(spark, tmp_path / "in"), tmp_path / "checkpoint")
+    best = judged(texts, priorities, values, "max", k=3)
+    assert set(found(stream, spark)) == {(at, id_, score) for at, hits in enumerate(best) for id_, score in hits}
+    with pytest.raises(QueryError, match="expected the name of a scoring"):
+        MatchStream(lake, "best", scoring="mean")

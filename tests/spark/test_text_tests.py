@@ -61,11 +61,3 @@ def test_a_stream_finds_live_events_by_tests_that_come_later(spark: Any, lake: L
     run()
     found = {(row["event_id"], row["subscription_id"]) for row in stream.matches(spark).collect()}
     assert found == {(1, 1), (1, 2), (2, 2)}
-
-
-def test_conditions_on_lists_of_objects_are_refused_one_by_one(spark: Any, lake: Lake) -> None:
-    records = [(1, "ANY(items, sku = 'a')"), (2, "x = 'b'"), (3, "NOT ALL(items, qty > 1) OR x = 'c'")]
-    found = ingest_table(lake, spark.createDataFrame(records, "id bigint, expression string"), "subscriptions")
-    assert found.counts["rejected"] == 2
-    reasons = {row["id"]: row["reason"] for row in lake.read(spark, "rejects").collect()}
-    assert all("Spark does not match conditions on lists of objects" in reason for reason in reasons.values())

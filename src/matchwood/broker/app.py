@@ -19,7 +19,7 @@ from matchwood.broker.keys import Scope as KeyScope
 from matchwood.broker.keys import redacted
 from matchwood.broker.problems import problem_of, problem_of_status
 from matchwood.broker.route_table import ROUTES
-from matchwood.broker.routes import administration, consumers, events, hooks, subscriptions
+from matchwood.broker.routes import administration, consumers, events, hooks, live, subscriptions
 from matchwood.errors import MatchwoodError
 
 LOG = logging.getLogger("matchwood.broker")
@@ -61,6 +61,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("DELETE", "/v1/keys/{id}"): administration.delete_key,
     ("GET", "/v1/tenants"): administration.list_tenants,
     ("PUT", "/v1/tenants/{name}"): administration.put_tenant,
+    ("GET", "/live"): live.live_page,
     ("GET", "/healthz"): administration.healthz,
     ("GET", "/readyz"): administration.readyz,
     ("GET", "/metrics"): administration.metrics,

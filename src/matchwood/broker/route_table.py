@@ -18,6 +18,7 @@ from matchwood.broker.keys import Scope
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
 TEXT = "text/plain"
+HTML = "text/html"
 EVENT_STREAM = "text/event-stream"
 
 
@@ -317,6 +318,7 @@ ROUTES: tuple[Route, ...] = (
         {JSON: t.TenantSettings},
         (_NAME,),
     ),
+    Route("GET", "/live", None, "A page that shows matches on a map; it asks for a key.", {200: Text(HTML)}),
     Route("GET", "/healthz", None, "Does the process answer?", {200: Text(TEXT)}),
     Route("GET", "/readyz", None, "Does the broker take writes?", {200: Text(TEXT)}),
     Route("GET", "/metrics", None, "Metrics for Prometheus.", {200: Text(TEXT)}),

@@ -148,4 +148,5 @@ def _greet(url: str, secret: Any, options: ServeOptions) -> None:
         print(f"    {key}")
         print(f"""    {post} $MATCHWOOD_URL/v1/subscriptions -d '{{"id": "me", "expression": "price < 300"}}'""")
         print(f"""    {post} "$MATCHWOOD_URL/v1/events?wait=matched" -d '{{"item": "phone", "price": 250}}'\n""")
+        print(f"or open {url}/live in a browser and enter the key\n")
     print(f"matchwood serves {options.data} at {url}", flush=True)

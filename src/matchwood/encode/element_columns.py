@@ -50,7 +50,7 @@ def element_entries(
         except MatchwoodError as error:
             faults.add(record, error)
     asked = element_conditions(schema, attribute)
-    if asked is not None:
+    if asked is not None and lists:
         hidden, conditions = asked
         keys += [(record, hidden.dims[0], UNKNOWN_SYMBOL) for record in lists]
         records = np.array(list(lists), np.int64)

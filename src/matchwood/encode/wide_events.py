@@ -2,6 +2,7 @@
 
 age        a value, a list of values, struct<lo, hi> for a range, struct<lon, lat> for a point
 user       a struct with other fields is a nested object, read by dotted names: user.age
+items      a list of such structs is a list of objects, read by dotted names and by conditions on its elements
 weights    map<string, number> or struct<age: number, ...>; null is 1
 """
 
@@ -96,12 +97,32 @@ def _event_columns(batch: Any, schema: Schema, learn: bool) -> Iterator[tuple[st
                 )
             continue
         array = heads.column(batch, column)
-        for name, values in [(column, array)] if learn else _known_columns(column, array, schema):
+        for name, values in _learnt_columns(column, array, schema) if learn else _known_columns(column, array, schema):
             if name in seen:
                 raise given_twice(name)
             seen.add(name)
             known_or_learnable(name, name, schema)
             yield name, values
+
+
+def _learnt_columns(column: str, array: Any, schema: Schema) -> Iterator[tuple[str, Any]]:
+    """A column that the schema may learn: of nested objects, and of lists of them, also the fields that are known."""
+    if is_list_of_objects(array.type):
+        if schema.learn and column not in schema:
+            schema.attribute_for(column, Type.OBJECTS)
+    elif not (_is_object(array.type) and schema.is_prefix(column)):
+        yield column, array
+        return
+    yield from _known_columns(column, array, schema)
+
+
+def is_list_of_objects(type_: Any) -> bool:
+    """Is it the Arrow type of a list of objects, which are neither ranges nor points?"""
+    return is_list_of_structs(type_) and _is_object(type_.value_type)
+
+
+def _is_object(type_: Any) -> bool:
+    return pa.types.is_struct(type_) and {field.name for field in type_} not in ({"lo", "hi"}, {"lon", "lat"})
 
 
 def _known_columns(name: str, array: Any, schema: Schema) -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,6 @@ from matchwood.errors import (
     EventError,
     ExpressionError,
     NeverMatchesError,
-    SchemaError,
     TooComplexError,
     ValueTypeError,
 )
@@ -117,12 +116,6 @@ def size_of(expression: Expression) -> int:
 
 def element_test(predicate: Nested, schema: Schema, limits: Limits) -> Elements | bool:
     """The test of a condition; True or False if every list, or none, passes it. What the condition names is learnt."""
-    if not schema.has_elements:
-        source = name(predicate.attribute)
-        raise SchemaError(
-            f"attribute {predicate.attribute!r}: Spark does not match conditions on lists of objects, ANY({source}, ...); "
-            f"use an engine, dotted names such as {source}.sku, or a column made with Spark's exists()"
-        )
     known = schema.attribute_for(predicate.attribute, Type.OBJECTS)
     try:
         condition = _canonical(predicate.condition, 2)

@@ -137,6 +137,11 @@ def element_prefix(attribute: str) -> str:
     return f"{attribute}[]."
 
 
+def is_of_elements(name: str) -> bool:
+    """Is it an attribute of the values in the elements of another?"""
+    return "[]." in root_of(name)
+
+
 def is_hidden(name: str) -> bool:
     """Is it an attribute that has the tests of another, or the conditions on its elements?"""
     return name.startswith(_HIDDEN)

@@ -45,7 +45,6 @@ class Schema:
         self._derived: dict[str, Attribute] = {}
         self.ages: tuple[Attribute, ...] = ()
         self.has_clock = True  # can AGE be relative to the clock?
-        self.has_elements = True  # can conditions be about the elements of lists of objects?
         self._by_dimension: list[Attribute] = []
         self._learnt: list[_Step] = []
         self.forgotten = 0  # how often something learnt was forgotten: arrays encoded before may name other attributes

@@ -16,9 +16,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from matchwood.errors import SchemaError, StorageError
+from matchwood.errors import MatchwoodError, SchemaError, StorageError, ValueTypeError
+from matchwood.lang.nested import rows_of_condition
+from matchwood.patterns import Elements, read_test
 from matchwood.schema import Schema, Type
-from matchwood.schema.functions import is_derived
+from matchwood.schema.functions import has_conditions, is_derived, source_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -161,18 +163,38 @@ def _check_types(schema: Schema) -> None:
 def _append(schema: Schema, other: Schema) -> None:
     """Append the attributes and strings of `other` that `schema` lacks; known attributes keep their type.
 
-    A closed schema gets new strings and functions of its attributes, but no new attributes.
+    A closed schema gets new strings and functions of its attributes, but no new attributes. What `other` has computed from an
+    attribute of another type is left out, and so are conditions on lists of objects that the types of the schema contradict.
     """
+    has_conflicts = False
     for theirs in other:
         if theirs.name not in schema and not schema.learn and not is_derived(theirs.name):
             continue
-        ours = schema.find(theirs.name)
+        try:
+            with schema.tentatively():
+                ours = schema.find(theirs.name)
+        except ValueTypeError:
+            continue
         if ours.type is None and theirs.type is not None:
             ours = schema.attribute_for(theirs.name, theirs.type)
             ours.order = theirs.order
+        has_conflicts |= theirs.type not in (None, ours.type)
         if ours.type is Type.STRING and theirs.type is Type.STRING:
             assert ours.symbols is not None
             assert theirs.symbols is not None
+            checked = has_conflicts and has_conditions(theirs.name)
             for text in theirs.symbols.texts:
-                if text is not None:
+                if text is not None and not (checked and _contradicts(schema, source_of(theirs.name), text)):
                     ours.symbols.code(text)
+
+
+def _contradicts(schema: Schema, source: str, written: str) -> bool:
+    """Does a condition on the elements of an attribute use names otherwise than the schema does?"""
+    test = read_test(written)
+    assert isinstance(test, Elements)
+    try:
+        with schema.tentatively():
+            rows_of_condition(source, test.condition, schema)
+    except MatchwoodError:
+        return True
+    return False

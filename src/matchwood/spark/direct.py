@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from pyspark.sql import Window
 from pyspark.sql import functions as fn
@@ -31,6 +31,7 @@ from matchwood.errors import QueryError, SchemaError, SubscriptionError
 from matchwood.lang.evaluate import Mode, mode_of
 from matchwood.lang.event import PLACE
 from matchwood.schema import instant_key
+from matchwood.schema.functions import is_of_elements
 from matchwood.spark import columns, ingest
 from matchwood.spark.codebook import Codebook
 from matchwood.spark.direct_worker import ID, OWN, DirectMatching, Numbering, names_of
@@ -91,6 +92,19 @@ class BuildOptions(MatchOptions, total=False):
     place: str
 
 
+class Subscribed(NamedTuple):
+    """What the numbers of the subscriptions of an index stand for."""
+
+    fields: Sequence[StructField]
+    """The column of their ids, and those of the table that are added to results."""
+    names: Place | None = None
+    """The folder of these columns by number; None if the numbers are the ids."""
+
+
+BY_NUMBER = (StructField("id", LongType(), False),)
+"""The fields of subscriptions whose numbers are their ids."""
+
+
 class SubscriptionIndex:
     """An index of a table of subscriptions, in a temporary place. A context manager: leaving it removes the index.
 
@@ -102,7 +116,7 @@ class SubscriptionIndex:
         self.root = root
         self.rejected = rejected
         """The number of subscriptions that were left out."""
-        self._fields = tuple(fields)
+        self._subscribed = Subscribed(tuple(fields), root / "names")
         _open[str(root)] = self
 
     def match(self, events: DataFrame, *, id: str = "id", **options: Unpack[MatchOptions]) -> DataFrame:
@@ -110,7 +124,7 @@ class SubscriptionIndex:
 
         The result of a stream of events is a stream.
         """
-        return matched(events, self.index, self._fields, self.root / "names", id=id, **options)
+        return matched(events, self.index, self._subscribed, id=id, **options)
 
     def match_subscriptions(self, events: DataFrame, *, id: str = "id", **options: Unpack[MatchOptions]) -> DataFrame:
         """The same, or the k best of each subscription: descending score, then ascending event id. Lazy.
@@ -123,8 +137,7 @@ class SubscriptionIndex:
         if at is not None and "until" in events.columns:
             instant = fn.timestamp_micros(fn.lit(int(instant_key(at))))
             events = events.filter(fn.col("until").isNull() | (fn.col("until").cast("timestamp") > instant))
-        names = self.root / "names"
-        pairs = matched(events, self.index, self._fields, names, id=id, per_subscription=k, **options)
+        pairs = matched(events, self.index, self._subscribed, id=id, per_subscription=k, **options)
         order = Window.partitionBy("subscription_id").orderBy(fn.desc("score"), "event_id")
         ranked = pairs.withColumn("rank", fn.row_number().over(order))
         if k is not None:
@@ -209,8 +222,7 @@ def match(
     if isinstance(subscriptions, IndexVersion):
         query, build = _divided(options)
         _check_built(build)
-        fields = (StructField("id", LongType(), False),)
-        return matched(events, subscriptions, fields, None, id=ids[0], **query)
+        return matched(events, subscriptions, Subscribed(BY_NUMBER), id=ids[0], **query)
     index, query = _index_and_options(subscriptions, ids[1], options)
     return index.match(events, id=ids[0], **query)
 
@@ -234,34 +246,36 @@ def match_subscriptions(
 def matched(
     events: DataFrame,
     index: IndexVersion,
-    fields: Sequence[StructField],
-    names: Place | None,
+    subscribed: Subscribed,
     *,
-    k: int | None = None,
-    mode: str = "all",
-    at: datetime | str | None = None,
     id: str = "id",
-    event_columns: Sequence[str] = (),
-    errors: str = "raise",
-    scoring: str = "sum",
     per_subscription: int | None = None,
+    **options: Unpack[MatchOptions],
 ) -> DataFrame:
-    """Raw events against an index, whose ids and columns are described by `fields`. Lazy."""
+    """Raw events against an index. With `per_subscription` only the best k of each subscription in a batch. Lazy."""
+    matching = _matching(index, options)
+    events = _with_place(events, index.codebook)
+    wanted = tuple(options.get("event_columns", ()))
+    used = used_columns(events.schema, index.codebook, id, wanted)
+    result = result_columns(events.schema, subscribed.fields, id, wanted)
+    skip = options.get("errors", "raise") == "skip"
+    direct = DirectMatching(
+        matching, index.codebook.content, id, wanted, subscribed.names, columns.arrow_schema(result), per_subscription, skip
+    )  # fmt: skip
+    return events.select(*used).mapInArrow(direct, result)
+
+
+def _matching(index: IndexVersion, options: MatchOptions) -> Matching:
+    """The query for the workers. Raises if the index cannot answer it."""
+    k, mode, at = options.get("k"), mode_of(options.get("mode", "all")), options.get("at")
     if k is not None:
         check_k(k)
         index.demand(Capability.TOP_K)
-    if mode_of(mode) is Mode.ANY:
+    if mode is Mode.ANY:
         index.demand(Capability.ANY)
-    events = _with_place(events, index.codebook)
-    used = used_columns(events.schema, index.codebook, id, event_columns)
-    result = result_columns(events.schema, fields, id, event_columns)
     instant = None if at is None else instant_key(at)
-    matching = Matching(index.paths(), index.sharding, k, str(mode_of(mode)), instant, scoring=named_scoring(scoring))
-    direct = DirectMatching(
-        matching, index.codebook.content, id, tuple(event_columns), names, columns.arrow_schema(result),
-        per_subscription, errors == "skip",
-    )  # fmt: skip
-    return events.select(*used).mapInArrow(direct, result)
+    scoring = named_scoring(options.get("scoring", "sum"))
+    return Matching(index.paths(), index.sharding, k, str(mode), instant, scoring=scoring)
 
 
 def close_all() -> None:
@@ -372,7 +386,7 @@ def used_columns(events: StructType, codebook: Codebook, id: str, wanted: Sequen
     for name in (id, *wanted):
         if name not in events.names:
             raise SchemaError(f"events: column {name!r} is missing; found {', '.join(events.names) or 'no columns'}")
-    known = {attribute.name for attribute in codebook.schema()}
+    known = {name for name in codebook.schema().attributes if not is_of_elements(name)}
     roots = {name.partition(".")[0] for name in known}  # of nested columns
     attributes = [name for name in events.names if name in known or name in roots]
     if known and not attributes:

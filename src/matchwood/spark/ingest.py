@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as fn
 
+from matchwood.encode.element_columns import is_list_of_structs
 from matchwood.encode.event_tables import EventEncoder
+from matchwood.encode.wide_events import is_list_of_objects
 from matchwood.errors import QueryError, SchemaError
 from matchwood.schema import Schema, Type
 from matchwood.spark import columns
@@ -65,8 +67,8 @@ def read_raw(
     return _read_csv(spark, place, schema), None
 
 
-_TAUGHT = (Type.STRING, Type.TIMESTAMP)
-"""The types whose attributes subscriptions may teach a closed codebook something about: strings, and functions."""
+_TAUGHT = (Type.STRING, Type.TIMESTAMP, Type.OBJECTS)
+"""The types whose attributes subscriptions may teach a closed codebook something about: strings, functions and conditions."""
 
 
 def learn(raw: DataFrame, codebook: Codebook, kind: Kind, *, form: str | None = None) -> Codebook:
@@ -199,8 +201,8 @@ def _declared_by_columns(raw: DataFrame, codebook: Codebook, kind: Kind, form: s
         return None
     schema = codebook.schema()
     for field in _arrow_fields(raw):
-        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type) and form is None:
-            return None
+        if form is None and field.name == "values" and is_list_of_structs(field.type):
+            return None  # perhaps the list form
         type_ = _attribute_type(field.type)
         if field.name not in ("id", "until", "weights", CORRUPT) and type_ is not None and field.name not in schema:
             schema.attribute_for(field.name, type_)
@@ -210,6 +212,8 @@ def _declared_by_columns(raw: DataFrame, codebook: Codebook, kind: Kind, form: s
 def _attribute_type(type_: Any) -> Type | None:
     from matchwood.encode.arrow_keys import arrow_type, is_list
 
+    if is_list_of_objects(type_):
+        return Type.OBJECTS
     if is_list(type_):
         return _attribute_type(type_.value_type)
     if pa.types.is_struct(type_):

@@ -22,6 +22,7 @@ from matchwood.errors import StorageError
 from matchwood.schema import Schema
 from matchwood.spark import columns, task
 from matchwood.spark.batches import EventBatch, SubscriptionBatch, write_events, write_subscriptions
+from matchwood.spark.event_schemas import event_schema
 from matchwood.spark.lines import (
     NO_EVENT_ID,
     ContentOf,
@@ -68,8 +69,10 @@ class Encoding:
 
     def opened(self) -> Schema:
         """The schema."""
+        if self.kind == "events":
+            return event_schema(self.schema)
         schema = Schema.from_json(json.loads(self.schema))
-        schema.has_clock = schema.has_elements = False
+        schema.has_clock = False
         return schema
 
 

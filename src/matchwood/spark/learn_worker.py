@@ -57,7 +57,8 @@ class Learning:
 def learn_expressions(texts: Iterable[object], schema: Schema) -> None:
     """Extend a schema by the attributes, types and strings of expressions. Invalid ones are skipped: encoding rejects them.
 
-    Numbers are not recorded in a schema, so of texts that differ only in numbers one is parsed.
+    Numbers are not recorded in a schema, except in conditions on lists of objects, so of other texts that differ only in numbers
+    one is parsed.
     """
     known: set[str] = set()
     for text in texts:
@@ -69,20 +70,20 @@ def learn_expressions(texts: Iterable[object], schema: Schema) -> None:
 
 
 def learn_expression(text: object, schema: Schema) -> bool:
-    """Extend a schema by an expression; False if it is invalid."""
+    """Extend a schema by an expression. False if texts that differ in numbers only must be read as well, or it is invalid."""
     try:
         expression = read_expression(text)
-        if any(isinstance(predicate, Nested) for predicate in predicates_of(expression)):
-            return False  # Spark does not match it
         for name in times_of(expression):
             schema.attribute_for(name, Type.TIMESTAMP)
         for predicate in predicates_of(expression):
             _learn_predicate(predicate, schema)
         if any(_has_tests(predicate, schema) for predicate in predicates_of(expression)):
             normalise(expression, schema)  # which registers the tests: several on one attribute are one
+        return not any(
+            isinstance(predicate, Nested) for predicate in predicates_of(expression)
+        )  # a test with its numbers
     except (MatchwoodError, RecursionError):
         return False
-    return True
 
 
 def _learn_predicate(predicate: Predicate, schema: Schema) -> None:
@@ -99,7 +100,7 @@ def _learn_predicate(predicate: Predicate, schema: Schema) -> None:
 
 
 def _has_tests(predicate: Predicate, schema: Schema) -> bool:
-    return isinstance(predicate, Like | TextTest) or schema.find(predicate.attribute).order is not None
+    return isinstance(predicate, Like | TextTest | Nested) or schema.find(predicate.attribute).order is not None
 
 
 def predicates_of(expression: Expression) -> Iterator[Predicate]:

@@ -26,6 +26,7 @@ from matchwood.encode.rejects import EncodedEvents
 from matchwood.planner.exercise import LIVE
 from matchwood.schema import UNKNOWN_SYMBOL, Schema, Type
 from matchwood.schema.functions import is_derived
+from matchwood.schema.types import CODED
 from matchwood.spark import columns
 from matchwood.spark.batches import (
     EventBatch,
@@ -43,6 +44,8 @@ from matchwood.spark.places import Place
 from matchwood.spark.shard_cache import compile_once
 from matchwood.spark.stream_files import cached_schema, known_dimensions, read_parquet
 from matchwood.store.kernels.ordering import order_hits
+from matchwood.store.scoring import SUM
+from matchwood.store.scoring import scoring as make_scoring
 from matchwood.structures import LiveEvents
 
 GROUPS = 4
@@ -71,12 +74,12 @@ def version_of(codebook: Place) -> int:
 
 
 def _has_unknown(events: Events, schema: Schema, known: int) -> Any:
-    """Which events have an attribute, or a string, that the codebook lacks?"""
+    """Which events have an attribute, a string, or a list of objects, that the codebook lacks? It lacks all of the latter."""
     # What is derived from strings that the codebook has can be derived again.
     attributes = [schema.of_dimension(dim) for dim in range(known)]
-    strings = [attribute.type is Type.STRING and not is_derived(attribute.name) for attribute in attributes]
-    is_string = np.array([*strings, True], np.bool_)[np.minimum(events.dims, known)]
-    entry = (events.dims >= known) | (is_string & (events.lo == UNKNOWN_SYMBOL))
+    coded = [attribute.type in CODED and not is_derived(attribute.name) for attribute in attributes]
+    has_codes = np.array([*coded, True], np.bool_)[np.minimum(events.dims, known)]
+    entry = (events.dims >= known) | (has_codes & (events.lo == UNKNOWN_SYMBOL))
     owner = np.repeat(np.arange(events.size), np.diff(events.offsets))
     return np.bincount(owner[entry], minlength=events.size) > 0
 
@@ -124,9 +127,14 @@ class LiveState:
             for number in expired.tolist():
                 self._lines.pop(number, None)
 
-    def matches(self, rows: Rows, now: float, k: int | None, mode: str) -> tuple[Int64s, Matches]:
+    def matches(
+        self, rows: Rows, now: float, k: int | None, mode: str, scoring: str = SUM.name
+    ) -> tuple[Int64s, Matches]:
         """The ids of the events that match one of these subscriptions, and the k best of each event, in rank order."""
-        found = self._index.match(rows, now, mode=mode)
+        combine = make_scoring(scoring).compiled
+        if combine is not None:
+            compile_once(LIVE, scoring=True)
+        found = self._index.match(rows, now, mode=mode, combine=combine)
         subscription = np.repeat(rows.ids[first_rows(rows)], np.diff(found.offsets))
         order = np.argsort(found.ids, kind="stable")
         numbers, starts = np.unique(found.ids[order], return_index=True)
@@ -158,7 +166,7 @@ class LiveState:
 
     def _derive(self, schema: Schema, known: int) -> None:
         """Add what a later codebook derives from the events; those that have lines are read again as a whole."""
-        sources = [attribute for attribute in schema.attributes.values() if attribute.derived]
+        sources = [a for a in schema.attributes.values() if a.derived and a.type is not Type.OBJECTS]
         numbers = np.setdiff1d(self._index.ids(), np.array(sorted(self._lines), np.int64))
         if not sources or not len(numbers):
             return
@@ -198,6 +206,7 @@ class LateMatching:
     now: float
     k: int | None
     mode: str
+    scoring: str
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """The matches of the groups."""
@@ -205,7 +214,8 @@ class LateMatching:
         for batch in batches:
             for group in batch.column(0).to_pylist():
                 if rows.size:
-                    yield write_matches(*self._state(group).matches(rows, self.now, self.k, self.mode))
+                    found = self._state(group).matches(rows, self.now, self.k, self.mode, self.scoring)
+                    yield write_matches(*found)
 
     def _state(self, group: int) -> LiveState:
         files = [file for file in self.files if group_of(file) == group]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -43,8 +44,21 @@ def local_session(
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _know_format(session)
     warm(session)
     return session
+
+
+def _know_format(session: SparkSession) -> None:
+    """Register the format "matchwood" if Spark does not find it by itself.
+
+    Spark asks an unquoted shell whether there is a Python, and looks for no data sources if the path to it has a space.
+    """
+    python = os.environ.get("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    if shlex.quote(python) != python:
+        from matchwood.spark.source import LakeSource
+
+        session.dataSource.register(LakeSource)
 
 
 def warm(spark: SparkSession) -> Thread:

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.functions import udtf
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from matchwood.errors import QueryError
 from matchwood.lang.evaluate import mode_of
 from matchwood.spark import columns
-from matchwood.spark.direct import result_columns, used_columns
+from matchwood.spark.direct import BY_NUMBER, result_columns, used_columns
 from matchwood.spark.direct_worker import DirectMatching
 from matchwood.spark.index_stage import open_index
 from matchwood.spark.lake import Lake
@@ -80,7 +81,8 @@ class MatchFunction:
         if not rows or plan.matching is None:
             return
         arrays = [
-            pa.array([row[at] for row in rows], field.type) for at, field in zip(plan.used, plan.input, strict=True)
+            pa.array([_plain(row[at]) if pa.types.is_nested(field.type) else row[at] for row in rows], field.type)
+            for at, field in zip(plan.used, plan.input, strict=True)
         ]
         for batch in plan.matching([pa.RecordBatch.from_arrays(arrays, schema=plan.input)]):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -123,12 +125,19 @@ def planned(
     table: StructType = row.dataType
     used = used_columns(table, opened.codebook, name, ())
     chosen = columns.arrow_schema(StructType([table[column] for column in used]))
-    result = result_columns(table, (StructField("id", LongType(), False),), name, ())
+    result = result_columns(table, BY_NUMBER, name, ())
     chosen_mode = str(mode_of(_constant(mode, "mode") or "all"))
     chosen_scoring = named_scoring(_constant(scoring, "scoring") or "sum")
     matching = Matching(opened.paths(), opened.sharding, best, chosen_mode, scoring=chosen_scoring)
     direct = DirectMatching(matching, opened.codebook.content, name, (), None, columns.arrow_schema(result))
     return Plan(result, matching=direct, input=chosen, used=tuple(table.names.index(column) for column in used))
+
+
+def _plain(value: Any) -> Any:
+    """A value with its structs as dicts, as Arrow takes them."""
+    if isinstance(value, Row):
+        return {name: _plain(inner) for name, inner in value.asDict().items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _constant(argument: AnalyzeArgument | None, name: str) -> Any:

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from matchwood.schema import Schema
 from matchwood.spark.codebook import Codebook
+from matchwood.spark.event_schemas import prepare_conditions
 from matchwood.spark.places import Place
 
 MAX_NEW_DIMENSIONS = 1_000
@@ -25,6 +26,7 @@ def cached_schema(codebook: Place) -> Schema:
     if known is None or known[0].dimensions > known[1] + MAX_NEW_DIMENSIONS:
         schema = Codebook.from_json(json.loads(codebook.text())).schema()
         schema.learn = True
+        prepare_conditions(schema)
         known = _schemas[path] = (schema, schema.dimensions)
     return known[0]
 

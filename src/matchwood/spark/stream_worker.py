@@ -47,12 +47,14 @@ _states: dict[str, StreamState] = {}
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a stream matches: the k best (None for all), the mode, and whether live events are stored and events are lines."""
+    """How a stream matches: the k best (None for all), the mode, the name of the scoring, and whether live events are stored and
+    events are lines."""
 
     k: int | None
     mode: str
     keep_live: bool = True
     lines: bool = True
+    scoring: str = SUM.name
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,8 @@ class StreamMatching:
 
     @property
     def scoring(self) -> str:
-        """The name of the scoring: streams know the sum only."""
-        return SUM.name
+        """The name of the scoring."""
+        return self.options.scoring
 
     @property
     def at(self) -> float:

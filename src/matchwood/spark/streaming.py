@@ -37,6 +37,7 @@ from matchwood.spark.index_stage import open_index
 from matchwood.spark.lake import Lake
 from matchwood.spark.live_store import LiveStore
 from matchwood.spark.live_worker import GROUPS, LateMatching
+from matchwood.spark.match_worker import named_scoring
 from matchwood.spark.order_of_changes import fold
 from matchwood.spark.places import place
 from matchwood.spark.stream_plan import StreamPlan, delta_folder, folded_changes, numbered, stream_folder
@@ -57,7 +58,7 @@ CLEAN_EVERY = 32
 
 
 class MatchStream:
-    """A named stream of a lake.
+    """A named stream of a lake. `scoring` is the name of one, as in `Engine(scoring=...)`.
 
     One query at a time may run a stream, always with the same checkpoint.
     """
@@ -69,6 +70,7 @@ class MatchStream:
         *,
         k: int | None = None,
         mode: str = "all",
+        scoring: str = "sum",
         sink: Sink | None = None,
         keep_live: bool = True,
         clock: Clock = time.time,
@@ -81,7 +83,9 @@ class MatchStream:
         self._sink = sink or self.write_files
         self._keep_live = keep_live
         self._clock = clock
-        self._plan = StreamPlan(lake.root, name, StreamOptions(k, mode, keep_live=False))
+        self._plan = StreamPlan(
+            lake.root, name, StreamOptions(k, mode, keep_live=False, scoring=named_scoring(scoring))
+        )
         self._live = LiveStore(self.folder / "live")
         self._with_changes = self._planned = False
         self._columns = ["value"]
@@ -208,7 +212,7 @@ class MatchStream:
         if not files:
             return None
         late = LateMatching(
-            self.folder, files, delta, matching.codebook, matching.now, matching.options.k, matching.options.mode
+            self.folder, files, delta, matching.codebook, matching.now, matching.k, matching.mode, matching.scoring
         )
         return spark.range(0, GROUPS, 1, GROUPS).mapInArrow(late, columns.MATCHES)
 

@@ -15,6 +15,7 @@ def add_parser(stages: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
     parser.add_argument("--name", default="matches", help="of the stream")
     parser.add_argument("-k", type=int, help="the k best of each event; all unless given")
     parser.add_argument("--mode", choices=["all", "any"], default="all")
+    parser.add_argument("--scoring", choices=["sum", "max", "priority"], default="sum", help="(default: sum)")
     parser.add_argument("--every", default="1 second", help="the trigger's interval")
     parser.add_argument("--once", action="store_true", help="do what is there, and end")
     parser.set_defaults(run=run)
@@ -26,7 +27,7 @@ def run(options: argparse.Namespace) -> None:
         from matchwood.spark.paths import raw_input
         from matchwood.spark.streaming import MatchStream
 
-        stream = MatchStream(lake, options.name, k=options.k, mode=options.mode)
+        stream = MatchStream(lake, options.name, k=options.k, mode=options.mode, scoring=options.scoring)
         sources = [
             None if path is None else spark.readStream.text(raw_input(path))
             for path in (options.events, options.changes)
