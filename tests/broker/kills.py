@@ -379,4 +379,7 @@ def _check_outbox(direct: Direct, replay: Replay, said: Said) -> None:
     stored: dict[str, list[tuple[int, float]]] = {}
     for subscription, seq, score in connection.execute("SELECT subscription, seq, score FROM digests ORDER BY seq"):
         stored.setdefault(str(subscription), []).append((int(seq), float(score)))
-    assert stored == replay.open
+    best = {name: sorted(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:2]) for name, hits in replay.open.items()}
+    assert stored == best
+    periods = dict(connection.execute("SELECT subscription, count FROM periods"))
+    assert periods == {name: len(hits) for name, hits in replay.open.items()}

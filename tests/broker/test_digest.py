@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from matchwood.broker import stored_digests
 from matchwood.broker.digest import ClosedDigest, DigestHit, Digests
 from matchwood.errors import RequestError
 
@@ -47,21 +48,40 @@ class Model:
         return sorted(closed, key=lambda one: (one.closed, one.subscription))
 
 
+def memory_tables() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    connection.execute(stored_digests.TABLES)
+    return connection
+
+
+def restored(tables: apsw.Connection) -> Digests:
+    """What a broker has after a restart."""
+    digests = Digests()
+    for name, opened, count, hits in stored_digests.stored(tables):
+        most, period = OPTIONS[name]
+        assert len(hits) == min(count, most)
+        digests.restore(name, hits, count=count, max=most, period=period, opened=opened / 1e6)
+    return digests
+
+
 @given(STEPS)
 def test_digests_are_those_of_the_model(steps: list[tuple[str, str, float]]) -> None:
     digests, model, now, seq = Digests(), Model(), 0.0, 0
+    tables = memory_tables()
     delivered: dict[str, list[float]] = {}
     for verb, name, value in steps:
         if verb == "add":
             most, period = OPTIONS[name]
-            digests.add(name, seq, value, max=most, period=period, now=now)
+            left_out = digests.add(name, seq, value, max=most, period=period, now=now)
+            stored_digests.add(tables, name, DigestHit(seq, value), int(now * 1e6), left_out)
             model.add(name, seq, value, now)
             seq += 1
         elif verb == "remove":
             digests.remove(name)
+            stored_digests.forget(tables, name)
             model.matches.pop(name, None)
         elif verb == "restart":
-            digests = Digests.from_json(json.loads(json.dumps(digests.to_json())))
+            digests = restored(tables)
         now += value if verb == "wait" else 0.0
         closed = digests.close(now)
         assert closed == model.close(now)
@@ -70,6 +90,7 @@ def test_digests_are_those_of_the_model(steps: list[tuple[str, str, float]]) -> 
         ends = [matches[0][0] + OPTIONS[name][1] for name, matches in model.matches.items()]
         assert digests.next_end() == min(ends, default=None)
         for one in closed:
+            stored_digests.forget(tables, one.subscription)
             delivered.setdefault(one.subscription, []).append(one.closed)
             assert len(one.hits) <= OPTIONS[one.subscription][0]
     for name, times in delivered.items():

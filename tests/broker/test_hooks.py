@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from aiohttp import web
 
@@ -24,6 +23,7 @@ from matchwood.broker.retries import Breakers, Schedule
 from matchwood.broker.tenant import Tenant
 from matchwood.broker.types import DeliveryOptions, NewHook, TenantLimits
 from matchwood.broker.webhooks import Sender
+from matchwood.engine.journal import Journal
 from tests.broker.receiver import Receiver, receiving
 from tests.broker.service import memory_folder
 from tests.broker.tenants import incoming
@@ -263,12 +263,12 @@ def test_after_a_restart_what_was_in_flight_is_repeated_at_once_and_in_order() -
 
 
 def test_a_folder_of_an_older_version_gets_the_new_columns(tmp_path: Path) -> None:
-    connection = apsw.Connection(str(tmp_path / "old.db"))
     line = "outbox_line ON outbox(consumer, subscription, seq)"
     old = outbox.TABLES.replace(line, "outbox_delivery ON outbox(consumer, seq, subscription)")
     old = old.replace(",\n    ordered INTEGER NOT NULL DEFAULT 1, retries INTEGER NOT NULL DEFAULT 6", "")
     assert "ordered" not in old
-    connection.execute(old)
+    journal = Journal(tmp_path, tables=old)
+    connection = journal.connection
     connection.execute("INSERT INTO hooks VALUES('h', 'https://example.org/', 1, NULL, '[]')")
     for _ in range(2):
         outbox.upgrade(connection)
@@ -277,4 +277,4 @@ def test_a_folder_of_an_older_version_gets_the_new_columns(tmp_path: Path) -> No
         ("outbox_due",),
         ("outbox_line",),
     ]
-    connection.close()
+    journal.close()

@@ -4,11 +4,16 @@ Written from docs/language.md, as the rest of the model. Nothing here may import
 
     Pattern, Area                 of one value, like a comparison
     Listed, Counted, Each, Timed  of all values of an attribute at once (`WHOLE`)
+    Nested                        of all objects of a list at once
+    Folded                        the name of an attribute in CASEI and ACCENTI
+    Decay                         what makes a weight count by closeness
 """
 
 from __future__ import annotations
 
 import math
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,13 +23,49 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import pairwise
 from typing import Any
 
+EARTH = 6_371_008.8  # metres
 Corner = tuple[float, float]
 Ring = tuple[Corner, ...]
 
 
+class Folded(str):
+    """The name of an attribute in functions of strings, the outermost first: an attribute of its own."""
+
+    functions: tuple[str, ...]
+    base: str
+
+    @classmethod
+    def of(cls, functions: tuple[str, ...], base: str) -> Folded:
+        found = cls(f"{' '.join(functions)} {base}")
+        found.functions, found.base = functions, base
+        return found
+
+    def __getnewargs__(self) -> tuple[str]:
+        return (str(self),)
+
+    def fold(self, text: Any) -> Any:
+        """What the functions make of a string; lists part by part, anything else as it is."""
+        if isinstance(text, list):
+            return [self.fold(part) for part in text]
+        if not isinstance(text, str):
+            return text
+        for function in reversed(self.functions):
+            text = without_case(text) if function == "CASEI" else without_accents(text)
+        return text
+
+
+def without_case(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def without_accents(text: str) -> str:
+    parts = (c for c in unicodedata.normalize("NFD", text) if not unicodedata.category(c).startswith("M"))
+    return unicodedata.normalize("NFC", "".join(parts))
+
+
 @dataclass(frozen=True)
 class Pattern:
-    """LIKE, STARTS_WITH, ENDS_WITH, CONTAINS or CIDR."""
+    """LIKE, STARTS_WITH, ENDS_WITH, CONTAINS, REGEX or CIDR."""
 
     attribute: str
     function: str
@@ -73,7 +114,7 @@ class Each:
 
     @property
     def attribute(self) -> str:
-        return str(self.leaf.attribute)
+        return self.leaf.attribute  # type: ignore[no-any-return]
 
     @property
     def weight(self) -> float:
@@ -91,7 +132,17 @@ class Timed:
     weight: float = 1.0
 
 
-WHOLE = Listed | Counted | Each | Timed
+@dataclass(frozen=True)
+class Nested:
+    """ANY or ALL of a list of objects and a condition on one of them."""
+
+    attribute: str
+    word: str
+    condition: Any
+    weight: float = 1.0
+
+
+WHOLE = Listed | Counted | Each | Timed | Nested
 
 COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "=": lambda a, b: a == b,
@@ -117,6 +168,8 @@ def fits(leaf: Pattern, value: str) -> bool:
             return value[max(len(value) - len(leaf.text), 0) :] == leaf.text
         case "CONTAINS":
             return any(value[at : at + len(leaf.text)] == leaf.text for at in range(len(value) + 1))
+        case "REGEX":  # of the part of the syntax that is Python's too; `$` stands for the end alone
+            return re.search(leaf.text.replace("$", r"\Z"), value) is not None
     return _address_in(value, leaf.text)
 
 
@@ -279,20 +332,42 @@ TEMPORAL = (
 
 @dataclass(frozen=True)
 class Decay:
-    """DECAY(LINEAR, ORIGIN origin, SCALE scale, OFFSET offset, TO to) of numbers."""
+    """DECAY(curve, ORIGIN origin, SCALE scale, OFFSET offset, TO to) of numbers, instants or places.
 
-    origin: float
+    `plain`: written as DECAY alone, after a circle: a line from its centre to its rim, which the other fields say.
+    """
+
+    origin: Any
     scale: float
     offset: float
     to: float
+    curve: str = "LINEAR"
+    unit: str = ""  # of scale and offset
+    plain: bool = False
 
 
-def closeness(decay: Decay, operator: str, value: float) -> float:
-    """How close a value is to the best one; on the open side of a comparison, all are best."""
-    distance = abs(value - decay.origin)
-    if (operator in ("<", "<=") and value < decay.origin) or (operator in (">", ">=") and value > decay.origin):
-        distance = 0.0
-    if math.isinf(distance):
+UNITS = {"": 1.0, "m": 1.0, "km": 1e3, "mi": 1609.344, "s": 1e6, "min": 6e7, "h": 3.6e9, "d": 8.64e10}
+"""Metres and microseconds."""
+
+
+def closeness(decay: Decay, origin: Any, operator: str, value: Any) -> float:
+    """How close a value is to the best one; on the open side of a comparison, all are best. `origin` is comparable."""
+    if isinstance(origin, tuple):
+        far = distance(origin, value)
+    else:
+        far = abs(value - origin)
+        if (operator in ("<", "<=") and value < origin) or (operator in (">", ">=") and value > origin):
+            far = 0.0
+    if math.isinf(far):
         return 0.0
-    x = max(0.0, distance - decay.offset) / decay.scale
-    return max(0.0, 1.0 - (1.0 - decay.to) * x)
+    x = max(0.0, far - decay.offset * UNITS[decay.unit]) / (decay.scale * UNITS[decay.unit])
+    if decay.curve == "LINEAR":
+        return max(0.0, 1.0 - (1.0 - decay.to) * x)
+    return float(decay.to ** (x if decay.curve == "EXP" else min(x, 1e150) ** 2))
+
+
+def distance(a: Corner, b: Corner) -> float:
+    """Metres along a great circle of a sphere (the haversine formula)."""
+    (lon1, lat1), (lon2, lat2) = ((math.radians(p[0]), math.radians(p[1])) for p in (a, b))
+    h = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
+    return 2 * EARTH * math.asin(min(1.0, math.sqrt(h)))

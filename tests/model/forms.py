@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from matchwood import Event, Point, Range, attr, interval, parse
-from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Listed, Pattern, Ring, Timed
+from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Folded, Listed, Nested, Pattern, Ring, Timed
 from tests.model.model import (
     And,
     Between,
@@ -77,9 +77,18 @@ class _Text:
     def decay(self, decay: Decay | None) -> str:
         if decay is None:
             return ""
-        parts = [f"SCALE {decay.scale!r}", f"OFFSET {decay.offset!r}", f"TO {decay.to!r}", f"ORIGIN {decay.origin!r}"]
+        if decay.plain:
+            return f" {self.word('DECAY')}"
+        unit = f" {decay.unit}" if decay.unit else ""
+        parts = [f"SCALE {decay.scale!r}{unit}", f"OFFSET {decay.offset!r}{unit}", f"TO {decay.to!r}"]
+        parts.append(f"ORIGIN {self.origin(decay.origin)}")
         self.rng.shuffle(parts)
-        return f" {self.word('DECAY')}({', '.join([self.word('LINEAR'), *parts])})"
+        return f" {self.word('DECAY')}({', '.join([self.word(decay.curve), *parts])})"
+
+    def origin(self, origin: Any) -> str:
+        if isinstance(origin, tuple):
+            return f"POINT({origin[0]!r} {origin[1]!r})"
+        return self.value(origin) if isinstance(origin, datetime) else repr(origin)
 
     def condition(self, leaf: Any, quantifier: str = "") -> str:
         name = self.name(leaf.attribute)
@@ -106,6 +115,8 @@ class _Text:
                 return f"BBOX({name}, {leaf.west!r}, {leaf.south!r}, {leaf.east!r}, {leaf.north!r})"
             case Each(word=word, leaf=inner):
                 return self.condition(inner, word)
+            case Nested(word=word, condition=condition):
+                return f"{self.word(word)}({name}, {self.write(condition, 0)})"
             case Pattern(function="LIKE", text=text):
                 return f"{name} {negation}{self.word('LIKE')} {self.value(text)}"
             case Pattern(function=function, text=text):
@@ -132,6 +143,9 @@ class _Text:
         return self.rng.choice({"=": ("=", "=="), "!=": ("!=", "<>")}.get(operator, (operator,)))
 
     def name(self, name: str) -> str:
+        if isinstance(name, Folded):
+            inner = Folded.of(name.functions[1:], name.base) if name.functions[1:] else name.base
+            return f"{self.word(name.functions[0])}({self.name(inner)})"
         plain = re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name, re.ASCII) and name.upper() not in WORDS
         return name if plain and self.rng.random() < 0.9 else '"' + name.replace('"', '""') + '"'
 
@@ -196,18 +210,36 @@ def built(expression: Expression, rng: Random) -> Any:
         case Not(child):
             return ~built(child, rng)
         case leaf:
-            name = attr(leaf.attribute)
+            name = _named(leaf.attribute)
             if isinstance(leaf, Each):
                 name, inner = name.any() if leaf.word == "ANY" else name.all(), leaf.leaf
                 return _predicate(name, inner) ^ leaf.weight
+            if isinstance(leaf, Nested):
+                condition = built(leaf.condition, rng)
+                return (name.any(condition) if leaf.word == "ANY" else name.all(condition)) ^ leaf.weight
             if rng.random() < 0.5:
-                made = _predicate(attr(leaf.attribute, weight=leaf.weight), leaf)
+                made = _predicate(_named(leaf.attribute, weight=leaf.weight), leaf)
             else:
                 made = _predicate(name, leaf) ^ leaf.weight
-            decay = getattr(leaf, "decay", None)
-            if decay is None:
-                return made
-            return made.decay(origin=decay.origin, scale=decay.scale, offset=decay.offset, to=decay.to)
+            return _graded(made, getattr(leaf, "decay", None))
+
+
+def _named(name: str, **terms: float) -> Any:
+    if not isinstance(name, Folded):
+        return attr(name, **terms)
+    found: Any = attr(name.base, **terms)
+    for function in reversed(name.functions):
+        found = found.casei() if function == "CASEI" else found.accenti()
+    return found
+
+
+def _graded(made: Any, decay: Decay | None) -> Any:
+    if decay is None:
+        return made
+    if decay.plain:
+        return made.decay()
+    scale, offset = ((x, decay.unit) if decay.unit else x for x in (decay.scale, decay.offset))
+    return made.decay(decay.curve.lower(), origin=decay.origin, scale=scale, offset=offset, to=decay.to)
 
 
 def _predicate(name: Any, leaf: Any) -> Any:
@@ -253,6 +285,7 @@ PATTERNS = {
     "STARTS_WITH": "starts_with",
     "ENDS_WITH": "ends_with",
     "CONTAINS": "contains_text",
+    "REGEX": "matches",
     "CIDR": "in_network",
 }
 LISTS = {"A_CONTAINS": "contains", "A_OVERLAPS": "overlaps", "A_CONTAINEDBY": "contained_by", "A_EQUALS": "equals"}
@@ -286,13 +319,35 @@ def json_of(expression: Expression, rng: Random) -> Any:
             if leaf.weight != 1 or rng.random() < 0.1:
                 found["weight"] = leaf.weight
             if (decay := getattr(leaf, "decay", None)) is not None:
-                found["decay"] = {"curve": "linear", "origin": decay.origin, "scale": decay.scale}
-                found["decay"] |= {"offset": decay.offset, "to": decay.to}
+                found["decay"] = _json_decay(decay)
             return {"op": "not", "args": [found]} if getattr(leaf, "negated", False) else found
 
 
+def _json_decay(decay: Decay) -> dict[str, Any]:
+    if decay.plain:
+        return {}
+    origin = decay.origin
+    if isinstance(origin, tuple):
+        origin = {"type": "Point", "coordinates": list(origin)}
+    elif isinstance(origin, datetime):
+        origin = json_value(origin)
+    scale, offset = ({"value": x, "unit": decay.unit} if decay.unit else x for x in (decay.scale, decay.offset))
+    return {"curve": decay.curve.lower(), "origin": origin, "scale": scale, "offset": offset, "to": decay.to}
+
+
+def _json_name(name: str) -> dict[str, Any]:
+    if not isinstance(name, Folded):
+        return {"property": name}
+    found: dict[str, Any] = {"property": name.base}
+    for function in reversed(name.functions):
+        found = {"op": function.lower(), "args": [found]}
+    return found
+
+
 def _json_condition(leaf: Any, rng: Random) -> dict[str, Any]:
-    subject: dict[str, Any] = {"property": leaf.attribute}
+    subject = _json_name(leaf.attribute)
+    if isinstance(leaf, Nested):
+        return {"op": leaf.word.lower(), "args": [subject, json_of(leaf.condition, rng)]}
     if isinstance(leaf, Each):
         subject, leaf = {"op": leaf.word.lower(), "args": [subject]}, leaf.leaf
     match leaf:
@@ -507,6 +562,8 @@ def event_of(
 def _python_value(value: Any, rng: Random, pairs: bool) -> Any:
     if isinstance(value, list):
         return [_python_value(v, rng, pairs) for v in value]
+    if isinstance(value, dict):
+        return {name: _python_value(v, rng, pairs) for name, v in value.items()}
     if isinstance(value, Span):
         return Range(value.lo, value.hi)
     if isinstance(value, tuple):

@@ -22,22 +22,25 @@ from itertools import chain, product
 from typing import Any
 
 from tests.model.conditions import (
+    EARTH,
     WHOLE,
     Area,
     Counted,
     Decay,
     Each,
+    Folded,
     Listed,
+    Nested,
     Pattern,
     Timed,
     closeness,
+    distance,
     fits,
     holds_of_all,
     lies,
     probes,
 )
 
-EARTH = 6_371_008.8  # metres
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_ID = 2**63 - 1
 
@@ -89,6 +92,7 @@ class IsNull:
     attribute: str
     negated: bool = False
     weight: float = 1.0
+    decay: Decay | None = None
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,7 @@ class Circle:
     lat: float
     radius: float
     weight: float = 1.0
+    decay: Decay | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,7 @@ class Box:
     north: float
     weight: float = 1.0
     exact: bool = True
+    decay: Decay | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +165,9 @@ def leaves(expression: Expression) -> Iterator[Leaf]:
             yield leaf
 
 
+OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
 # Values
 
 
@@ -186,17 +195,36 @@ class Span:
 
 @dataclass(frozen=True)
 class Happening:
-    """An event: values by attribute (a scalar, a Span, a point as a pair, or a list of scalars and Spans), and weights."""
+    """An event: values by attribute (a scalar, a Span, a point as a pair, an object, or a list of these), and weights."""
 
     values: dict[str, Any]
     weights: dict[str, float] = field(default_factory=dict)
 
+    def value(self, attribute: str) -> Any:
+        """Of an attribute, of functions of one, or what all objects of a list have under a name: `items.sku`."""
+        if isinstance(attribute, Folded):
+            return attribute.fold(self.value(attribute.base))
+        if attribute in self.values:
+            return self.values[attribute]
+        owner, _, name = attribute.partition(".")
+        found: list[Any] = []
+        for element in elements_of(self.values.get(owner)) if name else ():
+            value = element.value(name)
+            found += value if isinstance(value, list) else [value]
+        return found
+
     def present(self, attribute: str) -> bool:
-        return not _absent(self.values.get(attribute))
+        return not _absent(self.value(attribute))
 
     def weight(self, attribute: str) -> float:
         """Of an attribute that the event has. A weight given for one that it lacks has no effect."""
-        return self.weights.get(attribute, 1.0) if self.present(attribute) else 1.0
+        named = attribute.base if isinstance(attribute, Folded) else attribute
+        return self.weights.get(named, 1.0) if self.present(attribute) else 1.0
+
+
+def elements_of(value: Any) -> list[Happening]:
+    """The objects of a list, each as an event."""
+    return [Happening(part) for part in (value if isinstance(value, list) else [value]) if isinstance(part, dict)]
 
 
 def _absent(value: Any) -> bool:
@@ -245,13 +273,6 @@ def _at_most(value: float, limit: float, tolerance: float) -> bool:
     if abs(value - limit) <= tolerance:
         raise BorderlineError
     return value < limit
-
-
-def distance(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Metres along a great circle of a sphere (the haversine formula)."""
-    (lon1, lat1), (lon2, lat2) = ((math.radians(p[0]), math.radians(p[1])) for p in (a, b))
-    h = math.sin((lat2 - lat1) / 2) ** 2 + math.cos(lat1) * math.cos(lat2) * math.sin((lon2 - lon1) / 2) ** 2
-    return 2 * EARTH * math.asin(min(1.0, math.sqrt(h)))
 
 
 def square_box(square: Square) -> Box:
@@ -309,7 +330,7 @@ class Predicate:
     attribute: str
     weight: float
     conditions: tuple[tuple[Leaf, bool], ...]  # a leaf, and whether it stands under an odd number of NOTs
-    grades: tuple[Leaf, ...] = ()  # whose weights count by how close a value is
+    grades: tuple[tuple[Leaf, bool], ...] = ()  # of these, those whose weights count by how close a value is
 
     @property
     def asks_for_absence(self) -> bool:
@@ -330,30 +351,29 @@ class Predicate:
                 if _excludes(leaf, negated)
                 for v in values
             )
-            and all(
-                holds_of_all(leaf, parts, microseconds, true_of) != negated
-                for leaf, negated in self.conditions
-                if isinstance(leaf, WHOLE)
-            )
+            and all(_of_all(leaf, parts) != negated for leaf, negated in self.conditions if isinstance(leaf, WHOLE))
         )
 
     def amount(self, event: Happening) -> float:
         """What it adds to a score, where it holds, before the weight of the event."""
         found = self.weight
-        for leaf in self.grades:
+        for leaf, negated in self.grades:
             values = [v for part in self.parts(event) for v in part if self.meets(v)]
             operator = leaf.operator if isinstance(leaf, Compare) else ""
-            found += leaf.weight * max(closeness(leaf.decay, operator, v) for v in values)  # type: ignore[union-attr, arg-type]
+            operator = OPPOSITE.get(operator, operator) if negated else operator
+            decay: Any = leaf.decay  # type: ignore[union-attr]
+            origin = microseconds(decay.origin)
+            found += leaf.weight * max(closeness(decay, origin, operator, v) for v in values)
         return found
 
     def holds(self, event: Happening) -> bool:
         if self.asks_for_absence or not event.present(self.attribute):
-            return self.asks_for_absence and not event.present(self.attribute)
+            return self.asks_for_absence and not event.present(self.attribute) and bool(self.can_hold())
         return self.met_by(self.parts(event))
 
     def parts(self, event: Happening) -> list[list[Any]]:
         """The parts of the value that the event has, each as its candidates."""
-        value = event.values[self.attribute]
+        value = event.value(self.attribute)
         parts = [part for part in (value if isinstance(value, list) else [value]) if not _absent(part)]
         return [list(self.candidates(part)) for part in parts]
 
@@ -376,9 +396,9 @@ class Predicate:
                 (c - 1, c + 1) if isinstance(constant, date) else (math.nextafter(c, s) for s in (-math.inf, math.inf))
             )
             found.extend((c, *beside))
-        for leaf in self.grades:
+        for leaf, _ in self.grades:
             decay: Any = leaf.decay  # type: ignore[union-attr]
-            found.extend((decay.origin, decay.origin - decay.offset, decay.origin + decay.offset))
+            found.append(microseconds(decay.origin))
         return found
 
     def can_hold(self) -> bool | None:
@@ -442,6 +462,19 @@ class Predicate:
         return False if sure else None
 
 
+def _of_all(leaf: Any, parts: Sequence[Sequence[Any]]) -> bool:
+    """Is a condition on all values, or on all objects of a list, true?"""
+    if not isinstance(leaf, Nested):
+        return holds_of_all(leaf, parts, microseconds, true_of)
+    met = [meets_one(leaf.condition, Happening(element)) for part in parts for element in part]
+    return any(met) if leaf.word == "ANY" else all(met)
+
+
+def meets_one(condition: Expression, event: Happening) -> bool:
+    """Does an event, or an object of a list, meet a condition?"""
+    return any(all(predicate.holds(event) for predicate in row) for row in alternatives(condition))
+
+
 def _excludes(leaf: Leaf, negated: bool) -> bool:
     """Does the condition, or its negation, say what no value may be?"""
     if isinstance(leaf, Compare):
@@ -487,9 +520,27 @@ def alternatives(expression: Expression, *, negated: bool = False) -> list[Alter
                 return [reduce(_joined, choice) for choice in product(*parts)]
             return list(chain.from_iterable(parts))
         case leaf:
+            leaf = _with_constants_folded(leaf)
             if getattr(leaf, "decay", None) is not None:
-                return [(Predicate(leaf.attribute, 0.0, ((leaf, negated),), (leaf,)),)]
+                return [(Predicate(leaf.attribute, 0.0, ((leaf, negated),), ((leaf, negated),)),)]
             return [(Predicate(leaf.attribute, leaf.weight, ((leaf, negated),)),)]
+
+
+def _with_constants_folded(leaf: Any) -> Any:
+    """What is said of CASEI(x) is said of its constants too, but for expressions and networks."""
+    if not isinstance(leaf.attribute, Folded):
+        return leaf
+    fold = leaf.attribute.fold
+    match leaf:
+        case Each(leaf=inner):
+            return replace(leaf, leaf=_with_constants_folded(inner))
+        case Compare(value=value):
+            return replace(leaf, value=fold(value))
+        case In(values=values) | Listed(values=values) | Counted(values=values):
+            return replace(leaf, values=tuple(map(fold, values)))
+        case Pattern(function=function, text=text) if function not in ("REGEX", "CIDR"):
+            return replace(leaf, text=fold(text))
+    return leaf
 
 
 def _joined(left: Alternative, right: Alternative) -> Alternative:

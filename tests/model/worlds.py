@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
-from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Listed, Pattern, Ring, Timed
+from tests.model.conditions import TEMPORAL, Area, Counted, Decay, Each, Folded, Listed, Pattern, Ring, Timed
 from tests.model.forms import Record
 from tests.model.model import (
     And,
@@ -60,7 +60,7 @@ NUMBERS = (
     (2**53, 2**53 - 1, -(2**53), float(2**60), 10),  # an integer beyond 2^53 would make the attribute an id
     tuple(range(0, 1000, 37)),
 )
-STRINGS = ("Oslo", "Bergen", "", "it's", 'a "b"', "two\nlines", "Ålesund", "NULL", "oslo", "10.0.0.1", "::1")
+STRINGS = ("Oslo", "Bergen", "", "it's", 'a "b"', "two\nlines", "Ålesund", "NULL", "oslo", "ALESUND", "10.0.0.1", "::1")
 INSTANTS = tuple(
     START + delta
     for delta in (
@@ -84,6 +84,7 @@ POINTS = (
 )
 RADII = (1.0, 500.0, 1000.0, 100_000.0, 2_000_000.0, 30_000_000.0)
 MOST_ALTERNATIVES = 60
+REGEXES = ("^O", "o$", "s.o", "[0-9]+", "e|Å", ".", "^$", "(?:i|t).s")
 NETWORKS = ("10.0.0.0/8", "10.0.0.1/32", "::/64", "192.168.0.0/16")
 SHAPES: tuple[tuple[Ring, ...], ...] = (
     (((-1.0, -1.0), (3.0, 0.0), (0.5, 2.5), (-1.0, -1.0)),),
@@ -153,7 +154,7 @@ class World:
     def graded(self, leaf: Any) -> Any:
         """At times with a DECAY whose steps are powers of two, so that no rounding is left to chance."""
         rng = self.rng
-        if not isinstance(leaf, Compare | Between) or self.types[leaf.attribute] != "number" or rng.random() < 0.9:
+        if not isinstance(leaf, Compare | Between) or self.types.get(leaf.attribute) != "number" or rng.random() < 0.9:
             return leaf
         if leaf.weight > 4 or any(abs(v) > 1000 or v * 8 != int(v * 8) for v in self.pools[leaf.attribute]):
             return leaf
@@ -190,6 +191,8 @@ class World:
         if rng.random() < 0.15:
             return self._whole(name, weight)
         negated = rng.random() < 0.2
+        if type_ == "string" and rng.random() < 0.12:
+            return self._folded(name, negated, weight)
         if type_ == "string" and rng.random() < 0.35:
             return self._pattern(name, negated, weight)
         kind = rng.random()
@@ -209,6 +212,8 @@ class World:
         rng = self.rng
         if rng.random() < 0.1:
             return Pattern(name, "CIDR", rng.choice(NETWORKS), weight=weight)
+        if rng.random() < 0.15:
+            return Pattern(name, "REGEX", rng.choice(REGEXES), weight=weight)
         text = rng.choice((*self.pools[name], *STRINGS))
         begin, end = sorted((rng.randint(0, len(text)), rng.randint(0, len(text))))
         function = rng.choice(("LIKE", "LIKE", "STARTS_WITH", "ENDS_WITH", "CONTAINS"))
@@ -218,6 +223,19 @@ class World:
         marks = [rng.choice((c, c, c, "_", "%", f"\\{c}")) for c in text[begin:end]]
         pattern = rng.choice(("", "%")) + "".join(marks) + rng.choice(("", "%"))
         return Pattern(name, function, pattern, negated, weight)
+
+    def _folded(self, name: str, negated: bool, weight: float) -> Any:
+        """A condition on the attribute in functions of strings."""
+        rng = self.rng
+        functions = rng.choice((("CASEI",), ("ACCENTI",), ("CASEI", "ACCENTI")))
+        leaf = rng.choice(
+            (
+                Compare(name, rng.choice(("=", "!=")), rng.choice(STRINGS), weight),
+                In(name, tuple(rng.sample(STRINGS, 2)), negated, weight),
+                self._pattern(name, negated, weight),
+            )
+        )
+        return replace(leaf, attribute=Folded.of(functions, name))
 
     def _whole(self, name: str, weight: float) -> Any:
         rng, type_ = self.rng, self.types[name]

@@ -1,15 +1,15 @@
 """Digests: at most `max` matches of a subscription in each period, best first, in one delivery at the end of the period.
 
 A period begins with the first match after the last one ended, so a subscription without matches costs nothing and two deliveries
-are at least a period apart. All state is here, and time is passed in: the same calls give the same digests.
+are at least a period apart. Time is passed in: the same calls give the same digests. `stored_digests` keeps the state on disk.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matchwood.errors import RequestError
 
@@ -41,12 +41,12 @@ class _Period:
     best: list[tuple[float, int]] = field(default_factory=list)
     count: int = 0
 
-    def add(self, seq: int, score: float) -> None:
+    def add(self, seq: int, score: float) -> int | None:
         self.count += 1
         if len(self.best) < self.max:
             heapq.heappush(self.best, (score, -seq))
-        else:
-            heapq.heappushpop(self.best, (score, -seq))
+            return None
+        return -heapq.heappushpop(self.best, (score, -seq))[1]
 
     def hits(self) -> list[DigestHit]:
         """Best first: by descending score, then by ascending seq."""
@@ -59,6 +59,7 @@ class Digests:
     >>> digests = Digests()
     >>> for seq, score in enumerate([1.0, 3.0, 2.0]):
     ...     digests.add("ann", seq, score, max=2, period=60.0, now=100.0 + seq)
+    0
     >>> digests.next_end()
     160.0
     >>> [closed] = digests.close(160.0)
@@ -73,15 +74,26 @@ class Digests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, subscription: str, seq: int, score: float, *, max: int, period: float, now: float) -> None:
-        """Take a match into the period that is open, or open one. Close what has ended first. O(log max)."""
+    def add(self, subscription: str, seq: int, score: float, *, max: int, period: float, now: float) -> int | None:
+        """Take a match into the period that is open, or open one. Close what has ended first. O(log max).
+
+        Returns the `seq` of the match that is left out now, which may be this one; None while there is room for all.
+        """
         if max < 1 or not period > 0:
             raise RequestError(f"a digest needs max >= 1 and a period above 0 s, got {max} in {period} s")
         found = self._open.get(subscription)
         if found is None:
-            found = self._open[subscription] = _Period(max, now, now + period)
-            heapq.heappush(self._ends, (found.ends, subscription))
-        found.add(seq, score)
+            found = self._begin(subscription, _Period(max, now, now + period))
+        return found.add(seq, score)
+
+    def restore(
+        self, subscription: str, hits: Iterable[DigestHit], *, count: int, max: int, period: float, opened: float
+    ) -> None:
+        """Open the period of a subscription again, which had `count` matches, these the best. O(hits)."""
+        made = self._begin(subscription, _Period(max, opened, opened + period))
+        for hit in hits:
+            made.add(hit.seq, hit.score)
+        made.count = count
 
     def remove(self, subscription: str) -> None:
         """Forget the open period of a subscription that is gone."""
@@ -109,24 +121,13 @@ class Digests:
         hits = period.hits()
         return [ClosedDigest(subscription, hits, period.count - len(hits), period.opened, now)]
 
-    def to_json(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        return {
-            name: [period.max, period.opened, period.ends, period.count, sorted(period.best)]
-            for name, period in self._open.items()
-        }
-
-    @classmethod
-    def from_json(cls, state: Mapping[str, Any]) -> Digests:
-        """The state that `to_json` gave."""
-        made = cls()
-        for name, (max_, opened, ends, count, best) in state.items():
-            made._open[name] = _Period(max_, opened, ends, [(score, seq) for score, seq in best], count)
-            heapq.heappush(made._ends, (ends, name))
-        return made
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._open)
+
+    def _begin(self, subscription: str, period: _Period) -> _Period:
+        self._open[subscription] = period
+        heapq.heappush(self._ends, (period.ends, subscription))
+        return period
 
     def _is_current(self, end: float, subscription: str) -> bool:
         period = self._open.get(subscription)

@@ -179,9 +179,10 @@ class Hooks:
         """Remove a hook; what waits for it becomes dead letters."""
         connection = self._tenant._connection
         _find(connection, name)
-        waiting: Any = connection.execute("SELECT number FROM outbox WHERE consumer = ?", (f"webhook:{name}",))
+        sql = "SELECT number FROM outbox WHERE consumer = ? ORDER BY number"
+        waiting: Any = connection.execute(sql, (f"webhook:{name}",))
         numbers = [int(row[0]) for row in waiting.fetchall()]
-        self._tenant._waiting -= outbox.bury(connection, numbers, "the hook was removed", self._tenant._time)
+        self._tenant._bury(numbers, "the hook was removed")
         connection.execute("DELETE FROM hooks WHERE name = ?", (name,))
 
     # what waits: methods of the tenant's thread too

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -142,7 +143,7 @@ class Hub:
         self._touched: set[Client] = set()  # clients that the current commit has messages for
         self._all: set[Client] = set()
         self._listening: dict[str, set[Client]] = {}
-        self._consumers: dict[str, asyncio.Event] = {}
+        self._consumers: WeakValueDictionary[str, asyncio.Event] = WeakValueDictionary()  # of those that wait now
         self._others: list[Callable[[set[str]], None]] = []
         self.count = 0
         self.position = tenant.last  # of the last record that was handed to streams
@@ -213,7 +214,7 @@ class Hub:
                 client.put(happening.seq, score, message)
 
     def consumer(self, name: str) -> asyncio.Event:
-        """Set when the consumer has new deliveries."""
+        """Set when the consumer has new deliveries. Who waits keeps it: the hub does not."""
         return self._consumers.setdefault(name, asyncio.Event())
 
     def on_woken(self, tell: Callable[[set[str]], None]) -> None:

@@ -139,6 +139,7 @@ class Source:
             "INSERT INTO dead(consumer, subscription, seq, score, attempts, reason, time) VALUES(?, '', 0, 0, 1, ?, ?)",
             (f"input:{self._topic}", text, self._tenant._time),
         )
+        self._tenant._died(1)
 
 
 class Sink:

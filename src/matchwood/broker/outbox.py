@@ -3,7 +3,7 @@
     outbox    (number, consumer, subscription, seq, score, digest, attempts, due)   what waits to be delivered or acknowledged
     payloads  (seq, data, event_id, trace)             the events that the outbox, dead letters and open digests refer to
     dead      (number, consumer, subscription, seq, score, digest, attempts, reason, time)
-    digests   (subscription, seq, score, time)         the matches of open periods
+    digests, periods                                   the digests that are not delivered yet: see `stored_digests`
     shed      (consumer, count, below, first, last)    what was left out since the consumer was last told
     hooks     (name, url, enabled, reason, secrets, ordered, retries)
               secrets: JSON of the current one, and the one before with its end
@@ -16,18 +16,19 @@ A consumer is named by its transport and its name: `stream:me`, `webhook:shop`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
+from matchwood.broker import stored_digests
 from matchwood.broker.types import Delivery, DigestHit, TrackNotice
 
 RUN_BYTES = 1 << 16
 MAX_ATTEMPTS = 10
 """Deliveries to a durable consumer before it becomes a dead letter."""
 
-TABLES = """
+_TABLES = """
 CREATE TABLE outbox(
     number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
     score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL DEFAULT 0, due INTEGER NOT NULL DEFAULT 0);
@@ -37,7 +38,6 @@ CREATE TABLE payloads(seq INTEGER PRIMARY KEY, data TEXT NOT NULL, event_id TEXT
 CREATE TABLE dead(
     number INTEGER PRIMARY KEY AUTOINCREMENT, consumer TEXT NOT NULL, subscription TEXT NOT NULL, seq INTEGER NOT NULL,
     score REAL NOT NULL, digest TEXT, attempts INTEGER NOT NULL, reason TEXT NOT NULL, time INTEGER NOT NULL);
-CREATE TABLE digests(subscription TEXT NOT NULL, seq INTEGER NOT NULL, score REAL NOT NULL, time INTEGER NOT NULL);
 CREATE TABLE shed(
     consumer TEXT PRIMARY KEY, count INTEGER NOT NULL, below REAL NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL)
     WITHOUT ROWID;
@@ -46,6 +46,8 @@ CREATE TABLE hooks(name TEXT PRIMARY KEY, url TEXT NOT NULL, enabled INTEGER NOT
 CREATE TABLE offsets(topic TEXT NOT NULL, part INTEGER NOT NULL, next INTEGER NOT NULL, PRIMARY KEY(topic, part))
     WITHOUT ROWID;
 """
+TABLES = _TABLES + stored_digests.TABLES
+_ABOUT = "json_extract(body, '$.record.about')"
 
 _COLUMNS = "o.number, o.consumer, o.subscription, o.seq, o.score, o.digest, o.attempts, p.data, p.event_id, p.trace"
 _ENCODE = msgspec.json.Encoder().encode
@@ -67,6 +69,11 @@ UPGRADES = (
         "subscription TEXT NOT NULL, object TEXT NOT NULL, since INTEGER NOT NULL, seen INTEGER NOT NULL, score REAL NOT NULL,"
         " dwelt INTEGER NOT NULL, PRIMARY KEY(subscription, object)) WITHOUT ROWID",
     ),
+    (
+        "SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'subscriptions_about')",
+        f"CREATE INDEX subscriptions_about ON subscriptions(id) WHERE {_ABOUT} IS NOT NULL",
+    ),
+    stored_digests.UPGRADE,
 )
 """What tables of an older version lack: a query that finds out, and the statements that add it."""
 
@@ -77,6 +84,13 @@ def upgrade(connection: Any) -> None:
         for lacks, statements in UPGRADES:
             if connection.execute(lacks).get is not None:
                 connection.execute(statements)
+
+
+def routed(connection: Any) -> Iterator[tuple[str, str]]:
+    """The subscriptions that are not delivered to streams alone: id, and its `DeliveryOptions` as JSON. O(these)."""
+    yield from connection.execute(
+        f"SELECT id, {_ABOUT} FROM subscriptions INDEXED BY subscriptions_about WHERE {_ABOUT} IS NOT NULL"
+    )
 
 
 class Entry(NamedTuple):
@@ -220,6 +234,26 @@ def bury(connection: Any, numbers: Iterable[int], reason: str, time: int) -> int
         connection.execute("DELETE FROM outbox WHERE number = ?", (number,))
         count += connection.changes()
     return count
+
+
+def drop_dead(connection: Any, count: int) -> None:
+    """Remove the oldest dead letters, and add them to the number of those that were dropped."""
+    connection.execute("DELETE FROM dead WHERE number IN (SELECT number FROM dead ORDER BY number LIMIT ?)", (count,))
+    connection.execute(
+        "INSERT INTO meta VALUES('dead_dropped', ?1) ON CONFLICT(key) DO UPDATE SET value = value + ?1", (count,)
+    )
+
+
+def dropped_dead(connection: Any) -> int:
+    """How many dead letters were dropped since the tenant was made."""
+    return int(connection.execute("SELECT value FROM meta WHERE key = 'dead_dropped'").get or 0)
+
+
+def counts(connection: Any) -> tuple[int, int]:
+    """How many deliveries wait, and how many dead letters there are."""
+    found = connection.execute("SELECT (SELECT count(*) FROM outbox), (SELECT count(*) FROM dead)")
+    waiting, dead = next(iter(found))
+    return int(waiting), int(dead)
 
 
 _NAMED = "{0} IN (consumer, substr(consumer, instr(consumer, ':') + 1))"

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from matchwood.broker import outbox
+from matchwood.broker import outbox, stored_digests
 from matchwood.broker.commands import EXPRESSION_BYTES, Command, Happening, Incoming, Publish, Taken
 from matchwood.broker.digest import Digests
 from matchwood.broker.tenant_consumers import TenantConsumers
@@ -33,7 +33,7 @@ from matchwood.broker.tenant_subscriptions import TenantSubscriptions
 from matchwood.broker.tracks import Stored, Tracks
 from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
-from matchwood.engine.journal import Journal
+from matchwood.engine.journal import Changes, Journal
 from matchwood.engine.owned import OwnedEngine
 from matchwood.engine.records import Passing, Record
 from matchwood.engine.recovery import snapshots
@@ -120,11 +120,11 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         outbox.upgrade(self._connection)
         self._tracks = Tracks()
         self._routes: dict[str, DeliveryOptions] = {}
-        about = "json_extract(body, '$.record.about')"
-        for id_, given in self._connection.execute(f"SELECT id, {about} FROM subscriptions WHERE {about} IS NOT NULL"):
+        for id_, given in outbox.routed(self._connection):
             self._route(id_, msgspec.json.decode(given, type=DeliveryOptions))
         self._ids: OrderedDict[str, int] = OrderedDict()
-        for first, body in self._connection.execute("SELECT seq, body FROM journal ORDER BY seq"):
+        with_events = "SELECT seq, body FROM journal WHERE changes <> ? ORDER BY seq"
+        for first, body in self._connection.execute(with_events, (Changes.ALL,)):
             for seq, record in enumerate(_IDS(body), first):
                 if record.kind == "event" and record.id is not None:
                     self._ids[str(record.id)] = seq
@@ -134,9 +134,9 @@ class Tenant(TenantSubscriptions, TenantConsumers):
             for subscription, object_, since, seen, score, dwelt in stays
         )
         self._digests = Digests()
-        for subscription, seq, score, at in self._connection.execute("SELECT * FROM digests ORDER BY seq"):
-            self._add_digest(subscription, seq, score, at)
-        self._waiting = int(self._connection.execute("SELECT count(*) FROM outbox").get)
+        for period in stored_digests.stored(self._connection):
+            self._restore_digest(period)
+        self._count()
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to work."""
@@ -266,7 +266,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
         self._records: list[Record] = []
         results: list[tuple[Callable[[Any], None], Any]] = []
         start = time.perf_counter()
-        waiting, changed = self._waiting, 0
+        counts, changed = (self._waiting, self._dead), 0
         try:
             with self.engine.at_one_instant() as now:
 
@@ -285,7 +285,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
                 self._journal.transact(work)
         except Exception as error:
             failure = error if isinstance(error, JournalError) else _unexpected(error)
-            self._waiting = waiting
+            self._waiting, self._dead = counts
             self._recover(failure)
             results = [(command.done, failure) for command in group]
             self._happenings, self._woken = [], set()

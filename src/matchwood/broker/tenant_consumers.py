@@ -20,7 +20,7 @@ class TenantConsumers(TenantCore):
         spent = [entry for entry in entries if entry.attempts > outbox.MAX_ATTEMPTS]
         if spent:
             reason = f"not acknowledged after {outbox.MAX_ATTEMPTS} deliveries"
-            self._waiting -= outbox.bury(self._connection, [entry.number for entry in spent], reason, self._time)
+            self._bury([entry.number for entry in spent], reason)
             self._metrics.deliveries.labels(transport_of(consumer), "dead").inc(len(spent))
         good = [entry for entry in entries if entry.attempts <= outbox.MAX_ATTEMPTS]
         repeated = sum(entry.attempts > 1 for entry in good)
@@ -62,15 +62,21 @@ class TenantConsumers(TenantCore):
     def give_up(self, entry: outbox.Entry, reason: str) -> None:
         """A delivery becomes a dead letter, after one more attempt."""
         self._connection.execute("UPDATE outbox SET attempts = ? WHERE number = ?", (entry.attempts + 1, entry.number))
-        self._waiting -= outbox.bury(self._connection, [entry.number], reason, self._time)
+        self._bury([entry.number], reason)
 
     def revive(self, numbers: list[int] | None, consumer: str | None) -> int:
         """Deliver dead letters again."""
         count = outbox.revive(self._connection, numbers, consumer)
-        self._waiting = int(self._connection.execute("SELECT count(*) FROM outbox").get)
+        self._count()
         self._woken.update(row[0] for row in self._connection.execute("SELECT DISTINCT consumer FROM outbox"))
         return count
 
     def discard(self, numbers: list[int] | None, consumer: str | None) -> int:
         """Discard dead letters."""
-        return outbox.discard(self._connection, numbers, consumer)
+        count = outbox.discard(self._connection, numbers, consumer)
+        self._dead -= count
+        return count
+
+    def _count(self) -> None:
+        """Count what waits, and the dead letters."""
+        self._waiting, self._dead = outbox.counts(self._connection)

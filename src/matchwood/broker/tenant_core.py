@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from matchwood.broker import outbox
 from matchwood.broker.commands import Happening
 from matchwood.broker.digest import Digests
 from matchwood.broker.tracks import Tracks
@@ -16,6 +19,8 @@ from matchwood.engine.tables import note
 
 if TYPE_CHECKING:
     from matchwood.broker.metrics import Metrics
+
+LOG = logging.getLogger("matchwood.broker")
 
 
 class TenantCore:
@@ -33,6 +38,7 @@ class TenantCore:
     _digests: Digests
     _tracks: Tracks
     _waiting: int  # deliveries in the outbox
+    _dead: int  # dead letters
     # of the group
     _first: int  # the number of its first record
     _time: int  # its instant, in microseconds since 1970
@@ -56,6 +62,25 @@ class TenantCore:
             self._tracks.watch(id_, options.track)
         else:
             self._tracks.unwatch(id_)
+
+    def _bury(self, numbers: Sequence[int], reason: str) -> None:
+        """Make deliveries dead letters."""
+        count = outbox.bury(self._connection, numbers, reason, self._time)
+        self._waiting -= count
+        self._died(count)
+
+    def _died(self, count: int) -> None:
+        """There are so many dead letters more. If they are too many now, the oldest are dropped, and counted."""
+        self._dead += count
+        excess = self._dead - self.limits.dead
+        if excess > 0:
+            outbox.drop_dead(self._connection, excess)
+            self._dead -= excess
+            self._metrics.shed.labels("dead").inc(excess)
+            LOG.warning(
+                "tenant %s has more than %d dead letters, its limit: the oldest %d were dropped",
+                *(self.name, self.limits.dead, excess),
+            )
 
     def describe(self, id_: str) -> Any:
         """The metadata of a subscription, None if it has none or is gone."""

@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-from matchwood.broker import outbox
+from matchwood.broker import outbox, stored_digests
 from matchwood.broker.commands import Happening, Incoming, Publish, Taken, consumer_of, notice_view
 from matchwood.broker.digest import ClosedDigest
+from matchwood.broker.digest import DigestHit as BestHit
 from matchwood.broker.log import happening_of
 from matchwood.broker.shedding import Pressure
 from matchwood.broker.tenant_core import TenantCore
 from matchwood.broker.tracks import Key
 from matchwood.broker.tracks import Moved as MovedObjects
-from matchwood.broker.types import DeliveryOptions, DigestHit
+from matchwood.broker.types import DeliveryOptions, Digest, DigestHit
 from matchwood.engine.engine import Engine
 from matchwood.engine.records import Digested, Happened, Notice, Record, Stayed, instant_of
 from matchwood.errors import MatchwoodError, QuotaError
@@ -141,11 +142,7 @@ class TenantEvents(TenantCore):
             if options is None:
                 streamed.append((subscription, score))
             elif options.digest is not None:
-                self._connection.execute(
-                    "INSERT INTO digests VALUES(?, ?, ?, ?)", (subscription, seq, score, self._time)
-                )
-                self._add_digest(subscription, seq, score, self._time)
-                digested = True
+                digested |= self._add_digest(subscription, BestHit(seq, score), options.digest)
             elif options.track is None or subscription in notices:
                 if options.type != "none":
                     streamed.append((subscription, score))
@@ -235,11 +232,19 @@ class TenantEvents(TenantCore):
 
     # digests
 
-    def _add_digest(self, subscription: str, seq: int, score: float, at: int) -> None:
-        options = self._routes.get(subscription)
-        if options is not None and options.digest is not None:
-            digest = options.digest
-            self._digests.add(subscription, seq, score, max=digest.max, period=digest.period, now=at / 1e6)
+    def _add_digest(self, subscription: str, hit: BestHit, asked: Digest) -> bool:
+        """Take a match into the digest of its period; is it among the best so far?"""
+        now = self._time / 1e6
+        left_out = self._digests.add(subscription, hit.seq, hit.score, max=asked.max, period=asked.period, now=now)
+        return stored_digests.add(self._connection, subscription, hit, self._time, left_out)
+
+    def _restore_digest(self, period: stored_digests.StoredPeriod) -> None:
+        options = self._routes.get(period.subscription)
+        if options is None or options.digest is None:
+            return
+        most, seconds = options.digest.max, options.digest.period
+        opened, count = period.opened / 1e6, period.count
+        self._digests.restore(period.subscription, period.hits, count=count, max=most, period=seconds, opened=opened)
 
     def _close_digests(self) -> None:
         """Deliver the digests whose periods have ended."""
@@ -254,7 +259,7 @@ class TenantEvents(TenantCore):
             options = self._routes.get(closed.subscription)
             if options is not None and closed.hits:
                 self._deliver_digest(closed, options)
-            self._connection.execute("DELETE FROM digests WHERE subscription = ?", (closed.subscription,))
+            stored_digests.forget(self._connection, closed.subscription)
 
     def _forget_expired(self) -> None:
         """Deliver the digests of subscriptions that have expired, and forget where their matches went."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from matchwood.broker import stored_digests
 from matchwood.broker.commands import Conditions, stored
 from matchwood.broker.tenant_events import TenantEvents
 from matchwood.broker.types import DeliveryOptions, Rejected
@@ -138,7 +139,7 @@ class TenantSubscriptions(TenantEvents):
         self._noted(self.engine.take())
         self._route(id_, DeliveryOptions())
         self._digests.remove(id_)
-        self._connection.execute("DELETE FROM digests WHERE subscription = ?", (id_,))
+        stored_digests.forget(self._connection, id_)
         self._clear_stays(id_)
         self._metrics.changes.inc()
 

@@ -371,7 +371,10 @@ class DeadLetter(_Answer):
 
 
 class DeadPage(_Answer):
+    """Dead letters by number. `dropped`: those that the tenant has lost since it was made, since there were too many."""
+
     dead: list[DeadLetter]
+    dropped: int = 0
     next: int | None = None
 
 
@@ -471,6 +474,8 @@ class TenantLimits(_Request):
     """Events that stay in the log, at most."""
     waiting: Annotated[int, Meta(ge=1)] = 1_000_000
     """Deliveries that wait for durable consumers, all together."""
+    dead: Annotated[int, Meta(ge=0)] = 100_000
+    """Dead letters; past that the oldest are dropped."""
     live: Annotated[int, Meta(ge=0)] = 100_000
     """Live events."""
     stays: Annotated[int, Meta(ge=0)] = 1_000_000

@@ -3,13 +3,16 @@
 A thread looks for new transactions every `POLL` seconds, so a change is visible here within 0.2 s of its
 acknowledgement, and the time that it takes to apply. What has expired is gone here `LAG` seconds later than in the
 writer: a record that prolongs it may be on its way.
+
+If records were removed before they were read here (the writer has compacted, and this process was held up), or cannot be
+applied, a copy is read from the newest snapshot while this engine goes on answering, and takes its place.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 from threading import Lock, Thread
@@ -18,17 +21,29 @@ from typing import Any, Self
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.engine import Engine
 from matchwood.engine.journal import Journal
-from matchwood.engine.record_clock import RecordClock
-from matchwood.engine.recovery import recover, replay, scoring_of
-from matchwood.errors import MatchwoodError, QueryError
+from matchwood.engine.opening import Options, scoring_of
+from matchwood.engine.reading import Reader
+from matchwood.engine.reclaiming import Reclaiming
+from matchwood.engine.recovery import recover, replay
+from matchwood.errors import QueryError, StorageError
 from matchwood.lang.evaluate import Combine
-from matchwood.planner import AUTO
-from matchwood.schema import Schema
+from matchwood.planner import AUTO, Plan, Planned
 from matchwood.store.scoring import scoring as make_scoring
+from matchwood.structures import Index, make_index
 
 POLL = 0.05
 LAG = 1.0
 LOG = logging.getLogger("matchwood")
+
+
+class _Copy(Engine):
+    """What is read beside an engine, to take its place. Its structure is not planned: the engine does that."""
+
+    plan_of_index: Plan | None = None
+
+    def _planned(self, index: Index | None = None, plan: Plan | None = None) -> Any:
+        self.plan_of_index = plan
+        return make_index("scan") if index is None else index
 
 
 class FollowingEngine(Engine):
@@ -51,13 +66,10 @@ class FollowingEngine(Engine):
         def delayed() -> datetime:
             return looked[0] - timedelta(seconds=LAG)
 
-        def made(schema: Schema, ids: str) -> Engine:
-            options: Mapping[str, Any] = {"scoring": scoring_of(journal, scoring), "on_bad_value": on_bad_value}
-            return cls(schema, ids=ids, index=index, clock=RecordClock(delayed), **options)
-
-        engine, seq = recover(path, journal, made)
+        options = Options(index=index, scoring=scoring, on_bad_value=on_bad_value, clock=delayed)
+        engine, seq = recover(path, journal, partial(options.of_folder(journal).make, cls))
         assert isinstance(engine, cls)
-        engine._given_scoring = scoring
+        engine._folder, engine._options = path, options
         engine._journal, engine._seq, engine._version = journal, seq, -1
         engine._stop, engine._reading_disk = Flag(), Lock()
         engine._failure, engine._looked, engine._now = None, looked, clock
@@ -71,19 +83,48 @@ class FollowingEngine(Engine):
         return self._seq
 
     def catch_up(self) -> int:
-        """Apply what is on disk now; return the number of the last record. `StorageError` if records are gone: open it again."""
+        """Apply what is on disk now; return the number of the last record."""
         with self._reading_disk:
             now, version = self._now(), self._journal.data_version()
             if version != self._version:
                 self._follow_scoring()
-                self._seq = replay(self, self._journal, self._seq)
+                try:
+                    self._seq = self._replayed()
+                except StorageError as error:
+                    LOG.warning("%s is read again from its newest snapshot: %s", self._folder, error)
+                    self._read_again()
                 self._version = version
             self._looked[0] = now
             return self._seq
 
+    def _replayed(self) -> int:
+        """Apply the records after the last one."""
+        connection = self._journal.connection
+        connection.execute("BEGIN")  # one state, while the writer may remove records
+        try:
+            return replay(self, self._journal, self._seq)
+        finally:
+            connection.execute("COMMIT")
+
+    def _read_again(self) -> None:
+        """Read a copy from the newest snapshot and take over all that it has. Readers wait for the exchange alone."""
+        copy, seq = recover(self._folder, self._journal, partial(self._options.of_folder(self._journal).make, _Copy))
+        assert isinstance(copy, _Copy)
+        with self._changes, self._lock.write():
+            copy.schema.forgotten = self.schema.forgotten + 1  # what was encoded under the old schema is encoded again
+            found = copy._index
+            if isinstance(self._index, Planned):
+                assert isinstance(found, Index)
+                copy._subscriptions.index = self._planned(found, copy.plan_of_index)
+            self.schema, self._clock, self._scoring = copy.schema, copy._clock, copy._scoring
+            self._subscriptions, self._live = copy._subscriptions, copy._live
+            self._reader = Reader(copy.schema, self._reader.limits, self._reader.bad, clock=copy._clock)
+            self._reclaiming, self._undo = Reclaiming(), None
+        self._seq = seq
+
     def _follow_scoring(self) -> None:
         """Take the scoring of the folder, which may have changed while it had no subscriptions, unless one was given."""
-        scoring = make_scoring(scoring_of(self._journal, self._given_scoring))
+        scoring = make_scoring(scoring_of(self._journal, self._options.scoring))
         if scoring.name != self.scoring:
             self._prepare_index(scoring)
             self._scoring = scoring
@@ -92,7 +133,7 @@ class FollowingEngine(Engine):
         while not self._stop.wait(POLL):
             try:
                 self.catch_up()
-            except MatchwoodError as error:
+            except Exception as error:  # of SQLite too: following ends with a reason, never in silence
                 self._failure = str(error)
                 LOG.error("no longer following %s: %s", self._journal.path, error)
                 return
@@ -121,7 +162,8 @@ class FollowingEngine(Engine):
     subscribe = subscribe_many = subscribe_rows = subscribe_table = unsubscribe_many = update_many = _refuse
     set_priority = set_until = pause = resume = move_many = publish = publish_many = retract = _refuse
 
-    _given_scoring: str | Combine | None
+    _folder: Path
+    _options: Options
     _journal: Journal
     _seq: int
     _version: int

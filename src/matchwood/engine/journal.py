@@ -1,7 +1,7 @@
 """The journal of a durable engine: one SQLite file, through `apsw`.
 
     journal        (seq, last, time, version, changes, checksum, body)
-                   a chunk: the records seq..last of one transaction, see `records`; does it change the engine?
+                   a chunk: the records seq..last of one transaction, see `records`; how many of them change the engine: `Changes`
     subscriptions  (position, id, body, revision, until)        what is subscribed now: a `Subscribed` record, by order
     live           (number, until, body)                        what is alive now: a `Kept` record
     meta           (key, value)                                 kind of ids, types of attributes, next numbers
@@ -21,6 +21,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,6 +55,14 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 Also = Callable[[Any, int], None]
 """What a transaction writes beside the chunk: called with the connection and the number of the first record."""
+
+
+class Changes(IntEnum):
+    """How many records of a chunk change the engine. Older journals have SOME in place of ALL."""
+
+    NONE = 0
+    SOME = 1
+    ALL = 2
 
 
 Chunked = tuple[Sequence[Record], int]
@@ -161,8 +170,7 @@ class Journal:
             for records, time in work(self.connection, first):
                 body = encode_chunk(records)
                 last = following + len(records) - 1
-                changes = not all(isinstance(record, Passing) for record in records)
-                chunk = (following, last, time, RECORDS_VERSION, changes, zlib.crc32(body), body)
+                chunk = (following, last, time, RECORDS_VERSION, _changes(records), zlib.crc32(body), body)
                 execute("INSERT INTO journal VALUES(?, ?, ?, ?, ?, ?, ?)", chunk)
                 following = last + 1
             execute("COMMIT")
@@ -289,6 +297,13 @@ class Journal:
     def close(self) -> None:
         """Close the file. May be repeated."""
         self.connection.close()
+
+
+def _changes(records: Sequence[Record]) -> Changes:
+    passing = sum(isinstance(record, Passing) for record in records)
+    if passing:
+        return Changes.NONE if passing == len(records) else Changes.SOME
+    return Changes.ALL
 
 
 def _flush_folder(path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matchwood.encode.elements import condition_arrays, restore_conditions
 from matchwood.engine.ids import Ids
 from matchwood.engine.live import Live
 from matchwood.errors import SchemaError, StorageError
@@ -24,7 +25,7 @@ def save_engine(engine: Engine, path: str | Path) -> None:
     folder = local_path(path, "saved engine")
     index = engine._index
     subscriptions = engine._subscriptions
-    arrays = {**subscriptions.arrays(), **engine._live.arrays()}
+    arrays = {**subscriptions.arrays(), **engine._live.arrays(), **condition_arrays(engine.schema)}
     ids = Ids.INT if subscriptions.names is None else Ids.STR
     about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": subscriptions.next_id, "ids": ids}
     if isinstance(index, Planned):
@@ -45,6 +46,7 @@ def load_engine(make: Callable[[Schema, str], Engine], path: str | Path, *, veri
         subscriptions.next_id = int(about["next_id"])
         subscriptions.set_arrays(arrays)
         engine._live = Live.of_arrays(arrays, engine.schema, like=engine._axes)
+        restore_conditions(engine.schema, arrays)
     except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
         raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
     return engine

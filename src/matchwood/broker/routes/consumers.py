@@ -11,6 +11,7 @@ from matchwood.broker.commands import instant_text
 from matchwood.broker.http import Answer, Request
 from matchwood.broker.routes.parameters import MAX_PAGE, PAGE, name_of
 from matchwood.broker.tenant import Tenant
+from matchwood.engine.journal import Journal
 from matchwood.errors import RequestError
 
 
@@ -83,7 +84,12 @@ async def list_dead(request: Request) -> Answer:
     limit = request.whole(query, "limit", PAGE, 1, MAX_PAGE) or PAGE
     after = request.whole(query, "after", 0, 0, 2**62) or 0
     consumer = query.get("consumer", [None])[-1]
-    found = await request.tenant.read(lambda journal: outbox.dead_letters(journal.connection, consumer, after, limit))
+
+    def read(journal: Journal) -> tuple[Any, int]:
+        letters = outbox.dead_letters(journal.connection, consumer, after, limit)
+        return letters, outbox.dropped_dead(journal.connection)
+
+    found, dropped = await request.tenant.read(read)
     letters = [
         t.DeadLetter(
             number=entry.number,
@@ -95,7 +101,8 @@ async def list_dead(request: Request) -> Answer:
         )
         for entry, reason, time in found
     ]
-    return Answer(200, t.DeadPage(dead=letters, next=letters[-1].number if len(letters) == limit else None))
+    following = letters[-1].number if len(letters) == limit else None
+    return Answer(200, t.DeadPage(dead=letters, dropped=dropped, next=following))
 
 
 async def _choose(request: Request, run: Any) -> Answer:
