@@ -172,20 +172,5 @@ CHAPTER = Chapter(
                 for system, how in SYSTEMS
             ],
         ),
-        Section(
-            "A hot place",
-            "Four fifths of 300,000 events fall into one place, of a four hundredth of the plane.",
-            [
-                Claim(
-                    f"the 10 best: 17 shards, {how}",
-                    at(ROUTED, f"17 shards, {system}, hot place"),
-                    "µs an event",
-                )
-                for system, how in (
-                    *SYSTEMS,
-                    ("events routed, not adaptive", "events sent to their shards, without adaptive execution"),
-                )
-            ],
-        ),
     ],
 )
