@@ -14,10 +14,12 @@ import pytest
 
 from matchwood import Engine, Event, Point, Range
 from matchwood.encode.elements import MATCHERS, Judge
+from matchwood.encode.json_lines import read_json_subscriptions
 from matchwood.errors import MatchwoodError, NeverMatchesError
 from matchwood.lang.evaluate import judge
 from matchwood.lang.event import event_keys
 from matchwood.lang.rows import normalise
+from matchwood.planner.elements import ElementIndex
 from matchwood.schema import Schema
 from tests.nested_worlds import LATER, a_tree, an_event, met
 from tests.worlds import examples, ranked
@@ -176,6 +178,82 @@ def test_a_saved_engine_keeps_conditions(tmp_path: Path) -> None:
     assert [hit.event for hit in again.subscribe("ANY(items, sku = 'b' AND qty < 2)").live] == [0]
     schema = pickle.loads(pickle.dumps(again.schema))
     assert schema.difference(again.schema) is None
+
+
+class Counting(ElementIndex):
+    """Counts the conditions that it is given one by one, and those that it takes from arrays."""
+
+    added = restored = 0
+
+    def add(self, conditions: Any) -> None:
+        Counting.added += len(conditions)
+        super().add(conditions)
+
+    def restore(self, rows: Any) -> bool:
+        Counting.restored += len(np.unique(rows.ids))
+        return super().restore(rows)
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
+    monkeypatch.setattr("matchwood.encode.elements.MATCHERS", [Counting])
+    monkeypatch.setattr(Counting, "added", 0)
+    monkeypatch.setattr(Counting, "restored", 0)
+    return Counting
+
+
+@pytest.mark.parametrize("call", ["subscribe_many", "subscribe_rows", "subscribe_table"])
+def test_many_conditions_are_indexed_by_the_call_that_brings_them(call: str, counting: type[Counting]) -> None:
+    texts = [f"ANY(items, sku = 's{number}')" for number in range(20)]
+    engine = Engine()
+    if call == "subscribe_many":
+        engine.subscribe_many(texts)
+    elif call == "subscribe_rows":
+        lines = [json.dumps({"id": number, "expression": text}) for number, text in enumerate(texts)]
+        engine.subscribe_rows(read_json_subscriptions(lines, engine.schema).rows)
+    else:
+        engine.subscribe_table(pa.table({"id": list(range(20)), "expression": texts}))
+    assert counting.added == 20
+    assert [match.id for match in engine.match({"items": [{"sku": "s7"}]})] == [7]
+    assert counting.added == 20
+
+
+@pytest.mark.parametrize("matcher", [Judge, Counting], ids=lambda matcher: matcher.__name__)
+@pytest.mark.parametrize("seed", range(examples(6)))
+def test_a_loaded_engine_has_its_conditions_indexed(
+    seed: int, matcher: Any, tmp_path: Path, counting: type[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("matchwood.encode.elements.MATCHERS", [matcher])
+    rng = np.random.default_rng([seed, 31])
+    engine, trees = an_engine(rng, 30)
+    for id_ in list(trees)[::4]:
+        engine.unsubscribe(id_)
+        del trees[id_]
+    engine.save(tmp_path / "saved")
+    counting.added = 0
+    again = Engine.load(tmp_path / "saved")
+    if matcher is counting:
+        assert counting.added == 0
+        assert counting.restored > 0
+    for step in range(12):
+        event = an_event(rng)
+        assert {match.id for match in again.match(event)} == {id_ for id_, tree in trees.items() if met(tree, event)}
+        if step % 3 == 2:  # it goes on as any engine does
+            tree = a_tree(rng)
+            try:
+                trees[int(again.subscribe(tree))] = tree
+            except NeverMatchesError:
+                continue
+
+
+def test_a_folder_without_indexed_conditions_is_loaded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("matchwood.engine.saving.condition_arrays", lambda schema: {})
+    engine = Engine()
+    engine.subscribe("ALL(items, qty >= 2)")
+    engine.save(tmp_path / "saved")
+    again = Engine.load(tmp_path / "saved")
+    assert [match.id for match in again.match({"items": [{"qty": 2}, {"qty": 3}]})] == [0]
+    assert not again.match({"items": [{"qty": 2}, {"qty": 1}]})
 
 
 def test_conditions_and_elements_that_are_gone_are_reclaimed() -> None:

@@ -6,7 +6,7 @@ a `Matcher`. `Judge` asks the oracle, condition by condition; `planner.elements`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from json import loads
 from threading import Lock
 from typing import Any, Protocol
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows
+from matchwood.encode.checks import check_rows
 from matchwood.encode.objects import RowsBuilder
 from matchwood.lang.bad_values import BadValues
 from matchwood.lang.evaluate import judge
@@ -23,7 +24,7 @@ from matchwood.lang.json_values import of_json
 from matchwood.lang.nested import Conditions, as_object, conditions_with, rows_of_condition
 from matchwood.lang.row import Row
 from matchwood.patterns import Elements, read_test
-from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema
+from matchwood.schema import UNKNOWN_SYMBOL, Attribute, Schema, Type
 from matchwood.schema.functions import element_prefix, is_hidden, root_of
 
 Element = Mapping[str, object]
@@ -40,6 +41,9 @@ class Matcher(Protocol):
 
     def rows(self) -> Rows:
         """All conditions as arrays."""
+
+    def restore(self, rows: Rows) -> bool:
+        """Take all conditions from such arrays, into an empty matcher; False if it cannot."""
 
     def read(self, elements: Sequence[Element], bad: BadValues | None, *, register: bool = False) -> Any:
         """The elements in the form that `match` takes; with `register` their strings are registered."""
@@ -67,6 +71,10 @@ class Judge:
     def rows(self) -> Rows:
         """See `Matcher`."""
         return condition_rows(self._conditions, self._schema)
+
+    def restore(self, rows: Rows) -> bool:
+        """See `Matcher`. The definition has no use for arrays."""
+        return False
 
     def read(self, elements: Sequence[Element], bad: BadValues | None, *, register: bool = False) -> list[EventKeys]:
         """See `Matcher`."""
@@ -151,6 +159,31 @@ class ElementConditions:
         with self._lock:
             self._follow()
             return self._matcher.rows()
+
+    def follow(self) -> None:
+        """Take in the conditions that have come, so that the next event need not wait for it. O(these)."""
+        with self._lock:
+            self._follow()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What `restore` takes, for the same schema. O(conditions)."""
+        with self._lock:
+            self._follow()
+            codes = np.fromiter(self._held, np.int64, len(self._held))
+            needs_all = np.fromiter(self._held.values(), np.bool_, len(self._held))
+            rows = self._matcher.rows()._asdict()
+            return {**rows, "codes": codes, "needs_all": needs_all, "left": np.array(self._left, np.int64)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take the conditions from arrays instead of reading their texts, before any other call. O(conditions)."""
+        rows = Rows(*(arrays[name] for name in Rows._fields))
+        check_rows(rows, self._schema.dimensions)
+        if self._matcher.restore(rows):
+            assert self._hidden.symbols is not None
+            self._seen = len(self._hidden.symbols.texts)
+            self._forgotten = self._hidden.symbols.forgotten
+            self._held = dict(zip(arrays["codes"].tolist(), arrays["needs_all"].tolist(), strict=True))
+            self._left = arrays["left"].tolist()
 
     def passing(self, code: int) -> tuple[bool, IntervalSet, IntervalSet]:
         """Whether every element has to meet a condition; the codes of the registered elements that do, and of those that do not.
@@ -269,3 +302,45 @@ def element_conditions(schema: Schema, source: Attribute) -> tuple[Attribute, El
     if found is None or found.make is not MATCHERS[-1]:
         found = conditions.index = ElementConditions(schema, source, hidden, conditions)
     return hidden, found
+
+
+MANY = 16
+"""Rows at once that are worth a look at all attributes."""
+
+
+def all_conditions(schema: Schema) -> Iterator[tuple[Attribute, ElementConditions]]:
+    """The conditions on the elements of each list of objects, with their hidden attribute."""
+    for attribute in list(schema):
+        if attribute.type is Type.OBJECTS and (found := element_conditions(schema, attribute)) is not None:
+            yield found
+
+
+def follow_conditions(schema: Schema, rows: int) -> None:
+    """After so many rows at once: index their conditions, which the next event would wait for otherwise. A few may wait."""
+    if rows >= MANY:
+        for _, conditions in all_conditions(schema):
+            conditions.follow()
+
+
+def condition_arrays(schema: Schema) -> dict[str, np.ndarray]:
+    """The indexed conditions of all lists as arrays. O(conditions)."""
+    return {
+        f"{_saved(hidden)}{name}": array
+        for hidden, conditions in all_conditions(schema)
+        for name, array in conditions.arrays().items()
+    }
+
+
+def restore_conditions(schema: Schema, arrays: Mapping[str, np.ndarray]) -> None:
+    """Index the conditions of a schema that was saved with these arrays; without them, from their texts. O(conditions)."""
+    for hidden, conditions in all_conditions(schema):
+        prefix = _saved(hidden)
+        mine = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        if mine:
+            conditions.restore(mine)
+        conditions.follow()
+
+
+def _saved(hidden: Attribute) -> str:
+    """What the names of the arrays of its conditions begin with."""
+    return f"elements-{hidden.dims[0]}-"

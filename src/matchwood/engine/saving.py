@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matchwood.encode.elements import condition_arrays, restore_conditions
 from matchwood.engine.ids import Ids
 from matchwood.engine.live import Live
 from matchwood.errors import SchemaError, StorageError
@@ -25,7 +26,7 @@ def save_engine(engine: Engine, path: str | Path) -> None:
     folder = local_path(path, "saved engine")
     index = engine._index
     subscriptions = engine._subscriptions
-    arrays = {**subscriptions.arrays(), **engine._live.arrays()}
+    arrays = {**subscriptions.arrays(), **engine._live.arrays(), **condition_arrays(engine.schema)}
     ids = Ids.INT if subscriptions.names is None else Ids.STR
     about: dict[str, Any] = {"schema": engine.schema.to_json(), "next_id": subscriptions.next_id, "ids": ids}
     if isinstance(index, Planned):
@@ -49,6 +50,7 @@ def load_engine(make: Callable[[Schema, str], Engine], path: str | Path, *, veri
     with _reading_saved(folder):
         subscriptions.set_arrays(arrays)
         engine._live = Live.of_arrays(arrays, engine.schema, like=engine._axes)
+        restore_conditions(engine.schema, arrays)
     return engine
 
 

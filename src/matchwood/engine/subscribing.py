@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from matchwood.encode.arrays import Int64s, Rows
+from matchwood.encode.elements import follow_conditions
 from matchwood.encode.rejects import EncodedSubscriptions, Reject
 from matchwood.encode.tables import read_subscriptions
 from matchwood.engine.ids import Id, shown_id
@@ -131,6 +132,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change, metadata=kept, names=names)
                 self._live.settle(self.schema, self.bad_values)
+            follow_conditions(self.schema, rows.size)
         return self._shown(np.array(numbers, np.int64))
 
     def subscribe_rows(self, rows: Rows) -> None:
@@ -159,6 +161,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change)
                 self._live.settle(self.schema, self.bad_values)
+            follow_conditions(self.schema, rows.size)
 
     def subscribe_table(
         self,
@@ -205,6 +208,7 @@ class Subscribing(Publishing):
             with self._lock.write():
                 self._subscriptions.insert(rows, change, metadata=metadata, names=names)
                 self._live.settle(self.schema, self.bad_values)
+            follow_conditions(self.schema, rows.size)
             return LoadedTable(self._shown(numbers), encoded.rejects)
 
     def _numbered(self, encoded: EncodedSubscriptions) -> tuple[Rows, dict[str, int] | None, Int64s]:

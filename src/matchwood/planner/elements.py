@@ -49,6 +49,12 @@ class ElementIndex:
         """See `Matcher`."""
         return self._index.store.extract_all()
 
+    def restore(self, rows: Rows) -> bool:
+        """See `Matcher`."""
+        self._index.insert(rows)
+        self._grow(rows.size)
+        return True
+
     def read(self, elements: Sequence[Element], bad: BadValues | None, *, register: bool = False) -> Events:
         """See `Matcher`."""
         reader = EventReader(self._schema, register=register, bad=bad, prefix=self._prefix)
