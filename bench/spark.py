@@ -3,7 +3,8 @@
     index       building and publishing; the first match of a worker; the memory of workers that map the same index
     join        events x subscriptions x 6 intervals: `mapInArrow` over a mapped index against BroadcastNestedLoopJoin
     process     the throughput compared with that of the index in one process, with as many cores
-    routed      spatial shards: events routed to shards, every task mapping all shards, and one shard
+    routed      spatial shards: events routed to shards, every task mapping all shards, and one shard; the same with a place that
+                most events fall into, with adaptive execution on and off
     ingest      the CPU of a worker to encode a subscription that is text of a known shape
     large       ten times as many subscriptions, in shards by hash, with the memory of driver and workers
     stream      a micro-batch of 1,000 events against one that only writes its input; events of a table and of JSON lines
@@ -33,14 +34,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.report import Report, side_by_side
-from bench.spark_setup import INDEX, WORKLOAD, K, Setup, drain, opened, seconds_of
+from bench.spark_routed import PLACES, ROUTED, routed
+from bench.spark_setup import INDEX, WORKLOAD, K, Setup, drain, seconds_of
 from bench.spark_stream import stream
-from bench.spark_world import DIMS, SEED, Shape, in_threads, sum_here, sum_there, write_subscription_table
+from bench.spark_world import DIMS, SEED, Shape, in_threads, sum_there, write_subscription_table
 from matchwood.encode.arrays import concatenate_rows
 from matchwood.schema import Schema
 
-ROUTED = "6 intervals, small places"
-PLACES = Shape(place=0.02, other=0.45)
 SIZES = {
     "quick": {
         "subscriptions": 50_000,
@@ -294,40 +294,6 @@ def peak_memory(pid: int) -> int:
     """The most bytes that a process has had in memory at once."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
-
-
-def routed(setup: Setup) -> None:
-    """Compare spatial shards, with events routed and with every task mapping all shards, with one shard."""
-    from matchwood.spark.index_stage import build_index
-    from matchwood.spark.match_stage import match_events
-
-    spark, n = setup.session(), setup.sizes["routed"]
-    lake = setup.new_lake("places", {"place": "point", **{f"d{d}": "number" for d in range(2, DIMS)}})
-    rows = PLACES.subscriptions(setup.sizes["subscriptions"])
-    write_subscription_table(rows, setup.folder / "placed")
-    subscriptions = spark.read.parquet(str(setup.folder / "placed"))
-    shards, table = setup.sizes["shards"], setup.event_table(spark, n)
-    start = time.perf_counter()
-    spread = build_index(subscriptions, lake, lake.codebook(), index=INDEX, shards=shards, by="space")
-    setup.row(f"{INDEX}, {shards} shards", "build_and_publish_s", time.perf_counter() - start, workload=ROUTED)
-    copies = spread.counts["subscriptions"] / rows.size
-    setup.row(f"{INDEX}, {shards} shards", "copies_per_subscription", copies, workload=ROUTED)
-    one = build_index(subscriptions, lake, lake.codebook(), index=INDEX)
-    calls = {
-        "one shard": lambda k: match_events(table, one, k=k),
-        f"{shards} shards, all in every task": lambda k: match_events(table, spread, k=k, route=False),
-        f"{shards} shards, events routed": lambda k: match_events(table, spread, k=k, route=True),
-    }
-    here = opened(one)
-    for k, what in ((None, "all"), (K, f"top-{K}")):
-        truth = sum_here(here, setup.events.take(0, n), k)
-        for system, call in calls.items():
-            assert sum_there(call(k)) == truth, f"{system}, {what}: differs from the index in this process"
-        times = side_by_side({s: partial(drain, call(k)) for s, call in calls.items()}, repeats=3)
-        for system, timing in times.items():
-            ratio = times["one shard"].median / timing.median
-            setup.row(f"{system}, {what}", "us_per_event", timing.median / n * 1e6, n=n, workload=ROUTED,
-                      baseline="one shard", ratio=ratio, verified=True, spread=timing.spread / n * 1e6)  # fmt: skip
 
 
 def scale(setup: Setup, master: str) -> None:

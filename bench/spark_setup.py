@@ -27,6 +27,8 @@ class Setup:
     report: Report
     folder: Path
     sizes: dict[str, int]
+    lakes: dict[str, Any] = field(default_factory=dict)
+    """The lakes that were made, by name."""
     _session: tuple[str, Any, float] | None = None
     _truths: dict[int | None, Sum] = field(default_factory=dict)
 
@@ -91,6 +93,7 @@ class Setup:
 
         lake = Lake(self.folder / name)
         lake.keep_codebook(Codebook.declare(Schema(schema, learn=False)))
+        self.lakes[name] = lake
         return lake
 
     def build(self) -> Any:

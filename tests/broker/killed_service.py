@@ -9,13 +9,14 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.broker.kills import EXPRESSIONS, SCHEMA, Point, Replay, check, nth_of, point_of
+from tests.broker.kills import EXPRESSIONS, SCHEMA, Point, Replay, check, nth_of, point_of, shown
 from tests.broker.service import Service
 
 LONGEST = 2.5
@@ -28,7 +29,8 @@ class Campaign:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.seed = folder, seed
         self.said: list[str] = []
-        self.kills = 0
+        self.kills: Counter[str] = Counter()
+        """By point: a kill counts there only if the service came to its point."""
         self.arrived: dict[str, list[int]] = {}  # by webhook, in the order of first arrival
         self._saying = threading.Lock()
         self._events = 0
@@ -78,7 +80,7 @@ class Campaign:
         try:
             self.service = self._started(point, nth_of(number, point) if point else 0)
         except AssertionError:  # killed while it started
-            self.kills += 1
+            self.kills[shown(point)] += 1
             return
         until = time.monotonic() + (LONGEST if point else random.Random(number).uniform(0.1, 1.5))
         work: list[Callable[[random.Random], None]] = [self.publish, self.publish, self.change, self.consume]
@@ -90,9 +92,10 @@ class Campaign:
             thread.start()
         while time.monotonic() < until and self.service.process.poll() is None:
             time.sleep(0.01)
+        fired = self.service.process.poll() is not None
         self.service.kill()
         assert self.service.process.returncode == -signal.SIGKILL
-        self.kills += 1
+        self.kills[shown(point if fired else None)] += 1
         for thread in threads:
             thread.join()
 

@@ -64,6 +64,14 @@ def point_of(number: int) -> Point | None:
     return POINTS[number // 3 % len(POINTS)] if number % 3 else None
 
 
+def shown(point: Point | None) -> str:
+    """A point in words, for the counts of a campaign."""
+    if point is None:
+        return "at a random time"
+    operation, suffix, after = point
+    return f"{'after' if after else 'before'} {operation} {suffix or 'of a snapshot'}"
+
+
 def kill_at_rename(*, after: bool) -> None:
     """Kill this process when a folder is renamed, which makes it a snapshot: before that, or after."""
     rename = Path.rename

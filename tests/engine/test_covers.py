@@ -6,6 +6,7 @@ import pytest
 
 from matchwood import Engine
 from matchwood.engine import covers
+from matchwood.errors import SubscriptionError
 from matchwood.planner.exercise import COVER_UPDATES, COVERED, COVERS
 from tests.worlds import TYPES, a_world, seeded_dice
 
@@ -113,3 +114,18 @@ def test_a_subscription_too_large_for_covering_has_no_part_before_the_kernels_co
     some = engine.subscribe("a > 1 AND b = 1")
     engine.subscribe("a > 2 AND b = 1 AND c = 1 AND d = 1")
     assert engine.covered_by("a > 0").tolist() == [some]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_removal_that_is_refused_leaves_the_index_of_covers_alone(paused: bool) -> None:
+    engine = Engine()
+    engine.subscribe_many(["age > 3", "age > 5", "age > 7"], ids=[0, 1, 2])
+    if paused:
+        engine.pause(2)
+    engine.reduce()  # which makes the index
+    for ids in ([9], [0, 9], [0, 0]):
+        with pytest.raises(SubscriptionError):
+            engine.unsubscribe_many(ids)
+        assert engine._subscriptions.covers.is_made
+    assert engine.ids().tolist() == [0, 1, 2]
+    assert engine.covers("age > 6").tolist() == [0, 1]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -557,13 +558,16 @@ def test_a_kill_loses_nothing_acknowledged_and_invents_nothing(number: int, tmp_
 def test_a_thousand_kills_lose_nothing_acknowledged(tmp_path: Path) -> None:
     """KILLS says how many, KILLS_FROM with which seed to begin: so that a campaign can be made in portions."""
     number, left = int(os.environ.get("KILLS_FROM", "1000")), int(os.environ.get("KILLS", "1000"))
-    while left > 0:
+    kills: Counter[str] = Counter()
+    while kills.total() < left:
         folder = tmp_path / str(number)
         folder.mkdir()
         point = POINTS[number % len(POINTS)] if number % 3 else None
-        left -= check_killed(folder, number, point, nth_of(number, point))
+        name = "at a random time" if point is None else f"{'after' if point[2] else 'before'} {point[0]} {point[1]}"
+        kills[name] += check_killed(folder, number, point, nth_of(number, point))
         shutil.rmtree(folder)
         number += 1
+    print(f"\nan engine was killed {kills.total()} times: {dict(sorted(kills.items()))}")
 
 
 FOLLOWER = """

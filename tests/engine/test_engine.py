@@ -19,6 +19,7 @@ from matchwood import Engine, Event, ManualClock, Match, Point, Range, Ranking, 
 from matchwood.encode.arrays import make_events, make_rows
 from matchwood.encode.events import encode_events
 from matchwood.encode.subscription_tables import encode_subscription_table
+from matchwood.engine.saving import load_engine
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
@@ -739,6 +740,20 @@ def test_a_folder_that_is_no_engine_is_a_storage_error(engine: Engine, tmp_path:
         manifest.write_text(signed({**whole, "about": about}))
         with pytest.raises(StorageError, match="incomplete"):
             Engine.load(tmp_path / "saved")
+
+
+def test_a_mistake_in_our_own_code_is_not_taken_for_a_damaged_folder(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*_: object) -> None:
+        raise AttributeError("no such method")
+
+    engine.save(tmp_path / "saved")
+    with pytest.raises(TypeError, match="surprise"):
+        load_engine(lambda schema, ids: Engine(schema, surprise=ids), tmp_path / "saved", verify=True)  # type: ignore[call-arg]
+    monkeypatch.setattr("matchwood.engine.subscriptions.Subscriptions.set_arrays", mistaken)
+    with pytest.raises(AttributeError, match="no such method"):
+        Engine.load(tmp_path / "saved")
 
 
 # threads

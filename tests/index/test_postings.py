@@ -7,6 +7,7 @@ import pytest
 
 from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Events, Rows, make_events, make_rows
 from matchwood.structures import PostingsIndex, Scan
+from matchwood.workloads import Ranked
 from tests.worlds import listed, ranked
 
 COUNTRY, INTERESTS, SITE, AGE = range(4)
@@ -151,6 +152,21 @@ def test_a_priority_changes_in_place_unless_it_exceeds_its_block() -> None:
     assert int(index._postings.counts[0]) > places[1]
     assert listed(index.top_k(events, 9)) == listed(scan.top_k(events, 9))
     assert ranked(index.match(events)) == ranked(scan.match(events))
+
+
+def test_rows_inserted_one_by_one_do_not_make_the_k_best_verify_their_block() -> None:
+    workload = Ranked(size=6_000, dimensions=2)
+    rows, events = workload.subscriptions(), workload.events(40)
+    index, scan = PostingsIndex.build(rows), Scan.build(rows)
+    verified = []
+    for _ in range(2):
+        index.reset_counters()
+        assert listed(index.top_k(events, 10)) == listed(scan.top_k(events, 10))
+        verified.append(index.stats().candidates)
+        again = rows.take(1_000, 1_200)  # of any score, to the end of the block of the lowest ones
+        index.delete(again.ids)
+        index.insert(again)
+    assert verified[1] < 2 * verified[0]
 
 
 def test_values_that_come_after_the_plan_are_found() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+
+import numba
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,7 +15,7 @@ from matchwood.errors import SchemaError
 from matchwood.spark.batches import EVENTS, read_events, read_ranked, read_subscriptions, write_ranked
 from matchwood.spark.merge import Merging, cut, gather
 from tests.spark.tables import event_table, subscription_table
-from tests.worlds import World, worlds
+from tests.worlds import World, a_world, seeded_dice, worlds
 
 
 @settings(max_examples=60)
@@ -96,3 +99,16 @@ def test_cutting_keeps_the_first_and_drops_copies() -> None:
     assert kept.offsets.tolist() == [0, 1, 1, 2]
     assert cut(lists, k=None, copies=True).ids.tolist() == [4, 1, 7, 8]
     assert gather(2, [], [], k=3, copies=False).offsets.tolist() == [0, 0, 0]
+
+
+def test_arrays_of_columns_have_the_types_that_kernels_are_compiled_for() -> None:
+    """A read-only array is another type to Numba: the first task of a machine would compile a kernel again."""
+    world = a_world(seeded_dice(5), subscriptions=6, events=4)
+    (events,), (subscriptions,) = event_table(world).to_batches(), subscription_table(world).to_batches()
+    read, rows = read_events(events).events, read_subscriptions(subscriptions).rows
+    assert list(map(numba.typeof, read)) == list(map(numba.typeof, world.event_arrays()))
+    assert list(map(numba.typeof, rows)) == list(map(numba.typeof, world.rows()))
+    assert read_events(events).ids.flags.writeable
+    del subscriptions
+    gc.collect()
+    assert np.array_equal(rows.lo, world.rows().lo, equal_nan=True)  # the memory is kept

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import NoneType, TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 from msgspec import ValidationError, convert
@@ -55,6 +55,19 @@ from matchwood.client.transport import ENCODER, LOG, NDJSON, Transport
 from matchwood.errors import MatchwoodError, NotFoundError, RequestError, UnknownSubscriptionError
 
 Expression = str | dict[str, Any] | bool
+
+
+class SubscriptionOptions(TypedDict, total=False):
+    """What a subscription may have beside its expression."""
+
+    id: str | None
+    priority: float
+    place: tuple[float, float] | None
+    radius: float | None
+    until: datetime | str | None
+    metadata: Any
+
+
 LEASE = 900.0
 """Seconds after which a subscription without `durable` ends if its client is gone."""
 
@@ -257,39 +270,28 @@ class Client:
         expression: Expression,
         *,
         durable: str | None = None,
-        id: str | None = None,
-        priority: float = 0.0,
-        place: tuple[float, float] | None = None,
-        radius: float | None = None,
-        until: datetime | str | None = None,
-        metadata: Any = None,
         digest: tuple[int, float] | None = None,
         track: Track | Mapping[str, Any] | None = None,
         prefetch: int = 100,
         lease: float = 30.0,
         on_notice: Callable[[Notice], None] | None = None,
+        **more: Unpack[SubscriptionOptions],
     ) -> Hits:
         """Subscribe, and iterate over the hits: `async with mw.subscribe("price < 300") as hits: async for hit in hits: ...`.
 
         With `durable="me"` the broker keeps the subscription (under the id "me" unless `id` names another) and its hits while
         the program is away, and repeats a hit until it is acknowledged. Without it the subscription ends with the block, and a
         hit comes at most once. `digest=(n, seconds)`: at most n hits in each period, best first, as one.
-        `track={"object": "van"}`: a hit when an object, which that attribute names, enters or leaves (`Hit.track`).
+        `track={"object": "van"}`: a hit when an object, which that attribute names, enters or leaves (`Hit.track`). `more` are
+        `id`, `priority`, `place`, `radius`, `until` and `metadata` of the subscription.
         """
-        new = NewSubscription(
-            expression=expression,
-            id=id or durable,
-            priority=priority,
-            place=None if place is None else list(place),
-            radius=radius,
-            until=instant(until),
-            metadata=metadata,
-            delivery=DeliveryOptions(
-                consumer=durable,
-                digest=None if digest is None else Digest(max=digest[0], period=digest[1]),
-                track=None if track is None else _track(track),
-            ),
+        delivery = DeliveryOptions(
+            consumer=durable,
+            digest=None if digest is None else Digest(max=digest[0], period=digest[1]),
+            track=None if track is None else _track(track),
         )
+        own = {"id": more.get("id") or durable, "delivery": delivery}
+        new = _subscription({"expression": expression}, {**more, **own})
         if durable is None:
             return _Ephemeral(self, new, on_notice)
         return Consumer(

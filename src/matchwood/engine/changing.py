@@ -70,7 +70,7 @@ class Changing(EngineCore):
         """
         if not isinstance(changes, Mapping):
             raise SubscriptionError(f"expected a mapping from id to what changes, got {describe(changes)}")
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             numbers = [self._number(id_) for id_ in changes]
             before = [self._subscriptions.rows_of(number) for number in numbers]
             subjects = [f"subscription {shown_id(id_)}" for id_ in changes]
@@ -99,7 +99,7 @@ class Changing(EngineCore):
         >>> engine.match({"age": 20})
         [Match(id=0, score=3.5)]
         """
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             number = self._number(id)
             checked = checked_priority(priority, f"subscription {id}")
             with self._lock.write():
@@ -107,7 +107,7 @@ class Changing(EngineCore):
 
     def set_until(self, id: Id, until: datetime | str | None) -> None:
         """Change when a subscription expires; None for never. O(log n)."""
-        with self._changing():
+        with self._changes, self._changing():
             number = self._number(id)
             self._subscriptions.rows_of(number)
             instant = self._instant(until, lambda: f"subscription {id}")
@@ -123,7 +123,7 @@ class Changing(EngineCore):
         >>> engine.match({"age": 20}), len(engine)
         ([], 1)
         """
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             number = self._number(id)
             if number not in self._subscriptions.paused:
                 with self._lock.write():
@@ -131,7 +131,7 @@ class Changing(EngineCore):
 
     def resume(self, id: Id) -> None:
         """Match a paused subscription again. Nothing happens if it is not paused. Cost: that of an insert."""
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             number = self._number(id)
             if number in self._subscriptions.paused:
                 with self._lock.write():
@@ -167,7 +167,7 @@ class Changing(EngineCore):
             if not isinstance(places, Iterable):
                 raise SubscriptionError(f"expected a place for each subscription, got {describe(places)}")
             all_ = list(places)
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             numbers = self._numbers(ids)
             if len(numbers) > 1 and len(np.unique(numbers)) != len(numbers):
                 raise SubscriptionError("a subscription is named twice in one move_many")

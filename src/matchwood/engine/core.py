@@ -149,14 +149,14 @@ class EngineCore:
 
     # reading and writing
 
-    @contextmanager
-    def _changing(self) -> Iterator[Change]:
-        """The block of a change: of one writer, undone if it raises. What it writes, it writes inside `_lock.write()`."""
-        with self._changes:
-            self._catch_up()
-            self._saved_at = None
-            with Change(self) as change:
-                yield change
+    def _changing(self) -> Change:
+        """The block of a change, undone if it raises. The caller is the writer: `with self._changes, self._changing() as change`.
+
+        What it writes, it writes inside `_lock.write()`.
+        """
+        self._catch_up()
+        self._saved_at = None
+        return Change(self)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -35,9 +35,14 @@ class _Place:
     def __init__(self, *, reads: bool) -> None:
         self.reads = reads
         self.called = False  # has its turn come, and not ended?
-        self.turn = Lock()  # released when its turn comes
-        self.turn.acquire()
+        self.turn: Any = None  # of a place in the line: a lock that is released when its turn comes
         self.taken: list[Any] = []  # by a writer: the locks of readers
+
+    def wait_in(self, line: deque[_Place]) -> None:
+        """Line up."""
+        self.turn = Lock()
+        self.turn.acquire()
+        line.append(self)
 
 
 class ReadWriteLock:
@@ -103,7 +108,7 @@ class ReadWriteLock:
                     own.acquire()
                     return True
                 if blocking:
-                    self._line.append(place)
+                    place.wait_in(self._line)
             if (blocking and place.turn.acquire(timeout=timeout)) or place.called:
                 own.acquire()  # at once: no writer is admitted meanwhile
             self._end_turn(place)
@@ -173,7 +178,7 @@ class ReadWriteLock:
                 self._gate_closed = True
                 return True
             if blocking:
-                self._line.append(place)
+                place.wait_in(self._line)
                 self._call_next()
         return place.called or (blocking and place.turn.acquire(timeout=timeout)) or place.called
 

@@ -138,7 +138,7 @@ class Publishing(EngineCore):
         *,
         replace: bool,
     ) -> BatchMatches:
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             now = instant_key(self._clock())
             ids, ends, wrong = self._kept_as(events, until, now, replace=replace)
             read = self._reader.events(events, register=max(ids, default=NOT_KEPT) != NOT_KEPT)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,16 +38,26 @@ def load_engine(make: Callable[[Schema, str], Engine], path: str | Path, *, veri
     """Fill an engine, which `make` makes for the saved schema and kind of ids. O(bytes), without `verify` O(arrays)."""
     folder = local_path(path, "saved engine")
     about, arrays = read_folder(folder, "engine", verify=verify)
-    try:
-        engine = make(Schema.from_json(about["schema"]), str(about["ids"]))
-        index = load_index(folder / "index", verify=verify)
-        subscriptions = engine._subscriptions
-        subscriptions.index = engine._planned(index, Plan.from_json(about["plan"])) if "plan" in about else index
-        engine._prepare_index(engine._scoring)
-        subscriptions.next_id = int(about["next_id"])
+    with _reading_saved(folder):
+        schema, ids, next_id = Schema.from_json(about["schema"]), str(about["ids"]), int(about["next_id"])
+        plan = Plan.from_json(about["plan"]) if "plan" in about else None
+    engine = make(schema, ids)
+    index = load_index(folder / "index", verify=verify)
+    subscriptions = engine._subscriptions
+    subscriptions.index = index if plan is None else engine._planned(index, plan)
+    engine._prepare_index(engine._scoring)
+    subscriptions.next_id = next_id
+    with _reading_saved(folder):
         subscriptions.set_arrays(arrays)
         engine._live = Live.of_arrays(arrays, engine.schema, like=engine._axes)
         restore_conditions(engine.schema, arrays)
-    except (LookupError, TypeError, ValueError, AttributeError, SchemaError) as error:
-        raise StorageError(f"{path}: the saved engine is incomplete: {error!r}") from None
     return engine
+
+
+@contextmanager
+def _reading_saved(folder: Path) -> Iterator[None]:
+    """A block that reads what was saved, whose checksums were right: what it lacks, or what contradicts itself, is no engine."""
+    try:
+        yield
+    except (LookupError, ValueError, SchemaError) as error:
+        raise StorageError(f"{folder}: the saved engine is incomplete: {error!r}") from None

@@ -62,7 +62,7 @@ class Subscribing(Publishing):
         >>> engine.subscribe("price < 30", id=7, place=(10.75, 59.91), radius=500)
         7
         """
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             number, names = self._new_numbers(None if id is None else [id], 1)
             subject = f"subscription {number[0] if id is None else shown_id(id)}"
             if id is not None:
@@ -111,7 +111,7 @@ class Subscribing(Publishing):
             _each(until, count, "until"),
             strict=True,
         )
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             numbers, names = self._new_numbers(given, count)
             shown = numbers if given is None else [shown_id(id_) for id_ in given]
             subjects = [f"subscription {id_}" for id_ in shown]
@@ -152,7 +152,7 @@ class Subscribing(Publishing):
             raise QueryError(
                 "rows have ids that are numbers, but the ids of this engine are strings; use subscribe_many"
             )
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             self._reader.check_schema(rows, "rows")
             check_sound(rows, self.schema.dimensions)
             check_codes(rows, self.schema)
@@ -186,7 +186,7 @@ class Subscribing(Publishing):
         >>> loaded.ids.tolist(), loaded.rejects[0].id
         (['ann'], 'bob')
         """
-        with self._changing() as change:
+        with self._changes, self._changing() as change:
             limits = self._reader.limits
             encoded = read_subscriptions(
                 source,

@@ -202,20 +202,28 @@ class Subscriptions:
 
     def delete(self, ids: Int64s, change: Change) -> None:
         """Remove subscriptions."""
-        change.removes(ids)
         here = ids
         if self.paused:
-            if len(np.unique(ids)) != len(ids):
-                raise SubscriptionError("a subscription is named twice in one delete")
-            known = self.known(ids)
-            if not known.all():
-                raise UnknownSubscriptionError(f"subscription {ids[~known][0]} is not there")
+            self._check_removable(ids)
             here = ids[~self._is_paused(ids)]
+        change.removes(ids)
         for id_ in ids.tolist() if self.paused else ():
             self.paused.pop(id_, None)
-        self.index.delete(here)
+        try:
+            self.index.delete(here)
+        except SubscriptionError:
+            change.removes_none()
+            raise
         self.covers.deleted(here)
         self._forget_beside(ids)
+
+    def _check_removable(self, ids: Int64s) -> None:
+        """Refuse ids that are unknown or named twice, as the index does where none is paused."""
+        if len(np.unique(ids)) != len(ids):
+            raise SubscriptionError("a subscription is named twice in one delete")
+        known = self.known(ids)
+        if not known.all():
+            raise UnknownSubscriptionError(f"subscription {ids[~known][0]} is not there")
 
     def restore(self, ids: Int64s, rows: Rows | None, beside: Beside | None) -> None:
         """Make these subscriptions what `rows` and `beside` say again, whatever part of a change was made.
@@ -242,6 +250,11 @@ class Subscriptions:
         """Is a removal of these to be completed? Paused ones are removed first, then all others at once."""
         here = np.array([id_ for id_ in ids.tolist() if beside.paused.get(id_) is None], np.int64)
         return not (self.index.store.knows(here).any() if len(here) else self.known(ids).any())
+
+    @property
+    def keeps_beside(self) -> bool:
+        """Is anything kept of any subscription beside the index?"""
+        return bool(self.paused or self.metadata or self._until)
 
     def beside(self, ids: Int64s) -> Beside:
         """What is kept of these beside the index, for `restore`."""

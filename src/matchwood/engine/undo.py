@@ -70,9 +70,14 @@ class Change:
         self._note.subscriptions = Replaced(ids if is_new else ids[~self._known(ids)], NO_ROWS, None)
 
     def removes(self, ids: Int64s) -> None:
-        """These subscriptions are removed. The index refuses those that do not exist."""
-        known = ids[self._known(ids)]
-        self._note.subscriptions = Replaced(known, None, self._engine._subscriptions.beside(known))
+        """These subscriptions are removed. If the index refuses them, since one does not exist, call `removes_none`."""
+        subscriptions = self._engine._subscriptions
+        beside = subscriptions.beside(ids) if subscriptions.keeps_beside else None  # a removal adds nothing there
+        self._note.subscriptions = Replaced(ids, None, beside)
+
+    def removes_none(self) -> None:
+        """What `removes` named has been refused: nothing has changed."""
+        self._note.subscriptions = None
 
     def replaces(self, ids: Int64s, before: Rows) -> None:
         """These subscriptions are replaced; they have these rows in the index."""

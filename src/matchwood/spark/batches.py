@@ -1,7 +1,8 @@
 """Conversion of Arrow batches of the pipeline's tables to the arrays of `encode` and back. Runs in workers, without a session.
 
 Arrow stores the items of a list column in one flat buffer. They become a NumPy array without a copy if the types agree (float64)
-and by one narrowing copy if they do not (dimensions, kinds).
+and by one narrowing copy if they do not (dimensions, kinds). NumPy calls such an array read-only, which is another type to Numba:
+a kernel would be compiled once more, in the first task of a machine, although none writes its input. So it is called writable.
 """
 
 from __future__ import annotations
@@ -168,7 +169,21 @@ def _column(batch: Any, name: str) -> Any:
 
 
 def _numbers(batch: Any, name: str) -> Any:
-    return _column(batch, name).to_numpy(zero_copy_only=False)
+    return numpy_of(_column(batch, name))
+
+
+def numpy_of(column: Any) -> Any:
+    """The numbers of an Arrow column without nulls, as an array that is not marked as read-only."""
+    return np.asarray(_Writable(column.to_numpy(zero_copy_only=False)))
+
+
+class _Writable:
+    """The memory of an array under NumPy's array interface, not marked as read-only."""
+
+    def __init__(self, array: Any) -> None:
+        self._owner = array  # NumPy keeps this object, and with it the memory
+        described = array.__array_interface__
+        self.__array_interface__ = {**described, "data": (described["data"][0], False)}
 
 
 def _list(batch: Any, name: str) -> tuple[Int64s, Any]:
@@ -178,7 +193,7 @@ def _list(batch: Any, name: str) -> tuple[Int64s, Any]:
     items = column.values.slice(offsets[0], offsets[-1] - offsets[0])
     if items.null_count:
         raise SchemaError(f"column {name!r}: a list holds a null; remove it or replace it by a value")
-    return offsets - offsets[0], items.to_numpy(zero_copy_only=False)
+    return offsets - offsets[0], numpy_of(items)
 
 
 def _entries(batch: Any, name: str, ends: Int64s, missing: Float64s | None = None) -> Any:

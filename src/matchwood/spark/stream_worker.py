@@ -27,7 +27,7 @@ from matchwood.encode.arrays import Events, Int64s, Matches
 from matchwood.encode.event_tables import EventEncoder
 from matchwood.encode.rejects import NO_ID, EncodedEvents
 from matchwood.spark import task
-from matchwood.spark.batches import read_subscriptions, write_matches
+from matchwood.spark.batches import numpy_of, read_subscriptions, write_matches
 from matchwood.spark.expiring import Expiring
 from matchwood.spark.ingest_worker import content_text
 from matchwood.spark.lines import NO_EVENT_ID, ContentOf, at_offset, encode_event_lines, with_ids
@@ -151,7 +151,7 @@ class StreamState:
     def _apply(self, folder: Place) -> None:
         """Delete the subscriptions that a delta names and insert its new ones into the overlay."""
         table = read_parquet(folder / "data")
-        ids = table.column("id").to_numpy()
+        ids = numpy_of(table.column("id").combine_chunks())
         for shard in self.shards.values():
             shard.remove(ids)
         self._remove_from_overlay(ids)

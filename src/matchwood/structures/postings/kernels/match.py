@@ -344,7 +344,8 @@ def take_admitted(postings, store, scratch, events, combine, g, exact, out):
     if exact.size > 0 and not take_exact(postings, scratch, exact, g * blocks * WORDS, out):
         return
     for block in range(blocks):
-        if not take_block(postings, store, scratch, events, combine, block, (g * blocks + block) * WORDS, out):
+        target = (g * blocks + block) * WORDS
+        if not take_block(postings, store, scratch, events, combine, block, target, False, out):
             return
 
 
@@ -382,19 +383,19 @@ def take_exact(postings, scratch, exact, target, out):
 @helper
 def search_planes(postings, store, scratch, events, combine, exact, at_most_one, out):
     """Answer the loaded event, alone in its group, from the blocks that may hold one of the k best."""
-    candidates = scratch.candidates
+    candidates, prunes = scratch.candidates, at_most_one and combine is None
     if postings.hulls.size > 0 and candidates.answer[0].ranks:
         search_highest(postings, store, scratch, events, combine, exact, out)
         return
     for block in range(blocks_of(postings)):
-        if at_most_one and combine is None and postings.bounds[block] < score_to_reach(candidates, out):
+        if prunes and postings.bounds[block] < score_to_reach(candidates, out):
             continue
         candidates.work[VISITED] += 1
         count_tests(candidates, BOUNDARIES, postings.axes.size * ONE)
         if intersect_axes(postings, scratch, 0, block, 0, False, False):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, block, out)
-            if not take_block(postings, store, scratch, events, combine, block, 0, out):
+            if not take_block(postings, store, scratch, events, combine, block, 0, prunes, out):
                 return
 
 
@@ -416,7 +417,7 @@ def search_highest(postings, store, scratch, events, combine, exact, out):
         if intersect_axes(postings, scratch, 0, highest, 0, False, True):
             if exact.size > 0:
                 rank_exact(postings, scratch, exact, highest, out)
-            take_block(postings, store, scratch, events, combine, highest, 0, out)
+            take_block(postings, store, scratch, events, combine, highest, 0, False, out)
             verify_found(store, candidates, events, combine, out)
 
 
@@ -436,15 +437,22 @@ def rank_exact(postings, scratch, exact, block, out):
 
 
 @helper
-def take_block(postings, store, scratch, events, combine, block, target, out):
-    """Add the positions of a block that admitted[target:] has to the candidates; False if `out` is full."""
+def take_block(postings, store, scratch, events, combine, block, target, prunes, out):
+    """Add the positions of a block that admitted[target:] has to the candidates; False if `out` is full.
+
+    `prunes`: leave out those whose full score is too low. Rows that came after the block was filled have any score, so there
+    may be many.
+    """
     candidates, admitted = scratch.candidates, scratch.admitted
     answer = candidates.answer[0]
     for w in range(WORDS):
         word = admitted[target + w]
+        least = score_to_reach(candidates, out) if prunes else -np.inf
         while word:
             position = block * BLOCK + (w << 6) + np.int64(trailing_zeros(word))
             word &= word - np.uint64(1)
+            if least > -np.inf and postings.hits[position].score < least:
+                continue
             add_candidate(store, candidates, events, combine, postings.slots[position], out)
             if answer.end < 0:
                 return False
