@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matchwood import Engine, ManualClock
+from matchwood import Engine, ManualClock, parse
 from matchwood.errors import ExpressionError, NeverMatchesError
 from matchwood.lang.json_form import from_json
 from tests.model import forms
@@ -330,3 +330,40 @@ def test_events_that_came_before_are_found(crowd: list[Expression], events: list
                 continue
             found = {} if given is None else {int(at): s for at, s in given.live if at == number}
             compared.agree(found, {} if score is None else {number: score}, event)
+
+
+# The comparison itself: a wrong engine must not pass.
+
+PLACE = Circle("place", 10.0, 50.0, 50_000.0, decay=Decay((10.0, 50.0), 9.0, 2.0, 0.4, "LINEAR", "km"))
+
+
+@pytest.mark.parametrize(
+    ("expression", "values", "said", "taken"),
+    [
+        (Nested("items", "ALL", Compare("qty", ">=", 1.0)), {"items": [{"qty": 1.0}, {"qty": 0.0}]}, "ALL(", "ANY("),
+        (Nested("items", "ANY", Not(Compare("qty", "=", 1.0))), {"items": [{"qty": 0.0}]}, "NOT ", ""),
+        (Compare("price", "<=", 7.0, decay=Decay(0.0, 4.0, 0.0, 0.5, "GAUSS")), {"price": 2.0}, "GAUSS", "EXP"),
+        (PLACE, {"place": (10.05, 50.0)}, " km", " m"),
+        (Pattern(Folded.of(("CASEI",), "name"), "LIKE", "zo%"), {"name": "ZOE"}, "CASEI(", "ACCENTI("),
+        (Pattern("name", "REGEX", "^zo"), {"name": "zoe"}, "REGEX(", "CONTAINS("),
+    ],
+)
+def test_a_condition_that_is_taken_for_another_is_noticed(
+    expression: Any, values: dict[str, Any], said: str, taken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Engine.subscribe
+
+    def subscribe(self: Engine, source: Any, **terms: Any) -> Any:
+        text = str(parse(source) if isinstance(source, str) else source)
+        assert said in text
+        return right(self, text.replace(said, taken), **terms)
+
+    event = Happening(values)
+    told = Compared(Engine(index="scan"), 1)
+    told.subscribe(expression, 0)
+    told.match(event)
+    monkeypatch.setattr(Engine, "subscribe", subscribe)
+    told_wrongly = Compared(Engine(index="scan"), 1)
+    told_wrongly.subscribe(expression, 0)
+    with pytest.raises(AssertionError, match="expected"):
+        told_wrongly.match(event)

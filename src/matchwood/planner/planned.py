@@ -32,7 +32,7 @@ from matchwood.planner.preparing import PREPARING, SCAN, prepare_first_calls
 from matchwood.planner.rules import RULES, Rules
 from matchwood.planner.sample import exercise_copying, generated_events, sample_rows, sample_store
 from matchwood.planner.trial import Task
-from matchwood.planner.uses import Use
+from matchwood.planner.uses import USES, Use
 from matchwood.planner.watch import Reason, Watch
 from matchwood.store.reading import ReadableStore
 from matchwood.structures import Capability, Index, Stats, make_index
@@ -144,7 +144,7 @@ class Planned:
         checked = mode_of(mode)
         index = self._index_for(checked)
         found = index.match(events, mode=checked, combine=combine, ordered=ordered, threads=threads)
-        self._record(Use(checked, best=False), events, None, combine)
+        self._record(USES[checked, False], events, None, combine)
         return found
 
     def top_k(
@@ -153,7 +153,7 @@ class Planned:
         """As `Index.top_k`."""
         checked = mode_of(mode)
         found = self._index_for(checked).top_k(events, k, mode=checked, combine=combine, threads=threads)
-        self._record(Use(checked, best=True), events, k, combine)
+        self._record(USES[checked, True], events, k, combine)
         return found
 
     def stats(self) -> Stats:

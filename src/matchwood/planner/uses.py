@@ -20,6 +20,10 @@ class Use(NamedTuple):
         return ("top_k" if self.best else "match") + (" any" if self.mode is Mode.ANY else "")
 
 
+USES = {(mode, best): Use(mode, best) for mode in Mode for best in (False, True)}
+"""Every use, so that none is made for each call."""
+
+
 @dataclass
 class Uses:
     """Counts over a period. `k` is that of the latest top-k query."""

@@ -50,19 +50,25 @@ class Watch:
 
     def matched(self, use: Use, events: Events, k: int | None) -> bool:
         """Record a batch that was matched; is it time to look for a `reason` to plan? O(1), unless the batch is kept."""
-        self._events += events.size
+        size = events.size
+        self._events += size
         self._calls += 1
-        self.uses.count(use, events.size, k)
+        self.uses.count(use, size, k)
+        sampled = self._calls % SAMPLE_EVERY
+        if size and (not sampled or self._recent_size < self._rules.trial.events):
+            self._keep(events)
+        return sampled == 1 or self._events >= self._next_review
+
+    def _keep(self, events: Events) -> None:
+        """Keep a part of a batch, in place of the oldest if there are enough."""
         wanted = self._rules.trial.events
-        if events.size and (self._recent_size < wanted or self._calls % SAMPLE_EVERY == 0):
-            start = (self._calls * 7919) % max(1, events.size - wanted + 1)
-            part = events.take(start, min(start + wanted, events.size))
-            copies: dict[str, np.ndarray] = {name: column.copy() for name, column in part._asdict().items()}
-            self._recent.append(part._replace(**copies))  # the caller may change its arrays
-            self._recent_size += part.size
-            while self._recent_size - self._recent[0].size >= wanted:
-                self._recent_size -= self._recent.popleft().size
-        return self.due() or self._calls % SAMPLE_EVERY == 1
+        start = (self._calls * 7919) % max(1, events.size - wanted + 1)
+        part = events.take(start, min(start + wanted, events.size))
+        copies: dict[str, np.ndarray] = {name: column.copy() for name, column in part._asdict().items()}
+        self._recent.append(part._replace(**copies))  # the caller may change its arrays
+        self._recent_size += part.size
+        while self._recent_size - self._recent[0].size >= wanted:
+            self._recent_size -= self._recent.popleft().size
 
     def changed(self, rows: int) -> None:
         """Record rows that were inserted, deleted or updated."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from matchwood.jit.decorators import helper, kernel, subroutine
 from matchwood.jit.state import State, array
-from matchwood.store.kernels.results import Out
 
 BLOCK = 64
 MIN_RADIX = 256
@@ -221,14 +220,15 @@ def sort_by_radix(ids, scores, bits, scratch):
 
 
 @kernel
-def _sort_runs(offsets, out, bits, scratch):
-    """Sort each run of `out` in place; `bits` are those of the scores, and the scratch is as long as the longest run."""
+def _sort_runs(offsets, ids, scores, scratch):
+    """Sort each run in place; the scratch is as long as the longest one."""
+    bits = scores.view(np.int64)
     for e in range(offsets.size - 1):
         begin, end = offsets[e], offsets[e + 1]
         if end - begin < MIN_RADIX:
-            sort_by_merging(out.ids[begin:end], out.scores[begin:end], scratch)
+            sort_by_merging(ids[begin:end], scores[begin:end], scratch)
         else:
-            sort_by_radix(out.ids[begin:end], out.scores[begin:end], bits[begin:end], scratch)
+            sort_by_radix(ids[begin:end], scores[begin:end], bits[begin:end], scratch)
 
 
 KEPT = 1 << 14
@@ -246,7 +246,7 @@ def order_hits(offsets: np.ndarray, ids: np.ndarray, scores: np.ndarray) -> None
         scratch = _scratch(max(1 << (longest - 1).bit_length(), MIN_RADIX))
         if longest <= KEPT:
             _thread.scratch = scratch
-    _sort_runs(offsets, Out(ids, scores), scores.view(np.int64), scratch)
+    _sort_runs(offsets, ids, scores, scratch)
 
 
 def _scratch(room: int) -> SortScratch:
