@@ -1,242 +1,35 @@
-"""A tenant against the oracle: whatever happens, restarts included, its matches and deliveries are what the definition says."""
+"""A tenant in single situations; `test_tenant_machine` has all of them in any order."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from matchwood import ManualClock, Schema, parse
+from matchwood import ManualClock
 from matchwood.broker import log, outbox
 from matchwood.broker.commands import Command, Conditions, Publish, Taken
 from matchwood.broker.types import DeliveryOptions, Digest, TenantLimits
 from matchwood.errors import (
     ConflictError,
-    DuplicateSubscriptionError,
     JournalError,
     MatchwoodError,
     UnknownSubscriptionError,
 )
-from matchwood.lang.evaluate import judge
-from matchwood.lang.event import event_keys
-from matchwood.lang.rows import normalise
 from tests.broker.service import memory_folder
 from tests.broker.tenants import Direct, incoming
 from tests.engine.durable_world import Trap, trapped
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-SCHEMA = {"age": "number", "plan": "string", "place": "point"}
-EXPRESSIONS = [
-    "age > 3",
-    "age BETWEEN 2 AND 6 ^0.5",
-    "plan IN ('a', 'b') OR age = 1",
-    "NOT plan = 'c'",
-    "TRUE",
-    "age > 8 AND plan = 'a' ^2",
-]
 NOTHING = Conditions()
 
 
 def micro(clock: ManualClock, seconds: float = 0.0) -> int:
     return int((clock() + timedelta(seconds=seconds)).timestamp() * 1e6)
-
-
-def score_of(expression: str, priority: float, event: dict[str, Any]) -> float | None:
-    """The oracle."""
-    schema = Schema(SCHEMA)
-    return judge(normalise(parse(expression), schema), event_keys(event, schema), priority=priority).score
-
-
-class Model:
-    """What a tenant should hold: in plain dictionaries, judged by the oracle."""
-
-    def __init__(self) -> None:
-        self.subscriptions: dict[str, dict[str, Any]] = {}  # in the order of subscription
-        self.live: dict[int, tuple[dict[str, Any], datetime]] = {}
-        self.outbox: list[tuple[str, str, int, float]] = []  # consumer, subscription, seq, score
-        self.ids: dict[str, int] = {}
-
-    def expire(self, now: datetime) -> None:
-        self.subscriptions = {i: s for i, s in self.subscriptions.items() if s["until"] is None or now < s["until"]}
-        self.live = {seq: (e, until) for seq, (e, until) in self.live.items() if now < until}
-
-    def matches(self, event: dict[str, Any]) -> list[tuple[str, float]]:
-        found = []
-        for order, (id_, one) in enumerate(self.subscriptions.items()):
-            score = None if one["paused"] else score_of(one["expression"], one["priority"], event)
-            if score is not None:
-                found.append((-score, order, id_))
-        return [(id_, -negative) for negative, _, id_ in sorted(found)]
-
-
-events = st.fixed_dictionaries({}, optional={"age": st.integers(0, 9), "plan": st.sampled_from("abc")})
-names = st.sampled_from([f"s{n}" for n in range(6)])
-
-
-class TenantMachine(RuleBasedStateMachine):
-    """Subscribe, update, pause, expire, publish, live, consume, acknowledge, restart, in any order."""
-
-    @initialize()
-    def start(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
-        self.clock = ManualClock(START)
-        self.direct = Direct(self.folder, self.clock)
-        self.direct.call(self.direct.tenant.declare, SCHEMA, True)
-        self.model = Model()
-        self.leased: list[str] = []
-
-    def teardown(self) -> None:
-        if hasattr(self, "direct"):
-            self.direct.close()
-            shutil.rmtree(self.folder)
-
-    def _given(self, expression: str, priority: int, seconds: int | None) -> dict[str, Any]:
-        until = None if seconds is None else self.clock() + timedelta(seconds=seconds)
-        return {"expression": expression, "priority": float(priority), "until": until}
-
-    @rule(
-        id_=names,
-        expression=st.sampled_from(EXPRESSIONS),
-        priority=st.integers(0, 2),
-        seconds=st.none() | st.integers(1, 90),
-        durable=st.booleans(),
-    )
-    def subscribe(self, id_: str, expression: str, priority: int, seconds: int | None, durable: bool) -> None:
-        given = self._given(expression, priority, seconds)
-        options = DeliveryOptions(consumer="c" if durable else None)
-        tenant = self.direct.tenant
-        try:
-            made, _, live = self.direct.call(tenant.subscribe, {**given, "id": id_}, options)
-        except DuplicateSubscriptionError:
-            assert id_ in self.model.subscriptions
-            return
-        assert made == id_
-        assert id_ not in self.model.subscriptions
-        self.model.subscriptions[id_] = {**given, "paused": False, "durable": durable}
-        expected = [
-            (-s, seq)
-            for seq, (event, _) in self.model.live.items()
-            if (s := score_of(expression, priority, event)) is not None
-        ]
-        assert live == [(seq, -negative) for negative, seq in sorted(expected)]
-
-    @rule(id_=names, expression=st.sampled_from(EXPRESSIONS), stale=st.booleans())
-    def update(self, id_: str, expression: str, stale: bool) -> None:
-        tenant = self.direct.tenant
-        known = tenant.stored(id_)
-        revision = None if known is None or not stale else known[1] - 1
-        try:
-            self.direct.call(tenant.change, id_, {"expression": expression}, Conditions(revision))
-        except UnknownSubscriptionError:
-            assert id_ not in self.model.subscriptions
-            return
-        except ConflictError:
-            assert revision is not None
-            return
-        assert revision is None
-        self.model.subscriptions[id_]["expression"] = expression
-
-    @rule(id_=names, paused=st.booleans())
-    def pause(self, id_: str, paused: bool) -> None:
-        try:
-            self.direct.call(self.direct.tenant.change, id_, {"paused": paused}, NOTHING)
-        except UnknownSubscriptionError:
-            assert id_ not in self.model.subscriptions
-            return
-        self.model.subscriptions[id_]["paused"] = paused
-
-    @rule(id_=names)
-    def unsubscribe(self, id_: str) -> None:
-        try:
-            self.direct.call(self.direct.tenant.unsubscribe, id_, NOTHING)
-        except UnknownSubscriptionError:
-            assert id_ not in self.model.subscriptions
-            return
-        del self.model.subscriptions[id_]
-
-    @rule(
-        batch=st.lists(
-            st.tuples(events, st.none() | st.sampled_from(["e1", "e2"]), st.none() | st.integers(1, 60)),
-            min_size=1,
-            max_size=4,
-        ),
-        k=st.none() | st.integers(1, 2),
-    )
-    def publish(self, batch: list[Any], k: int | None) -> None:
-        sent = [incoming(e, id_, None if s is None else micro(self.clock, s)) for e, id_, s in batch]
-        self.direct.streamed.clear()
-        results = self.direct.publish(sent, k)
-        streamed = []
-        for (event, id_, seconds), taken in zip(batch, results, strict=True):
-            assert isinstance(taken, Taken)
-            if id_ in self.model.ids:
-                assert (taken.duplicate, taken.seq) == (True, self.model.ids[id_])
-                continue
-            expected = self.model.matches(event)[:k]
-            assert (taken.duplicate, taken.hits) == (False, expected)
-            if id_ is not None:
-                self.model.ids[id_] = taken.seq
-            if seconds is not None:
-                self.model.live[taken.seq] = event, self.clock() + timedelta(seconds=seconds)
-            for subscription, score in expected:
-                if self.model.subscriptions[subscription]["durable"]:
-                    self.model.outbox.append(("stream:c", subscription, taken.seq, score))
-            if expected:
-                streamed.append((taken.seq, expected))
-        assert [(h.seq, h.hits) for h in self.direct.streamed] == streamed
-
-    @rule(limit=st.integers(1, 3))
-    def consume(self, limit: int) -> None:
-        entries, shed = self.direct.call(self.direct.tenant.pull, "stream:c", limit, 10.0)
-        assert shed is None
-        for entry in entries:
-            assert ("stream:c", entry.subscription, entry.seq, entry.score) in self.model.outbox
-            self.leased.append(f"{entry.subscription}@{entry.seq}")
-
-    @rule()
-    def acknowledge(self) -> None:
-        if self.leased:
-            id_ = self.leased.pop(0)
-            waited = [one for one in self.model.outbox if f"{one[1]}@{one[2]}" == id_]
-            assert self.direct.call(self.direct.tenant.acknowledge, "stream:c", [id_]) == len(waited)
-            self.model.outbox = [one for one in self.model.outbox if one not in waited]
-
-    @rule(seconds=st.integers(1, 40))
-    def wait(self, seconds: int) -> None:
-        self.clock.advance(seconds=seconds)
-        self.model.expire(self.clock())
-
-    @rule()
-    def restart(self) -> None:
-        self.direct.close()
-        self.direct = Direct(self.folder, self.clock)
-
-    @invariant()
-    def nothing_is_lost_or_invented(self) -> None:
-        if not hasattr(self, "direct"):
-            return
-        tenant = self.direct.tenant
-        assert set(tenant.engine.ids().tolist()) == set(self.model.subscriptions)
-        rows = tenant._connection.execute("SELECT consumer, subscription, seq, score FROM outbox ORDER BY number")
-        waiting = list(rows)
-        assert sorted(waiting) == sorted(self.model.outbox)
-        assert len(waiting) == tenant._waiting
-
-
-TestTenant = TenantMachine.TestCase
-TestTenant.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
 
 
 @pytest.fixture
