@@ -1,10 +1,25 @@
 """The claims of the papers and our targets, by chapter; `bench.performance` looks up our figures."""
 
-from bench.claims import auto, bestar, cold, covering, frontdoor, motree, postings, ranked, scan, spark, vcr
+from bench.claims import (
+    auto,
+    bestar,
+    broker,
+    cold,
+    covering,
+    frontdoor,
+    language,
+    motree,
+    postings,
+    ranked,
+    scan,
+    spark,
+    vcr,
+)
 
 CHAPTERS = (
     auto.CHAPTER,
     postings.CHAPTER,
+    language.CHAPTER,
     scan.CHAPTER,
     bestar.CHAPTER,
     ranked.CHAPTER,
@@ -13,5 +28,6 @@ CHAPTERS = (
     covering.CHAPTER,
     cold.CHAPTER,
     frontdoor.CHAPTER,
+    broker.CHAPTER,
     spark.CHAPTER,
 )
