@@ -19,7 +19,7 @@ from matchwood.encode.event_columns import FEWEST, plain_events
 from matchwood.encode.events import encode_events
 from matchwood.encode.json_lines import read_json_events
 from matchwood.errors import MatchwoodError
-from matchwood.schema import Schema
+from matchwood.schema import Point, Schema
 
 TYPES = {"n": "number", "s": "string", "b": "bool", "place": "point", "in.n": "number", "t": "timestamp", "i": "id"}
 PLAIN: dict[str, st.SearchStrategy[Any]] = {
@@ -97,6 +97,57 @@ def test_a_single_odd_value_leaves_the_batch_to_be_read_one_by_one(name: str, va
     events: list[dict[str, Any]] = [{"n": i, "s": "x"} for i in range(FEWEST)]
     assert plain_events(events, a_schema()) is not None
     events[7][name] = value
+    assert plain_events(events, a_schema()) is None
+
+
+AT_THE_LIMITS = [(-180.0, -90.0), (180.0, 90.0), (-0.0, 0.0), (4.35, 50.85)]
+
+
+def batch_of_places(form: str) -> list[dict[str, Any]]:
+    """Events that all have a place, in one form or in two."""
+    places: list[Any] = AT_THE_LIMITS * FEWEST
+    if form == "points":
+        places = [Point(*place) for place in places]
+    elif form == "mappings":
+        places = [{"lon": lon, "lat": lat} for lon, lat in places]
+    elif form == "mixed":
+        places = [{"lat": place[1], "lon": place[0]} if i % 3 else place for i, place in enumerate(places)]
+    return [{"place": place} for place in places]
+
+
+FORMS = ("tuples", "points", "mappings", "mixed")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_places_have_the_keys_they_have_one_by_one(form: str) -> None:
+    events = batch_of_places(form)
+    found = plain_events(events, a_schema())
+    assert found is not None
+    assert entries(found) == entries(encode_events(events, a_schema()))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *ODD["place"],
+        (math.nan, 0.0),
+        (0.0, math.inf),
+        (np.nextafter(180.0, 181.0).item(), 0.0),
+        (0.0, np.nextafter(-90.0, -91.0).item()),
+        (1.0, True),
+        (1.0, 2.0, 3.0),
+        (),
+        (np.float64(1.0), 2.0),
+        {"lon": 0.0, "lat": 90.5},
+        {"lon": 1.0, "x": 2.0},
+        {"type": "Point", "coordinates": [1.0, 2.0]},
+    ],
+    ids=repr,
+)
+def test_an_odd_place_among_plain_ones_leaves_the_batch_to_be_read_one_by_one(form: str, odd: object) -> None:
+    events = batch_of_places(form)
+    events[7]["place"] = odd
     assert plain_events(events, a_schema()) is None
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,9 @@ _EXACT_INTEGER = 2**53
 _NUMBERS = frozenset((int, float, type(None)))
 _STRINGS = frozenset((str, type(None)))
 _POINTS = frozenset((Point, tuple, dict, type(None)))
+_TUPLES = frozenset((Point, tuple))
+_MAPPINGS = frozenset((dict,))
+_LIMITS = np.array([180.0, 90.0])  # of a longitude and a latitude
 _NOWHERE = (math.nan, math.nan)
 _BOOLS = frozenset((bool, type(None)))
 
@@ -70,7 +75,7 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     return with_event_ages(made, schema) if schema.ages else made
 
 
-def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries:
+def _derived(attribute: Attribute, values: Sequence[Any], register: bool) -> Entries:
     """What is computed from the values of an attribute."""
     absent = [value is None or value != value for value in values]
     there = np.flatnonzero(~np.array(absent))
@@ -81,7 +86,7 @@ def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries
     return derived_entries(attribute, there, np.array(which, np.int64), distinct, ones, register=register)
 
 
-def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | None:
+def _cells(attribute: Attribute, values: list[Any]) -> Sequence[Any] | None:
     """The values of an attribute, None if one is not plain. A point is a pair."""
     kinds = set(map(type, values))
     if attribute.type is Type.NUMBER and kinds <= _NUMBERS:
@@ -91,12 +96,28 @@ def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | None:
     elif (attribute.type is Type.STRING and kinds <= _STRINGS) or (attribute.type is Type.BOOL and kinds <= _BOOLS):
         return values
     elif attribute.type is Type.POINT and kinds <= _POINTS:
+        pairs = _pairs(values, kinds)
+        if pairs is not None:
+            return pairs
         points = [_NOWHERE if value is None else plain_point(value) for value in values]
         return None if None in points else points
     return None
 
 
-def _keys(attribute: Attribute, values: list[Any], register: bool) -> Float64s:
+def _pairs(values: Sequence[Any], kinds: AbstractSet[type]) -> Sequence[Any] | None:
+    """Points, all tuples or all mappings, checked together: pairs of floats in range. None if one is anything else."""
+    if not (kinds <= _TUPLES or kinds == _MAPPINGS) or set(map(len, values)) != {2}:
+        return None
+    if kinds == _MAPPINGS:
+        values = [(value.get("lon"), value.get("lat")) for value in values]
+    flat = list(chain.from_iterable(values))
+    if set(map(type, flat)) != {float}:
+        return None
+    pairs: Any = np.array(flat).reshape(-1, 2)
+    return pairs if (np.abs(pairs) <= _LIMITS).all() else None
+
+
+def _keys(attribute: Attribute, values: Sequence[Any], register: bool) -> Float64s:
     """The keys of values that `_cells` has passed, a row of an array for each dimension; NaN where there is none."""
     if attribute.type is Type.STRING:
         symbols: Any = attribute.symbols
