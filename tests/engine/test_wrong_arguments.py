@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,10 +64,19 @@ CALLS: dict[str, tuple[Callable[[Any], object], type[MatchwoodError], str]] = {
 }
 
 
+@pytest.fixture(params=["plain", "durable"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """An engine without subscriptions."""
+    if request.param == "plain":
+        yield Engine()
+        return
+    with Engine.open(tmp_path / "engine") as opened:
+        yield opened
+
+
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_with_a_wrong_argument_says_what_it_expects(name: str) -> None:
+def test_a_call_with_a_wrong_argument_says_what_it_expects(engine: Engine, name: str) -> None:
     call, error, message = CALLS[name]
-    engine = Engine()
     engine.subscribe_many(["a > 1", "a > 2"])
     engine.subscribe("price < 3", place=(10.0, 59.0), radius=500)
     before = list(engine.subscriptions())

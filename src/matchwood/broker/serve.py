@@ -67,6 +67,7 @@ def serve(options: ServeOptions) -> int:
             f"matchwood serve needs packages that cannot be imported ({error}); "
             "install them with: pip install 'matchwood[broker]'"
         ) from None
+    _check(options)
     _log(options.log_level)
     egress = Egress.of(options.allow_webhooks, http=options.webhooks_http)
     scheme = "https" if options.tls_cert else "http"
@@ -90,35 +91,41 @@ def serve(options: ServeOptions) -> int:
             from_kafka=options.from_kafka,
         )
 
+    app = App(made, lambda _, secret: first_key.append(secret))
+    server = Server(uvicorn.Config(app, http=protocol_of(app), **_uvicorn_options(options)))
+    server.run()
+    return 0 if server.started else 2
+
+
+def _check(options: ServeOptions) -> None:
+    """Raise if options do not go together."""
     if options.tls_key is not None and options.tls_cert is None:
         raise StorageError("--tls-key needs --tls-cert")
     if options.from_kafka and options.kafka_servers is None:
         raise RequestError("--from-kafka needs --kafka-servers")
-    app = App(made, lambda _, secret: first_key.append(secret))
-    config = uvicorn.Config(
-        app,
-        host=options.host,
-        port=options.port,
-        loop="uvloop",
-        http=protocol_of(app),
-        ws="websockets-sansio",
-        ws_per_message_deflate=False,
-        ws_max_size=1 << 20,
-        lifespan="on",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        date_header=False,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=3,
-        backlog=4096,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-    )
-    server = Server(config)
-    server.run()
-    return 0 if server.started else 2
+
+
+def _uvicorn_options(options: ServeOptions) -> dict[str, Any]:
+    """How uvicorn is to serve: quietly, without what the broker does itself or does not offer."""
+    return {
+        "host": options.host,
+        "port": options.port,
+        "ssl_certfile": options.tls_cert,
+        "ssl_keyfile": options.tls_key,
+        "loop": "uvloop",
+        "lifespan": "on",
+        "ws": "websockets-sansio",
+        "ws_per_message_deflate": False,
+        "ws_max_size": 1 << 20,
+        "access_log": False,
+        "log_config": None,
+        "server_header": False,
+        "proxy_headers": False,
+        "date_header": False,
+        "timeout_keep_alive": 75,
+        "timeout_graceful_shutdown": 3,
+        "backlog": 4096,
+    }
 
 
 def _spare_collector() -> None:

@@ -20,7 +20,7 @@ from matchwood.engine.recorded import instant, kept, moved, plain_id, repeatable
 from matchwood.engine.records import Declared, Paused, Record, Resumed, Retracted, Subscribed, Unsubscribed, Updated
 from matchwood.engine.replaying import declare
 from matchwood.engine.results import BatchMatches
-from matchwood.engine.subscribing import LoadedTable, _each
+from matchwood.engine.subscribing import LoadedTable, column
 from matchwood.engine.tables import schema_of, state_of
 from matchwood.lang.event import Event
 from matchwood.lang.expression import Expression
@@ -69,11 +69,11 @@ class RecordingEngine(Engine):
         if isinstance(expressions, str | Mapping | Expression) or not isinstance(expressions, Iterable):
             return super().subscribe_many(expressions, **given)  # which refuses it
         sources = list(expressions)
-        columns = {name: _each(given[name], len(sources), name) for name in _COLUMNS if given.get(name) is not None}
+        columns = {name: column(name, given[name], len(sources)) for name in _COLUMNS if given.get(name) is not None}
         with self._recording() as records:
             made = super().subscribe_many(sources, **{**given, **columns})
             for at, id_ in enumerate(made.tolist()):
-                about = {name: column[at] for name, column in columns.items()}
+                about = {name: values[at] for name, values in columns.items()}
                 records.append(subscribed(id_, sources[at], **about))
         return made
 
@@ -97,7 +97,7 @@ class RecordingEngine(Engine):
 
     def unsubscribe_many(self, ids: Iterable[Id]) -> None:
         """See `Engine.unsubscribe_many`."""
-        given = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        given = list(ids) if isinstance(ids, Iterator) else ids
         with self._recording() as records:
             super().unsubscribe_many(given)
             records.extend(Unsubscribed(id=plain_id(id_)) for id_ in given)

@@ -102,20 +102,20 @@ class Subscribing(Publishing):
             raise SubscriptionError(f"expected several expressions, got one: {describe(expressions)}; use subscribe")
         sources = list(expressions)
         count = len(sources)
-        given = None if ids is None else list(_each(ids, count, "ids", shared=False))
+        given = None if ids is None else list(column("ids", ids, count))
         abouts = zip(
             sources,
-            _each(priority, count, "priority"),
-            _each(place, count, "place", shared=False),
-            _each(radius, count, "radius"),
-            _each(until, count, "until"),
+            column("priority", priority, count),
+            column("place", place, count),
+            column("radius", radius, count),
+            column("until", until, count),
             strict=True,
         )
         with self._changes, self._changing() as change:
             numbers, names = self._new_numbers(given, count)
             shown = numbers if given is None else [shown_id(id_) for id_ in given]
             subjects = [f"subscription {id_}" for id_ in shown]
-            values = list(_each(metadata, count, "metadata", shared=False))
+            values = list(column("metadata", metadata, count))
             kept = {
                 number: checked_metadata(value, subject)
                 for number, value, subject in zip(numbers, values, subjects, strict=True)
@@ -321,10 +321,14 @@ class Subscribing(Publishing):
         )
 
 
-def _each(values: Any, count: int, name: str, *, shared: bool = True) -> Sequence[Any]:
-    """One value for each of `count` subscriptions: the given ones or, if it may be `shared`, one for all."""
+SHARED = frozenset(("priority", "radius", "until"))
+"""The arguments of `subscribe_many` that may be one for all."""
+
+
+def column(name: str, values: Any, count: int) -> Sequence[Any]:
+    """An argument of `subscribe_many` as one value for each of `count` subscriptions."""
     if isinstance(values, (Mapping, str)) or not isinstance(values, Iterable):
-        if values is not None and not shared:
+        if values is not None and name not in SHARED:
             raise SubscriptionError(f"{name}: expected one for each of {count} subscriptions, got {describe(values)}")
         return [values] * count
     each = values.tolist() if isinstance(values, np.ndarray) else list(values)
