@@ -43,6 +43,8 @@ ODD: dict[str, list[Any]] = {
         {"lon": 1, "lat": 2.0},
         {"lon": 1.0, "lat": 2.0, "z": 0.0},
         {"lon": 1.0},
+        {"lon": 200.0, "lat": 2.0},
+        {"lon": 1.0, "lat": math.nan},
     ],
     "in": [{"n": 3}, {"n": "x"}, 7],
     "t": ["2026-01-01T00:00:00Z", "x", 5],
@@ -100,12 +102,20 @@ def test_a_single_odd_value_leaves_the_batch_to_be_read_one_by_one(name: str, va
     assert plain_events(events, a_schema()) is None
 
 
+@pytest.mark.parametrize("value", ODD["place"])
+def test_an_odd_place_among_plain_ones_leaves_the_batch_to_be_read_one_by_one(value: object) -> None:
+    events: list[dict[str, Any]] = [{"place": {"lon": 10.0 + i, "lat": -90.0}} for i in range(FEWEST)]
+    assert plain_events(events, a_schema()) is not None
+    events[7]["place"] = value
+    assert plain_events(events, a_schema()) is None
+
+
 @pytest.mark.parametrize("name", sorted(ODD))
 def test_a_batch_with_odd_values_gives_what_its_events_give_alone(name: str) -> None:
     """At the engine, strict and lenient: matches, rejected events and counts of bad values."""
     events: list[dict[str, Any]] = [{"n": i % 5, "s": "xy"[i % 2], "b": i % 3 == 0} for i in range(FEWEST)]
     for position, value in enumerate(ODD[name]):
-        events[5 * position][name] = value
+        events[4 * position][name] = value
     for on_bad_value in ("raise", "absent"):
         engine = Engine(TYPES, index="scan", on_bad_value=on_bad_value)
         engine.subscribe_many(["n > 2", "s = 'x' AND b = TRUE", "in.n = 3", "i = 7", "t IS NOT NULL", "place IS NULL"])

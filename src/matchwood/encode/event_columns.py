@@ -70,7 +70,7 @@ def plain_events(events: Sequence[Any], schema: Schema, *, register: bool = Fals
     return with_event_ages(made, schema) if schema.ages else made
 
 
-def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries:
+def _derived(attribute: Attribute, values: list[Any] | Float64s, register: bool) -> Entries:
     """What is computed from the values of an attribute."""
     absent = [value is None or value != value for value in values]
     there = np.flatnonzero(~np.array(absent))
@@ -81,7 +81,7 @@ def _derived(attribute: Attribute, values: list[Any], register: bool) -> Entries
     return derived_entries(attribute, there, np.array(which, np.int64), distinct, ones, register=register)
 
 
-def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | None:
+def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | Float64s | None:
     """The values of an attribute, None if one is not plain. A point is a pair."""
     kinds = set(map(type, values))
     if attribute.type is Type.NUMBER and kinds <= _NUMBERS:
@@ -91,12 +91,24 @@ def _cells(attribute: Attribute, values: list[Any]) -> list[Any] | None:
     elif (attribute.type is Type.STRING and kinds <= _STRINGS) or (attribute.type is Type.BOOL and kinds <= _BOOLS):
         return values
     elif attribute.type is Type.POINT and kinds <= _POINTS:
+        if kinds == {dict} and (pairs := _pairs(values)) is not None:
+            return pairs
         points = [_NOWHERE if value is None else plain_point(value) for value in values]
         return None if None in points else points
     return None
 
 
-def _keys(attribute: Attribute, values: list[Any], register: bool) -> Float64s:
+def _pairs(values: list[dict[Any, Any]]) -> Float64s | None:
+    """Points that are all {"lon", "lat"} with floats, as `plain_point` takes them; None if one is not."""
+    lons: list[Any] = [value.get("lon") for value in values]
+    lats: list[Any] = [value.get("lat") for value in values]
+    if set(map(len, values)) != {2} or {*map(type, lons), *map(type, lats)} != {float}:
+        return None
+    pairs: Float64s = np.array([lons, lats]).T
+    return pairs if bool((np.abs(pairs) <= (180.0, 90.0)).all()) else None
+
+
+def _keys(attribute: Attribute, values: list[Any] | Float64s, register: bool) -> Float64s:
     """The keys of values that `_cells` has passed, a row of an array for each dimension; NaN where there is none."""
     if attribute.type is Type.STRING:
         symbols: Any = attribute.symbols
