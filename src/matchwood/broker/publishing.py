@@ -109,8 +109,9 @@ def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None 
         raise RequestError(f"the event is not a JSON object: {error}") from None
     if b"\n" in body or b"\r" in body:
         body = _ENCODE(values)  # streams need one line
-    if not _SCALARS.issuperset(map(type, values.values())):
-        values = {name: value if type(value) in _SCALARS else of_json(value) for name, value in values.items()}
+    for name, value in values.items():
+        if type(value) not in _SCALARS:
+            values[name] = of_json(value)
     return Incoming(values, body, id_, until, trace)
 
 
