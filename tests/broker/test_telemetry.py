@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from matchwood import ManualClock
@@ -24,7 +25,7 @@ def test_a_traceparent_reaches_consumers_and_streams_and_nonsense_does_not() -> 
     with memory_folder() as folder:
         direct = Direct(folder, ManualClock(START))
         direct.call(direct.tenant.subscribe, {"expression": "age > 0", "id": "s"}, DeliveryOptions(consumer="c"))
-        direct.publish([incoming({"age": 1})._replace(trace=PARENT)])
+        direct.publish([msgspec.structs.replace(incoming({"age": 1}), trace=PARENT)])
         [entry], _ = direct.call(direct.tenant.pull, "stream:c", 9, 9.0)
         assert entry.delivery().traceparent == PARENT
         [happening] = direct.streamed

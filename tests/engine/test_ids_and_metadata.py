@@ -16,6 +16,7 @@ import pytest
 
 from matchwood import Engine, Event
 from matchwood.engine.clock import ManualClock
+from matchwood.engine.ids import Names, of_json_array
 from matchwood.errors import (
     DuplicateSubscriptionError,
     EventError,
@@ -92,6 +93,30 @@ def test_an_id_that_the_engine_makes_is_never_one_that_is_taken() -> None:
 
 
 # metadata
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_names_are_those_of_a_dictionary_while_most_ids_go(seed: int) -> None:
+    draw = random.Random(seed)
+    names, model, following = Names(), dict[int, str](), 0
+    for _ in range(500):
+        if not model or draw.random() < 0.6:
+            new = range(following, following + draw.choice([1, 2, 40]))
+            following = new.stop
+            names.add([f"t{number}" for number in new], new)
+            model.update((number, f"t{number}") for number in new)
+        else:
+            gone = draw.sample(sorted(model), max(1, int(len(model) * draw.choice([0.05, 0.5, 0.95]))))
+            names.drop([*gone, gone[0], following + 10**9])
+            for number in gone:
+                del model[number]
+        numbers = np.array(draw.sample(sorted(model), min(len(model), 20)), np.int64)
+        assert names.texts(numbers).tolist() == [model[number] for number in numbers.tolist()]
+        assert [names.number(names.text(number)) for number in numbers.tolist()] == numbers.tolist()
+        saved = names.arrays()
+        assert dict(zip(saved["name_numbers"].tolist(), of_json_array(saved["name_texts"]), strict=True)) == model
+    again = Names.of_arrays(saved)
+    assert again.texts(numbers).tolist() == names.texts(numbers).tolist()
 
 
 def test_metadata_comes_back_with_matches() -> None:

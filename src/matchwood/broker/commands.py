@@ -19,7 +19,11 @@ EXPRESSION_BYTES = 4096
 """The longest expression."""
 
 
-class Incoming(NamedTuple):
+class _Passed(msgspec.Struct, frozen=True, gc=False):
+    """What is made for every event: it takes a third of the time of a named tuple, and is never part of a cycle."""
+
+
+class Incoming(_Passed, frozen=True, gc=False):
     """An event as it arrived: values for the engine, and the JSON that is kept."""
 
     values: dict[str, Any]
@@ -29,7 +33,7 @@ class Incoming(NamedTuple):
     trace: str | None = None
 
 
-class Taken(NamedTuple):
+class Taken(_Passed, frozen=True, gc=False):
     """What became of an event. `hits` are pairs of a subscription's id and the score, best first."""
 
     seq: int
@@ -39,7 +43,7 @@ class Taken(NamedTuple):
     truncated: bool = False
 
 
-class Happening(NamedTuple):
+class Happening(_Passed, frozen=True, gc=False):
     """A record that streams deliver."""
 
     seq: int

@@ -88,8 +88,9 @@ def read(request: Request, body: bytes, trace: str | None = None) -> Asked:
         lines = body.split(b"\n")
         if len(lines) > BATCH + 1:
             raise TooLargeError(f"the batch has {len(lines):,} lines, the limit is {BATCH:,}; send several requests")
+        is_line = b"\r" not in body
         events = [
-            _line(line, None if id_ is None else f"{id_}#{position}", until, trace)
+            _line(line, None if id_ is None else f"{id_}#{position}", until, trace, is_line)
             for position, line in enumerate(line for line in lines if line.strip())
         ]
         return Asked(events, k, wait is not None, True)
@@ -101,22 +102,27 @@ def read(request: Request, body: bytes, trace: str | None = None) -> Asked:
     return Asked([incoming(body, id_, until, trace)], k, wait is not None, False)
 
 
-def incoming(body: bytes, id_: str | None, until: int | None, trace: str | None = None) -> Incoming:
-    """An event from its JSON."""
+def incoming(
+    body: bytes, id_: str | None, until: int | None, trace: str | None = None, *, is_line: bool = False
+) -> Incoming:
+    """An event from its JSON; `is_line` says that this has no line breaks."""
     try:
         values = _DECODE(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise RequestError(f"the event is not a JSON object: {error}") from None
-    if b"\n" in body or b"\r" in body:
+    if not is_line and (b"\n" in body or b"\r" in body):
         body = _ENCODE(values)  # streams need one line
-    if not _SCALARS.issuperset(map(type, values.values())):
-        values = {name: value if type(value) in _SCALARS else of_json(value) for name, value in values.items()}
+    for name, value in values.items():
+        if type(value) not in _SCALARS:
+            values[name] = of_json(value)
     return Incoming(values, body, id_, until, trace)
 
 
-def _line(line: bytes, id_: str | None, until: int | None, trace: str | None) -> Incoming | MatchwoodError:
+def _line(
+    line: bytes, id_: str | None, until: int | None, trace: str | None, is_line: bool
+) -> Incoming | MatchwoodError:
     try:
-        return incoming(line, id_, until, trace)
+        return incoming(line, id_, until, trace, is_line=is_line)
     except MatchwoodError as error:
         return error
 

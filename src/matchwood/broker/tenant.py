@@ -35,7 +35,7 @@ from matchwood.broker.types import ConsumerView, DeliveryOptions, TenantLimits
 from matchwood.engine.clock import Clock, system_clock
 from matchwood.engine.journal import Changes, Journal
 from matchwood.engine.owned import OwnedEngine
-from matchwood.engine.records import Passing, Record
+from matchwood.engine.records import Record, changing
 from matchwood.engine.recovery import snapshots
 from matchwood.engine.snapshotting import prune, snapshot_in_child
 from matchwood.engine.tables import drop_expired
@@ -290,7 +290,7 @@ class Tenant(TenantSubscriptions, TenantConsumers):
             results = [(command.done, failure) for command in group]
             self._happenings, self._woken = [], set()
         else:
-            changed = sum(not isinstance(record, Passing) for record in self._records)
+            changed = changing(self._records)
             if self._records:
                 self._metrics.commits.observe(time.perf_counter() - start)
                 self._metrics.commit_records.observe(len(self._records))

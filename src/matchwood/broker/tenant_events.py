@@ -51,12 +51,8 @@ class TenantEvents(TenantCore):
                 answers[request][position] = answers[first][second]
             else:
                 answers[request][position] = Taken(seq, id_, [], duplicate=True)
-        counts = self._metrics.events
-        counts.labels("accepted").inc(
-            sum(isinstance(one, Taken) and not one.duplicate for all_ in answers for one in all_)
-        )
         if repeated:
-            counts.labels("duplicate").inc(len(repeated))
+            self._metrics.events.labels("duplicate").inc(len(repeated))
         return answers
 
     def _match_fresh(
@@ -64,10 +60,11 @@ class TenantEvents(TenantCore):
     ) -> None:
         limit = self.limits.hits
         wanted = [min(command.k or limit, limit) for command in batch]
-        most = limit + 1 if any((command.k or limit + 1) > limit for command in batch) else max(wanted)
+        cut = [(command.k or limit + 1) > limit for command in batch]  # is it the limit that cuts the hits off?
+        most = limit + 1 if any(cut) else max(wanted)
         start = time.perf_counter()
-        objects = [self._tracks.objects(event.values) for _, _, event in fresh]
         values = [event.values for _, _, event in fresh]
+        objects = [self._tracks.objects(each) for each in values]
         if any(objects):  # whether an object is inside does not depend on how many subscriptions are delivered to
             found = Engine.match_many(self.engine, values)
         else:
@@ -86,34 +83,28 @@ class TenantEvents(TenantCore):
             if at in rejected:
                 answers[request][position] = _unnumbered(rejected[at], at, position)
                 continue
-            if event.until is not None and event.until > now and len(live) >= room:
+            is_live = event.until is not None and event.until > now
+            if is_live and len(live) >= room:
                 answers[request][position] = QuotaError(
                     f"the tenant has {self.limits.live:,} live events, its limit; let some expire, or publish without `until`"
                 )
                 continue
             hits = pairs[offsets[at] : offsets[at + 1]]
+            notices: list[Notice] = []
+            if objects[at]:
+                told = self._tracked(objects[at], dict(hits))
+                if isinstance(told, QuotaError):
+                    answers[request][position] = told
+                    continue
+                notices = told
             seq = base + len(records)
-            matched = dict(hits) if objects[at] else {}
-            entering = sum(self._tracks.entering(key, matched) for key in objects[at])
-            if entering and len(self._tracks) + entering > self.limits.stays:
-                answers[request][position] = QuotaError(
-                    f"the tenant has {len(self._tracks):,} objects inside subscriptions, near its limit of {self.limits.stays:,}"
-                )
-                continue
-            if event.until is not None and event.until > now:
+            if is_live:
                 live.append((event, seq))
-            notices = [notice for key in objects[at] for notice in self._move(key, matched)]
-            truncated = (batch[request].k or limit + 1) > limit and len(hits) > limit
+            truncated = cut[request] and len(hits) > limit
             if len(hits) > wanted[request]:
                 hits = hits[: wanted[request]]
-            record = Happened(
-                data=msgspec.Raw(event.data),
-                id=event.id,
-                until=event.until,
-                hits=hits,
-                trace=event.trace,
-                notices=notices,
-            )
+            data = msgspec.Raw(event.data)
+            record = Happened(data=data, id=event.id, until=event.until, hits=hits, trace=event.trace, notices=notices)
             records.append(record)
             if event.id is not None:
                 self._ids[event.id] = seq
@@ -125,6 +116,7 @@ class TenantEvents(TenantCore):
         self._records.extend(records)
         if live:
             self._keep(live)
+        self._metrics.events.labels("accepted").inc(len(records))
         self._metrics.matches.inc(len(pairs))
 
     def _send(self, happening: Happening) -> bool:
@@ -157,7 +149,7 @@ class TenantEvents(TenantCore):
             payload = (seq, happening.data.decode(), happening.event_id, happening.trace)
             outbox.put_payloads(self._connection, [payload])
         if streamed:
-            self._happenings.append(happening._replace(hits=streamed))
+            self._happenings.append(msgspec.structs.replace(happening, hits=streamed))
         return shed
 
     def _put(self, rows: list[tuple[str, str, int, float, str | None]], seq: int) -> bool:
@@ -192,6 +184,15 @@ class TenantEvents(TenantCore):
         self._noted(self.engine.take())
 
     # tracks
+
+    def _tracked(self, objects: list[Key], matched: dict[str, float]) -> list[Notice] | QuotaError:
+        """What an event with these matches changes for the objects that it names; an error if too many would be inside."""
+        entering = sum(self._tracks.entering(key, matched) for key in objects)
+        if entering and len(self._tracks) + entering > self.limits.stays:
+            return QuotaError(
+                f"the tenant has {len(self._tracks):,} objects inside subscriptions, near its limit of {self.limits.stays:,}"
+            )
+        return [notice for key in objects for notice in self._move(key, matched)]
 
     def _move(self, key: Key, matched: dict[str, float]) -> list[Notice]:
         """What an event changes for its object."""

@@ -67,8 +67,15 @@ def shown_id(id_: Id) -> str:
     return repr(id_) if isinstance(id_, str) else str(id_)
 
 
+_SPARSE = 16
+"""Texts are an array by number while there are at most so many numbers for each: then it is no larger than a dictionary."""
+
+
 class Names:
-    """The string ids of an engine and their numbers. One writer. About 200 bytes an id.
+    """The string ids of an engine and their numbers. One writer. About 100 to 200 bytes an id.
+
+    Numbers are given one after the other, so the texts are an array by number: a batch of matches finds its texts in a sixth of
+    the time that a dictionary takes, whose cache misses wait for each other. It is a dictionary once most ids are gone.
 
     >>> names = Names()
     >>> names.add(["a", "b"], [0, 1])
@@ -78,7 +85,7 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._texts: dict[int, str] = {}
+        self._texts: np.ndarray[Any, Any] | dict[int, str] = np.full(64, None, object)
 
     def number(self, text: object) -> int | None:
         """The number of an id, None if it is unknown; `SubscriptionError` if it is no string."""
@@ -94,29 +101,51 @@ class Names:
 
     def text(self, number: int) -> str:
         """The id of a number."""
-        return self._texts[number]
+        text: str = self._texts[number]
+        return text
 
     def texts(self, numbers: Int64s) -> np.ndarray[Any, Any]:
         """The ids of these numbers, as an array of strings. O(ids)."""
-        return np.fromiter(map(self._texts.__getitem__, numbers.tolist()), object, len(numbers))
+        if isinstance(self._texts, dict):
+            return np.fromiter(map(self._texts.__getitem__, numbers.tolist()), object, len(numbers))
+        return self._texts[numbers]
 
     def add(self, texts: Sequence[str], numbers: Sequence[int]) -> None:
         """Enter ids that are new."""
-        self._texts.update(zip(numbers, texts, strict=True))
         self._numbers.update(zip(texts, numbers, strict=True))
+        self._make_room(max(numbers, default=0) + 1)
+        if isinstance(self._texts, dict):
+            self._texts.update(zip(numbers, texts, strict=True))
+        else:
+            self._texts[numbers] = texts
+
+    def _make_room(self, end: int) -> None:
+        """Let there be room for numbers below `end`."""
+        texts, count = self._texts, len(self._numbers)
+        if isinstance(texts, dict) or end <= len(texts):
+            return
+        if end <= _SPARSE * count:
+            self._texts = np.concatenate([texts, np.full(max(end, 2 * len(texts)) - len(texts), None, object)])
+        else:
+            self._texts = {number: text for text, number in self._numbers.items()}
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forget these ids, as far as they are known."""
+        texts = self._texts
         for number in numbers:
-            text = self._texts.get(number)
+            if isinstance(texts, dict):
+                text = texts.pop(number, None)
+            elif number < len(texts):
+                text, texts[number] = texts[number], None
+            else:
+                text = None
             if text is not None:
-                self._numbers.pop(text, None)
-                self._texts.pop(number, None)
+                del self._numbers[text]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, for saving."""
-        numbers = np.fromiter(self._texts, np.int64, len(self._texts))
-        return {"name_numbers": numbers, "name_texts": json_array(list(self._texts.values()))}
+        numbers = np.fromiter(self._numbers.values(), np.int64, len(self._numbers))
+        return {"name_numbers": numbers, "name_texts": json_array(list(self._numbers))}
 
     @classmethod
     def of_arrays(cls, saved: Mapping[str, np.ndarray]) -> Names:

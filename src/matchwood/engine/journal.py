@@ -25,7 +25,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from matchwood.engine.records import RECORDS_VERSION, Passing, Record, decode_chunk, encode_chunk
+from matchwood.engine.records import RECORDS_VERSION, Record, changing, decode_chunk, encode_chunk
 from matchwood.engine.wal import check_wal
 from matchwood.errors import JournalError, MissingExtraError, StorageError
 
@@ -300,10 +300,10 @@ class Journal:
 
 
 def _changes(records: Sequence[Record]) -> Changes:
-    passing = sum(isinstance(record, Passing) for record in records)
-    if passing:
-        return Changes.NONE if passing == len(records) else Changes.SOME
-    return Changes.ALL
+    count = changing(records)
+    if count == len(records):
+        return Changes.ALL
+    return Changes.SOME if count else Changes.NONE
 
 
 def _flush_folder(path: Path) -> None:

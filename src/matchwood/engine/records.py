@@ -8,7 +8,7 @@ older reader would misunderstand gets a new kind of record, which it refuses by 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -142,10 +142,16 @@ class Stayed(_Record, tag="stay"):
 Change = Subscribed | Updated | Moved | Paused | Resumed | Unsubscribed | Kept | Retracted | Declared
 Passing = Happened | Digested | Stayed
 """The records that change no engine."""
+_PASSING = frozenset((Happened, Digested, Stayed))
 Record = Change | Passing
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(list[Record])
+
+
+def changing(records: Iterable[Record]) -> int:
+    """How many of the records change the engine."""
+    return sum(kind not in _PASSING for kind in map(type, records))
 
 
 def encode_chunk(records: Sequence[Record]) -> bytes:

@@ -11,6 +11,7 @@ The format: https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 from __future__ import annotations
 
 import struct
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,21 @@ def _commits(data: bytes, at: int, page: int, salts: tuple[int, int] | None) -> 
 
 
 def _checksum(data: bytes, words: str, start: tuple[int, int]) -> tuple[int, int]:
-    s0, s1 = start
-    for a, b in np.frombuffer(data, words).reshape(-1, 2).tolist():
-        s0 = (s0 + a + s1) & 0xFFFFFFFF
-        s1 = (s1 + b + s0) & 0xFFFFFFFF
-    return s0, s1
+    """SQLite's two sums: for each two words a and b, s0 += a + s1 and then s1 += b + s0, modulo 2^32.
+
+    So a word that n others follow is in s0 F(n) times and in s1 F(n + 1) times, where F are the Fibonacci numbers. Of the sums at
+    the start, s0 counts with the first word, and s1 as a word before it.
+    """
+    terms = np.concatenate([start[::-1], np.frombuffer(data, words)[1:]]).astype(np.uint32)
+    terms[1:2] += np.frombuffer(data, words, 1)
+    weights = _fibonacci_down_from(len(terms))
+    return int(terms.dot(weights[1:])), int(terms.dot(weights[:-1]))
+
+
+@cache
+def _fibonacci_down_from(last: int) -> np.ndarray:
+    """F(last), ..., F(1), F(0), modulo 2^32."""
+    numbers = [0, 1]
+    while len(numbers) <= last:
+        numbers.append((numbers[-1] + numbers[-2]) & 0xFFFFFFFF)
+    return np.array(numbers[::-1], np.uint32)
