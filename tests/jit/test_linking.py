@@ -49,6 +49,14 @@ def test_a_kernel_calls_helpers_of_helpers_and_subroutines() -> None:
     assert combined(np.array([1.0, 2.0]), 3) == 27.0 + 125.0
 
 
+def test_only_helpers_are_forced_inline_and_not_the_subroutines_that_they_call() -> None:
+    called = subroutine(lambda x: x + 1.0)
+    inner = helper(lambda x: called(x) * 3.0)
+    assert compiled(kernel(lambda x: inner(x)), 1.0)(1.0) == 6.0
+    is_inlined = {function: next(iter(function.overloads.values())).fndesc.inline for function in (called, inner)}
+    assert is_inlined == {called: False, inner: True}
+
+
 def test_only_the_kernel_becomes_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     finished = []
     add_module = JITCPUCodegen._add_module

@@ -40,5 +40,5 @@ def helper(function: Callable[..., Any]) -> Any:
 
 
 def subroutine(function: Callable[..., Any]) -> Any:
-    """Compile a function that kernels call and that is not forced inline."""
-    return Helper(function, OPTIONS, kernel)
+    """Compile a function that kernels call and that is not forced inline, whatever calls it: the option would be inherited."""
+    return Helper(function, {**OPTIONS, "forceinline": False}, kernel)
