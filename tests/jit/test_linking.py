@@ -21,6 +21,11 @@ def twice_plus(x, more):
     return twice(x) + more
 
 
+@helper
+def twice_plus_one(x):
+    return twice_plus(x, 1.0)
+
+
 @subroutine
 def power(x, exponent):
     result = 1.0
@@ -55,6 +60,13 @@ def test_only_helpers_are_forced_inline_and_not_the_subroutines_that_they_call()
     assert compiled(kernel(lambda x: inner(x)), 1.0)(1.0) == 6.0
     is_inlined = {function: next(iter(function.overloads.values())).fndesc.inline for function in (called, inner)}
     assert is_inlined == {called: False, inner: True}
+
+
+def test_a_helper_as_an_argument_is_no_address_that_keeps_kernels_off_the_disk() -> None:
+    apply = subroutine(lambda function, x: function(x) + 1.0)
+    caller = subroutine(lambda x: apply(twice, x) * apply(twice_plus_one, x))
+    assert compiled(kernel(lambda x: caller(x)), 3.0)(3.0) == 7.0 * 8.0
+    assert not next(iter(caller.overloads.values())).library.has_dynamic_globals  # before anything is optimised away
 
 
 def test_only_the_kernel_becomes_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:

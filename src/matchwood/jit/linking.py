@@ -5,6 +5,9 @@ wrappers for calls from Python and from C. A helper is only ever a part of kerne
 would be thrown away; `HelperCompiler` stops a helper after its LLVM code. A helper can be called from Python as well, by tests
 and invariant checks; then it is compiled once more, as a kernel.
 
+A helper may be an argument of another: its type says which function is called, and as a value it is nothing. To Numba it would be
+the address of an object, which is of no use in another process, and a kernel that holds one cannot be kept on disk.
+
 Both compilers run only the passes that kernels need: those that are left out handle `with`, `raise`, closures, array
 expressions and reports. The first of Numba's two optimisations of a finished function is left out too: it prepares the removal of
 reference counts, and there are none.
@@ -22,7 +25,10 @@ from numba import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, Flags, _LowerResult
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.datamodel.models import OpaqueModel
+from numba.core.datamodel.registry import register_default
 from numba.core.funcdesc import PythonFunctionDescriptor
+from numba.core.imputils import lower_constant
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 from numba.core.typed_passes import (
@@ -159,6 +165,18 @@ class HelperCompiler(KernelCompiler):
     lowering = _HelperLowering
 
 
+class HelperType(types.Dispatcher):
+    """The type of one helper; values of it are all the same."""
+
+
+register_default(HelperType)(OpaqueModel)
+
+
+@lower_constant(HelperType)  # type: ignore[untyped-decorator]
+def _nothing(context: Any, builder: Any, helper_type: HelperType, helper: Helper) -> Any:
+    return context.get_dummy_value()
+
+
 class Helper(CPUDispatcher):
     """A function that other compiled functions link; `kernel` makes one that Python can call out of it."""
 
@@ -167,6 +185,13 @@ class Helper(CPUDispatcher):
         super().__init__(py_func=function, targetoptions=options, pipeline_class=HelperCompiler)
         self._kernel = kernel
         self._callable: Any = None
+        self._type = HelperType(self)
+        self.typingctx._remove_global(self)
+        self.typingctx._insert_global(self, self._type)
+
+    @property
+    def _numba_type_(self) -> HelperType:
+        return HelperType(self)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """As `CPUDispatcher.get_call_template`, but a constant argument does not make a version of its own."""
