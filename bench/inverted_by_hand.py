@@ -134,7 +134,7 @@ class ByHand(ABC):
     def _value(self, dim: int, key: float) -> object:
         """A key as it is in mappings."""
         symbols = self._names[dim].symbols
-        return key if symbols is None else symbols.texts[int(key)]
+        return key if symbols is None else symbols.text(int(key))
 
     def _read_named(self) -> None:
         groups, dims, keys, ranks = self._rows.named

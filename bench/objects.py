@@ -19,7 +19,7 @@ def as_mappings(events: Events, schema: Schema) -> Iterator[dict[str, object]]:
             if dims[at] not in about:  # the latitude of a point belongs to its longitude
                 continue
             attribute = about[dims[at]]
-            value: object = keys[at] if attribute.symbols is None else attribute.symbols.texts[int(keys[at])]
+            value: object = keys[at] if attribute.symbols is None else attribute.symbols.text(int(keys[at]))
             if len(attribute.dims) > 1:
                 event[attribute.name] = (keys[at], keys[at + 1])
             elif attribute.name not in event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from matchwood import Engine, Event
@@ -132,5 +133,5 @@ def test_named_codes_are_those_that_answers_depend_on() -> None:
     }.items():
         builder = RowsBuilder(schema)
         builder.add_text(0, 0.0, source)
-        flags = named_codes(builder.build(), schema.find("s").dims[0], 6)
+        flags = named_codes(builder.build(), schema.find("s").dims[0], np.arange(6))
         assert "".join(t for t, flag in zip("abcdef", flags, strict=True) if flag) == named, source

@@ -348,7 +348,7 @@ def test_strings_of_events_are_registered_only_on_request() -> None:
     event_keys({"s": ["x", "y"]}, schema)
     assert len(symbols) == 0
     event_keys({"s": ["x", "y"]}, schema, register=True)
-    assert symbols.texts == ["x", "y"]
+    assert list(symbols.codes) == ["x", "y"]
 
 
 @pytest.mark.parametrize(

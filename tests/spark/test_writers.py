@@ -52,7 +52,7 @@ def strings(book: Codebook | None) -> list[str]:
     assert book is not None
     symbols = book.schema().find("s").symbols
     assert symbols is not None
-    return symbols.texts
+    return list(symbols.codes)
 
 
 def saying(book: Codebook, text: str) -> Codebook:

@@ -63,7 +63,7 @@ def derived_events(events: Events, source: Attribute, derived: Attribute, *, reg
     keys, which = np.unique(events.lo[mine], return_inverse=True)
     values: list[Any] = keys.tolist()
     if source.symbols is not None:
-        values = [source.symbols.texts[int(key)] for key in values]
+        values = [source.symbols.text(int(key)) for key in values]
     only = replace(source, derived=(derived,))
     entries = derived_entries(only, owner, which, values, weight, register=register)
     offsets = np.searchsorted(entries.record, np.arange(events.size + 1))

@@ -180,7 +180,7 @@ class ElementConditions:
         check_rows(rows, self._schema.dimensions)
         if self._matcher.restore(rows):
             assert self._hidden.symbols is not None
-            self._seen = len(self._hidden.symbols.texts)
+            self._seen = len(self._hidden.symbols)
             self._forgotten = self._hidden.symbols.forgotten
             self._held = dict(zip(arrays["codes"].tolist(), arrays["needs_all"].tolist(), strict=True))
             self._left = arrays["left"].tolist()
@@ -192,7 +192,7 @@ class ElementConditions:
         """
         with self._lock:
             self._follow()
-            written = self._hidden.symbols.texts[code]  # type: ignore[union-attr]
+            written = self._hidden.symbols.text(code)  # type: ignore[union-attr]
             assert written is not None
             test = read_test(written)
             assert isinstance(test, Elements)
@@ -209,18 +209,20 @@ class ElementConditions:
             self._begin()
         if self._forgotten != symbols.forgotten:
             self._forgotten = symbols.forgotten
-            gone = [code for code in self._held if symbols.texts[code] is None]
-            self._left = [code for code in self._left if symbols.texts[code] is not None]
+            gone = [code for code in self._held if symbols.text(code) is None]
+            self._left = [code for code in self._left if symbols.text(code) is not None]
             self._matcher.remove(gone)
             for code in gone:
                 del self._held[code]
-        new = list(range(self._seen, len(symbols.texts)))
+        size = len(symbols)
+        new = [code for code, _ in symbols.since(self._seen)]
+        size = max(size, new[-1] + 1) if new else size
         if self._left and self._mark != schema.mark():
             new, self._left = self._left + new, []
         if new:
-            self._add([code for code in new if symbols.texts[code] is not None])
-            self._seen = len(symbols.texts) if not new else max(self._seen, new[-1] + 1)
+            self._add(new)
             self._mark = schema.mark()
+        self._seen = size
 
     def _add(self, codes: Sequence[int]) -> None:
         symbols, schema = self._hidden.symbols, self._schema
@@ -228,7 +230,7 @@ class ElementConditions:
         found: dict[int, tuple[Row, ...]] = {}
         all_: dict[int, bool] = {}
         for code in codes:
-            test = read_test(symbols.texts[code] or "")
+            test = read_test(symbols.text(code) or "")
             assert isinstance(test, Elements)
             mark = schema.mark()
             rows = self._conditions.take(self._source, test.condition, schema)
@@ -272,12 +274,13 @@ class Registered:
         stamp = self._state()
         if stamp != self._stamp:
             self._parts, self._seen = [], 0
-        new = [code for code in range(self._seen, len(symbols.texts)) if symbols.texts[code] is not None]
-        self._seen = len(symbols.texts)
+        size = len(symbols)
+        new = [code for code, _ in symbols.since(self._seen)]
+        self._seen = max(size, new[-1] + 1) if new else size
         while self._parts and len(self._parts[-1][0]) <= len(new):
             new = [*self._parts.pop()[0].tolist(), *new]
         if new:
-            elements: list[Any] = [of_json(loads(symbols.texts[code] or "")) for code in new]
+            elements: list[Any] = [of_json(loads(symbols.text(code) or "null")) for code in new]
             read = matcher.read([as_object(element) or {} for element in elements], BadValues(), register=True)
             self._parts.append((np.array(new, np.int64), read))
         self._stamp = self._state()

@@ -116,7 +116,7 @@ def _passing(keys: IntervalSet, source: Attribute, known: Attribute) -> Interval
     assert known.symbols is not None
     tests: list[Test] = []
     for lo, _ in keys.parts:
-        written = known.symbols.texts[int(lo)]
+        written = known.symbols.text(int(lo))
         tests += [] if written is None else [read_test(written)]
-    texts = enumerate(source.symbols.texts)
-    return points([float(code) for code, text in texts if text is not None and any(t.holds(text) for t in tests)])
+    texts = source.symbols.since(0)
+    return points([float(code) for code, text in texts if any(t.holds(text) for t in tests)])

@@ -9,21 +9,44 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Rows
+from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Float64s, Int64s, Rows
 from matchwood.schema import UNKNOWN_SYMBOL
 
 
-def named_codes(rows: Rows, dim: int, count: int) -> NDArray[np.bool_]:
-    """Which of the codes 0 ... count - 1 the rows name in a dimension. O(entries + count).
+def named_codes(rows: Rows, dim: int, codes: Int64s) -> NDArray[np.bool_]:
+    """Which of these codes, ascending, the rows name in a dimension. O(entries log codes + codes).
 
     >>> from matchwood.encode.objects import RowsBuilder
     >>> from matchwood.schema import Schema
     >>> builder = RowsBuilder(Schema())
     >>> for id_, text in enumerate(["s IN ('a', 'c')", "s != 'd'", "s IS NOT NULL OR t = 'b'"]):
     ...     builder.add_text(id_, 0.0, text)
-    >>> named_codes(builder.build(), 0, 4).tolist()
+    >>> named_codes(builder.build(), 0, np.arange(4)).tolist()
     [True, True, True, False]
     """
+    change = np.zeros(len(codes) + 1, np.int64)
+    begin, end = (np.searchsorted(codes, ends) for ends in _named_ranges(rows, dim))
+    np.add.at(change, begin, 1)
+    np.add.at(change, end, -1)
+    return np.cumsum(change[:-1]) > 0
+
+
+def names_other_codes(rows: Rows, dim: int, codes: Int64s, limit: int) -> bool:
+    """Do the rows name a code below `limit` that is not one of these, ascending? O(entries log codes).
+
+    >>> from matchwood.encode.objects import RowsBuilder
+    >>> from matchwood.schema import Schema
+    >>> builder = RowsBuilder(Schema())
+    >>> builder.add_text(0, 0.0, "s IN ('a', 'b')")
+    >>> names_other_codes(builder.build(), 0, np.array([0, 1]), 3), names_other_codes(builder.build(), 0, np.array([1]), 3)
+    (False, True)
+    """
+    begin, end = (np.clip(ends, 0, limit) for ends in _named_ranges(rows, dim))
+    return bool((np.searchsorted(codes, end) - np.searchsorted(codes, begin) < end - begin).any())
+
+
+def _named_ranges(rows: Rows, dim: int) -> tuple[Float64s, Float64s]:
+    """The codes that the rows name in a dimension, as ranges: begin <= code < end."""
     is_interval = (rows.kinds == INTERVAL) | (rows.kinds == MORE) | (rows.kinds == PART)
     at = np.flatnonzero((rows.dims == dim) & is_interval)
     lo, hi = rows.lo[at], rows.hi[at]
@@ -33,7 +56,4 @@ def named_codes(rows: Rows, dim: int, count: int) -> NDArray[np.bool_]:
     gap = np.flatnonzero(holds_unknown & ~is_first)
     begin = np.concatenate([np.ceil(lo[~holds_unknown]), np.floor(hi[gap - 1]) + 1])
     end = np.concatenate([np.floor(hi[~holds_unknown]) + 1, np.ceil(lo[gap])])
-    change = np.zeros(count + 1, np.int64)
-    np.add.at(change, np.clip(begin, 0, count).astype(np.int64), 1)
-    np.add.at(change, np.clip(np.maximum(begin, end), 0, count).astype(np.int64), -1)
-    return np.cumsum(change[:-1]) > 0
+    return begin, np.maximum(begin, end)

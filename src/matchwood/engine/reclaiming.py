@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Rows
+from matchwood.encode.arrays import Events, Int64s, Rows
 from matchwood.encode.elements import element_conditions
-from matchwood.encode.named_codes import named_codes
+from matchwood.encode.named_codes import named_codes, names_other_codes
 from matchwood.errors import SchemaError
-from matchwood.schema import Attribute, Schema
+from matchwood.schema import Attribute, Schema, Symbols
 from matchwood.schema.functions import has_conditions, source_of
-from matchwood.schema.types import Symbols
 
 FEWEST = 4_096
 """Strings of an engine that are not worth a search."""
@@ -41,12 +40,11 @@ class Reclaiming:
     def reclaim(self, schema: Schema, rows: list[Rows], events: Events) -> None:
         """Forget the strings that neither these rows nor these events name. O(entries + strings)."""
         for attribute, symbols in _in_order(schema):
-            named = np.zeros(len(symbols), np.bool_)
+            codes = _known(symbols)
+            named = np.isin(codes, events.lo[events.dims == attribute.dims[0]])
             for part in rows:
-                named |= named_codes(part, attribute.dims[0], len(named))
-            codes = events.lo[events.dims == attribute.dims[0]]
-            named[codes[(codes >= 0) & (codes < len(named))].astype(np.int64)] = True
-            symbols.forget(np.flatnonzero(~named).tolist())
+                named |= named_codes(part, attribute.dims[0], codes)
+            symbols.forget(codes[~named].tolist())
             if has_conditions(attribute.name):  # what is left of them names strings in elements
                 asked = element_conditions(schema, schema.find(source_of(attribute.name)))
                 rows = rows if asked is None else [*rows, asked[1].rows()]
@@ -63,13 +61,17 @@ def dictionaries(schema: Schema) -> list[tuple[Attribute, Symbols]]:
     return [(attribute, attribute.symbols) for attribute in schema if attribute.symbols is not None]
 
 
+def _known(symbols: Symbols) -> Int64s:
+    """The codes of the known strings, ascending."""
+    return np.fromiter(symbols.codes.values(), np.int64, len(symbols.codes))
+
+
 def check_codes(rows: Rows, schema: Schema) -> None:
     """Refuse rows that name a string which the schema has forgotten since they were encoded. O(1) if it has forgotten none."""
     for attribute, symbols in dictionaries(schema):
         if len(symbols) == len(symbols.codes):
             continue
-        gone = np.fromiter((text is None for text in symbols.texts), np.bool_, len(symbols))
-        if (named_codes(rows, attribute.dims[0], len(gone)) & gone).any():
+        if names_other_codes(rows, attribute.dims[0], _known(symbols), len(symbols)):
             raise SchemaError(
                 f"attribute {attribute.name!r}: the rows name a string that the engine has forgotten, since no other "
                 "subscription named it; encode them again with engine.schema"

@@ -274,7 +274,7 @@ def _is_listed(keys: IntervalSet) -> bool:
 
 def _texts(keys: IntervalSet, source: Attribute) -> list[str]:
     assert source.symbols is not None
-    found = [source.symbols.texts[int(lo)] for lo, _ in keys.parts if not math.isinf(lo)]
+    found = [source.symbols.text(int(lo)) for lo, _ in keys.parts if not math.isinf(lo)]
     return [text for text in found if text is not None]
 
 

@@ -2,7 +2,8 @@
 
 from matchwood.schema.keys import UNKNOWN_SYMBOL, check_microseconds, exact_key, instant_key
 from matchwood.schema.schema import Schema
-from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Point, Range, Scalar, Symbols, Type
+from matchwood.schema.symbols import Symbols
+from matchwood.schema.types import CODED, MAX_DIMENSIONS, Attribute, Point, Range, Scalar, Type
 from matchwood.schema.values import describe, is_missing, point_of, type_of, unwrapped
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from matchwood.schema.symbols import Symbols
 from matchwood.schema.types import Attribute
 from matchwood.schema.values import text_of
 
@@ -31,7 +32,7 @@ def schema_difference(ours: Schema, theirs: Schema) -> str | None:
         ):
             return f"{subject}: expected {_layout(own)}, got {_layout(other)}"
         if other.symbols is not None and own.symbols is not None:
-            found = _symbol_difference(own.symbols.texts, other.symbols.texts)
+            found = _symbol_difference(own.symbols, other.symbols)
             if found is not None:
                 return f"{subject}: {found}"
     return None
@@ -41,14 +42,16 @@ def _layout(attribute: Attribute) -> str:
     return f"dimension {attribute.dims[0]} of type {attribute.declared or 'not known yet'}"
 
 
-def _symbol_difference(ours: list[str | None], theirs: list[str | None]) -> str | None:
+def _symbol_difference(ours: Symbols, theirs: Symbols) -> str | None:
     """The first of their symbols that has another code here. A string that one has forgotten is no difference."""
-    if ours[: len(theirs)] == theirs:
+    if len(theirs) <= len(ours) and theirs.codes.items() <= ours.codes.items():
         return None
-    pairs = enumerate(zip(ours, theirs, strict=False))
-    code = next((code for code, (a, b) in pairs if a != b and a is not None and b is not None), len(ours))
-    if code == len(ours) >= len(theirs):
-        return None
-    if code == len(ours):
-        return f"the string {text_of(theirs[code])} is not known here"
-    return f"expected the code {code} for {text_of(ours[code])}, got it for {text_of(theirs[code])}"
+    for text, code in theirs.codes.items():
+        if code >= len(ours):
+            return f"the string {text_of(text)} is not known here"
+        own = ours.text(code)
+        if own is not None and own != text:
+            return f"expected the code {code} for {text_of(own)}, got it for {text_of(text)}"
+    if len(theirs) > len(ours):
+        return f"the code {len(theirs) - 1}, whose string has been forgotten, is not known here"
+    return None

@@ -18,7 +18,8 @@ from decimal import Decimal
 from typing import Any
 
 from matchwood.errors import InexactValueError, SchemaError, ValueTypeError
-from matchwood.schema.types import Attribute, Scalar, Symbols, Type
+from matchwood.schema.symbols import Symbols
+from matchwood.schema.types import Attribute, Scalar, Type
 from matchwood.schema.values import describe, is_missing, text_of, unwrapped
 
 UNKNOWN_SYMBOL = -1.0
@@ -76,7 +77,7 @@ def value_of(attribute: Attribute, key: float) -> Scalar:
     symbols = attribute.symbols
     if symbols is None or not 0 <= key < len(symbols):
         return f"<unregistered {key}>"
-    text = symbols.texts[int(key)]
+    text = symbols.text(int(key))
     if text is None:
         return f"<unregistered {key}>"
     return int(text) if attribute.type is Type.ID else text

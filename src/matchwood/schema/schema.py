@@ -12,7 +12,8 @@ from matchwood.patterns import Elements, read_test
 from matchwood.schema.comparison import schema_difference
 from matchwood.schema.functions import function_of, has_conditions, is_derived, is_hidden, source_of
 from matchwood.schema.keys import key_of, value_of
-from matchwood.schema.types import CODED, MAX_DIMENSIONS, ORDERS, Attribute, Scalar, Symbols, Type
+from matchwood.schema.symbols import Symbols
+from matchwood.schema.types import CODED, MAX_DIMENSIONS, ORDERS, Attribute, Scalar, Type
 
 
 class _Step(NamedTuple):
@@ -201,7 +202,7 @@ class Schema:
                     "name": attribute.name,
                     "type": attribute.type,
                     "dims": list(attribute.dims),
-                    **({} if attribute.symbols is None else {"symbols": attribute.symbols.texts}),
+                    **({} if attribute.symbols is None else {"symbols": attribute.symbols.to_json()}),
                     **({} if attribute.order is None else {"order": attribute.order}),
                 }
                 for attribute in self
@@ -235,13 +236,12 @@ class Schema:
                     f"attribute {attribute.name!r}: dimensions {list(attribute.dims)} do not fit its type, or are used twice"
                 )
             if type_ in CODED:
-                texts = [None if text is None else str(text) for text in item.get("symbols", ())]
-                codes = {text: code for code, text in enumerate(texts) if text is not None}
-                attribute.symbols = Symbols(texts, codes)
-                if len(codes) + texts.count(None) != len(texts):
-                    raise SchemaError(f"attribute {attribute.name!r}: a symbol is listed twice")
+                try:
+                    attribute.symbols = Symbols.from_json(item.get("symbols", ()))
+                except SchemaError as error:
+                    raise error.about(f"attribute {attribute.name!r}") from None
                 if is_hidden(attribute.name):
-                    for text in codes:  # `read_test` raises if it is none
+                    for text in attribute.symbols.codes:  # `read_test` raises if it is none
                         if isinstance(read_test(text), Elements) is not has_conditions(attribute.name):
                             raise SchemaError(f"attribute {attribute.name!r}: {text[:80]!r} is a test of another kind")
             schema._enter(attribute)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from threading import Lock
 
 from matchwood.patterns import Tester, read_test
-from matchwood.schema.types import Symbols
+from matchwood.schema.symbols import Symbols
 
 _LOCK = Lock()
 
@@ -29,7 +29,7 @@ class SymbolTester:
     def codes(self, text: str) -> set[int]:
         """The codes of the tests that hold for the text."""
         symbols = self._symbols
-        if self._seen != len(symbols.texts) or self._forgotten != symbols.forgotten:
+        if self._seen != len(symbols) or self._forgotten != symbols.forgotten:
             self._follow()
         if self._tester.is_due:
             with _LOCK:
@@ -38,16 +38,16 @@ class SymbolTester:
 
     def _follow(self) -> None:
         with _LOCK:
-            texts = self._symbols.texts
-            if self._forgotten != self._symbols.forgotten:
-                self._forgotten = self._symbols.forgotten
-                for code in [code for code in self._tester if texts[code] is None]:
+            symbols = self._symbols
+            if self._forgotten != symbols.forgotten:
+                self._forgotten = symbols.forgotten
+                for code in [code for code in self._tester if symbols.text(code) is None]:
                     self._tester.remove(code)
-            while self._seen < len(texts):
-                text = texts[self._seen]
-                if text is not None:
-                    self._tester.add(self._seen, read_test(text))
-                self._seen += 1
+            size = len(symbols)
+            for code, text in symbols.since(self._seen):
+                self._tester.add(code, read_test(text))
+                self._seen = code + 1
+            self._seen = max(self._seen, size)
 
     def __reduce__(self) -> tuple[type[SymbolTester], tuple[Symbols]]:
         return SymbolTester, (self._symbols,)

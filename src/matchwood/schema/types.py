@@ -6,11 +6,12 @@ never change, so arrays that were encoded earlier stay valid while a schema lear
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+from matchwood.schema.symbols import Symbols
 
 MAX_DIMENSIONS = 65_000
 
@@ -52,41 +53,6 @@ class Range(NamedTuple):
 
 
 Scalar = int | float | str | bool | datetime
-
-
-@dataclass(slots=True)
-class Symbols:
-    """Strings (of an id, its digits) and their codes, 0, 1, 2, ... in order of appearance.
-
-    One writer. A code never changes, so a reader may look up while a writer appends.
-    """
-
-    texts: list[str | None] = field(default_factory=list)
-    """By code; None where the string has been forgotten."""
-    codes: dict[str, int] = field(default_factory=dict)
-    forgotten: int = 0
-    """How often strings were forgotten."""
-
-    def code(self, text: str) -> int:
-        """The code of `text`, a new one if it has none. O(1)."""
-        code = self.codes.get(text)
-        if code is None:
-            code = len(self.texts)
-            self.texts.append(text)
-            self.codes[text] = code
-        return code
-
-    def forget(self, codes: Iterable[int]) -> None:
-        """Forget the strings of these codes. Their numbers are not used again."""
-        self.forgotten += 1
-        for code in codes:
-            text = self.texts[code]
-            if text is not None and self.codes.get(text) == code:
-                del self.codes[text]
-            self.texts[code] = None
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
 
 @dataclass(slots=True)

@@ -183,8 +183,8 @@ def _append(schema: Schema, other: Schema) -> None:
             assert ours.symbols is not None
             assert theirs.symbols is not None
             checked = has_conflicts and has_conditions(theirs.name)
-            for text in theirs.symbols.texts:
-                if text is not None and not (checked and _contradicts(schema, source_of(theirs.name), text)):
+            for text in theirs.symbols.codes:
+                if not (checked and _contradicts(schema, source_of(theirs.name), text)):
                     ours.symbols.code(text)
 
 
