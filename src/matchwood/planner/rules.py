@@ -33,6 +33,7 @@ class Trial:
     max_sample: int
     events: int
     rounds: int
+    min_seconds: float
     max_seconds: float
     drop_factor: float
     changes: int

@@ -1,7 +1,7 @@
 """Trials: each contender is built on a sample of the rows and timed on a sample of the events.
 
-Times are processor times of this thread, the minimum of a few parts, so that other work on the machine does not decide. They are
-extrapolated to all rows from two sample sizes, linearly unless the rules say otherwise: matches, and the work for them, grow
+Times are processor times of this thread, the least of some repetitions, so that other work on the machine does not decide. They
+are extrapolated to all rows from two sample sizes, linearly unless the rules say otherwise: matches, and the work for them, grow
 with the rows.
 """
 
@@ -126,27 +126,38 @@ def _run(name: str, rows: Rows, task: Task, rules: Trial) -> _Run | None:
 def _matched(index: Index, task: Task, use: Use, rules: Trial) -> tuple[float, float]:
     """Seconds and hits per event.
 
-    The first part of the events loads the kernels and lets the structure adapt; the others are timed, each once, since a
-    repeated event finds its data in the caches.
+    The first part of the events loads the kernels and lets the structure adapt. The others are timed: again and again where that
+    takes a moment only, since what is too short to be timed well is extrapolated to all rows. Of each part the least counts.
     """
     parts = max(min(rules.rounds + 1, task.events.size), 1)
     edges = np.linspace(0, task.events.size, parts + 1).astype(int).tolist()
-    hits, least, spent = 0.0, np.inf, 0.0
-    for round_, (begin, end) in enumerate(pairwise(edges)):
-        task.check()
-        events = task.events.take(begin, end)
-        start = time.thread_time()
-        if use.best:
-            found = index.top_k(events, task.uses.k, mode=use.mode, combine=task.combine)
-        else:
-            found = index.match(events, mode=use.mode, combine=task.combine)
-        took, size = time.thread_time() - start, max(end - begin, 1)
-        hits = max(hits, len(found.ids) / size)
-        if round_ or parts == 1:
-            least, spent = min(least, took / size), spent + took
-        if spent > rules.max_seconds:
-            break
-    return float(least), hits
+    warm, *timed = list(pairwise(edges))
+    seconds, hits = _timed(index, task, use, warm)
+    if not timed:
+        return seconds, hits
+    least = dict.fromkeys(timed, np.inf)
+    spent = 0.0
+    while spent < rules.min_seconds:
+        for part in timed:
+            seconds, found = _timed(index, task, use, part)
+            least[part], hits = min(least[part], seconds), max(hits, found)
+            spent += seconds * (part[1] - part[0])
+            if spent > rules.max_seconds:
+                break
+    return float(np.mean([seconds for seconds in least.values() if seconds < np.inf])), hits
+
+
+def _timed(index: Index, task: Task, use: Use, part: tuple[int, int]) -> tuple[float, float]:
+    """Seconds and hits per event of a part of the events."""
+    task.check()
+    events = task.events.take(*part)
+    start = time.thread_time()
+    if use.best:
+        found = index.top_k(events, task.uses.k, mode=use.mode, combine=task.combine)
+    else:
+        found = index.match(events, mode=use.mode, combine=task.combine)
+    took, size = time.thread_time() - start, max(part[1] - part[0], 1)
+    return took / size, len(found.ids) / size
 
 
 def _changed(index: Index, rows: Rows, count: int) -> float:
