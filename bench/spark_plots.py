@@ -51,7 +51,7 @@ class Rows:
 
 def throughput(rows: Rows) -> Any:
     """Events a second by master, beside the same index in one process; and spatial shards."""
-    picture, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    picture, (left, right) = plt.subplots(1, 2, figsize=(12, 3.8), layout="constrained")
     known = rows.systems("us_per_event", WORKLOAD)
     masters = [m for m in MASTERS if f"Spark, {m}, top-10" in known]
     bars = {f"Spark, {m}": rows.value(f"Spark, {m}, top-10", "us_per_event") for m in masters}
@@ -64,10 +64,9 @@ def throughput(rows: Rows) -> Any:
     left.set_title("the 10 best of each event", fontsize=10)
     left.tick_params(axis="x", labelsize=7)
     systems = rows.systems("us_per_event", ROUTED)
-    shown = [system.replace(", ", ",\n") for system in systems]
     times = [rows.value(system, "us_per_event", ROUTED) for system in systems]
     colours = [GREY if system.startswith("one shard") else ORANGE if "routed" in system else BLUE for system in systems]
-    right.bar_label(right.barh(shown, times, color=colours), fmt="%.1f", fontsize=8)
+    right.bar_label(right.barh(systems, times, color=colours), fmt="%.1f", fontsize=8)
     right.invert_yaxis()
     right.set_xlabel("µs an event")
     right.set_title("spatial shards", fontsize=10)
