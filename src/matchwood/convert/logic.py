@@ -27,6 +27,7 @@ from matchwood.lang.predicates import Between, Compare, In, IsNull
 from matchwood.lang.text_tests import Like, TextTest
 from matchwood.schema import Scalar
 from matchwood.schema.functions import root_of
+from matchwood.schema.values import text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,5 +195,5 @@ def _as_float(value: Scalar) -> float:
     except OverflowError:
         exact = math.inf
     if exact != value:
-        raise ConversionError(f"float64 cannot hold {value} exactly; use a number that it can")
+        raise ConversionError(f"float64 cannot hold {text_of(value)} exactly; use a number that it can")
     return exact
