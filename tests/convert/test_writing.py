@@ -104,3 +104,9 @@ def test_what_a_language_cannot_say_is_refused_by_name(language: str, text: str,
 )
 def test_places_and_times_come_back_as_they_were(language: str, text: str) -> None:
     assert READERS[language](WRITERS[language](parse(text))) == parse(text)
+
+
+@pytest.mark.parametrize("radius", [5e-324, 1e-300, 12500.0, 1e30, 1.7e308])
+def test_every_radius_that_is_written_for_elasticsearch_is_read_again(radius: float) -> None:
+    condition = parse(f"DWITHIN(p, POINT(1 2), {radius!r} m)")
+    assert READERS["elasticsearch"](WRITERS["elasticsearch"](condition)) == condition

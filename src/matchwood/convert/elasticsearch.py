@@ -346,7 +346,9 @@ def _metres(value: object, path: str) -> float:
     if isinstance(value, (int, float)):
         return number_at(value, path, "a distance")
     found = (
-        re.fullmatch(r"\s*([0-9]{1,30}(?:\.[0-9]{0,30})?)\s*([A-Za-z]*)\s*", value) if isinstance(value, str) else None
+        re.fullmatch(r"\s*([0-9]{1,400}(?:\.[0-9]{0,400})?)\s*([A-Za-z]*)\s*", value)
+        if isinstance(value, str)
+        else None
     )
     unit = _METRES.get(found[2] or "m") if found else None
     if found is None or unit is None:
