@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matchwood.encode.arrays import COUNT, INTERVAL, MORE, PART, Float64s, Int64s, Rows
-from matchwood.schema import UNKNOWN_SYMBOL
+from matchwood.schema import UNKNOWN_SYMBOL, Symbols
 
 
 def named_codes(rows: Rows, dim: int, codes: Int64s) -> NDArray[np.bool_]:
@@ -31,18 +31,21 @@ def named_codes(rows: Rows, dim: int, codes: Int64s) -> NDArray[np.bool_]:
     return np.cumsum(change[:-1]) > 0
 
 
-def names_other_codes(rows: Rows, dim: int, codes: Int64s, limit: int) -> bool:
-    """Do the rows name a code below `limit` that is not one of these, ascending? O(entries log codes).
+def names_forgotten(rows: Rows, dim: int, symbols: Symbols) -> bool:
+    """Do the rows name a code of these symbols whose string has been forgotten? O(entries + codes that they name).
 
     >>> from matchwood.encode.objects import RowsBuilder
     >>> from matchwood.schema import Schema
-    >>> builder = RowsBuilder(Schema())
+    >>> schema = Schema()
+    >>> builder = RowsBuilder(schema)
     >>> builder.add_text(0, 0.0, "s IN ('a', 'b')")
-    >>> names_other_codes(builder.build(), 0, np.array([0, 1]), 3), names_other_codes(builder.build(), 0, np.array([1]), 3)
-    (False, True)
+    >>> schema.find("s").symbols.forget([1])
+    >>> names_forgotten(builder.build(), 0, schema.find("s").symbols)
+    True
     """
-    begin, end = (np.clip(ends, 0, limit) for ends in _named_ranges(rows, dim))
-    return bool((np.searchsorted(codes, end) - np.searchsorted(codes, begin) < end - begin).any())
+    begin, end = (np.clip(ends, 0, len(symbols)).astype(np.int64).tolist() for ends in _named_ranges(rows, dim))
+    ranges = set(zip(begin, end, strict=True))
+    return any(symbols.text(code) is None for first, last in ranges for code in range(first, last))
 
 
 def _named_ranges(rows: Rows, dim: int) -> tuple[Float64s, Float64s]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from matchwood.encode.arrays import Events, Int64s, Rows
+from matchwood.encode.arrays import Events, Rows
 from matchwood.encode.elements import element_conditions
-from matchwood.encode.named_codes import named_codes, names_other_codes
+from matchwood.encode.named_codes import named_codes, names_forgotten
 from matchwood.errors import SchemaError
 from matchwood.schema import Attribute, Schema, Symbols
 from matchwood.schema.functions import has_conditions, source_of
@@ -40,7 +40,7 @@ class Reclaiming:
     def reclaim(self, schema: Schema, rows: list[Rows], events: Events) -> None:
         """Forget the strings that neither these rows nor these events name. O(entries + strings)."""
         for attribute, symbols in _in_order(schema):
-            codes = _known(symbols)
+            codes = np.fromiter(symbols.codes.values(), np.int64, len(symbols.codes))
             named = np.isin(codes, events.lo[events.dims == attribute.dims[0]])
             for part in rows:
                 named |= named_codes(part, attribute.dims[0], codes)
@@ -61,17 +61,12 @@ def dictionaries(schema: Schema) -> list[tuple[Attribute, Symbols]]:
     return [(attribute, attribute.symbols) for attribute in schema if attribute.symbols is not None]
 
 
-def _known(symbols: Symbols) -> Int64s:
-    """The codes of the known strings, ascending."""
-    return np.fromiter(symbols.codes.values(), np.int64, len(symbols.codes))
-
-
 def check_codes(rows: Rows, schema: Schema) -> None:
     """Refuse rows that name a string which the schema has forgotten since they were encoded. O(1) if it has forgotten none."""
-    for attribute, symbols in dictionaries(schema):
-        if len(symbols) == len(symbols.codes):
-            continue
-        if names_other_codes(rows, attribute.dims[0], _known(symbols), len(symbols)):
+    incomplete = [pair for pair in dictionaries(schema) if len(pair[1]) > len(pair[1].codes)]
+    used = set(np.unique(rows.dims).tolist()) if incomplete else ()
+    for attribute, symbols in incomplete:
+        if attribute.dims[0] in used and names_forgotten(rows, attribute.dims[0], symbols):
             raise SchemaError(
                 f"attribute {attribute.name!r}: the rows name a string that the engine has forgotten, since no other "
                 "subscription named it; encode them again with engine.schema"
