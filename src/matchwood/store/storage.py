@@ -32,7 +32,7 @@ import numpy as np
 from matchwood.errors import StorageError
 
 FORMAT = "matchwood"
-VERSION = 19
+VERSION = 20
 MANIFEST = "manifest.json"
 SIGNATURE = ',\n "checksum": '
 NO_LOCKS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
