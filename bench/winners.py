@@ -13,7 +13,7 @@ BEGIN, END = "<!-- made by `make report` from auto.json -->", "<!-- end of what 
 SHOWN = {
     "BEGen uniform": "8 of 400 attributes each, about 320 matches an event",
     "City k6": "a square and 4 ranges, 110 matches",
-    "Marketplace": "products, shops and places at once",
+    "Marketplace": "places, products and tags, a third kind of search each",
     "Retail": "real invoices, 120 matches",
     "Papers": "real titles, lists of terms, 2,100 matches",
     "Ranked d = 2": "2 wide ranges, 24,000 matches",

@@ -44,13 +44,15 @@ def test_symbols_are_a_list_with_holes(steps: list[Any]) -> None:
         assert [form.text(code) for code in range(len(texts))] == texts
         assert list(form.codes.items()) == [(text, code) for code, text in known]
         for first in (0, 1, 1023, 1024, len(texts)):
-            assert list(form.since(first)) == [pair for pair in known if pair[0] >= first]
+            for end in (first, first + 1, 1500, len(texts)):
+                found = list(form.known(first, min(end, len(texts))))
+                assert found == [(code, text) for code, text in known if first <= code < min(end, len(texts))]
         for code in (len(texts), -1):
             with pytest.raises(IndexError):
                 form.text(code)
         assert form.code("new") == len(texts)
         assert form.text(len(texts)) == "new"
-        assert list(form.since(len(texts))) == [(len(texts), "new")]
+        assert list(form.known(len(texts), len(form))) == [(len(texts), "new")]
 
 
 def test_strings_that_come_and_go_take_no_room() -> None:
@@ -68,7 +70,7 @@ def test_strings_that_come_and_go_take_no_room() -> None:
     again = Schema.from_json(json.loads(saved)).find("s").symbols
     assert again == attribute.symbols
     assert again is not None
-    assert list(again.since(0)) == [(77, "string 77")]
+    assert list(again.known(0, len(again))) == [(77, "string 77")]
     assert again.code("string 3") == 200_000
 
 

@@ -215,8 +215,7 @@ class ElementConditions:
             for code in gone:
                 del self._held[code]
         size = len(symbols)
-        new = [code for code, _ in symbols.since(self._seen)]
-        size = max(size, new[-1] + 1) if new else size
+        new = [code for code, _ in symbols.known(self._seen, size)]
         if self._left and self._mark != schema.mark():
             new, self._left = self._left + new, []
         if new:
@@ -275,8 +274,8 @@ class Registered:
         if stamp != self._stamp:
             self._parts, self._seen = [], 0
         size = len(symbols)
-        new = [code for code, _ in symbols.since(self._seen)]
-        self._seen = max(size, new[-1] + 1) if new else size
+        new = [code for code, _ in symbols.known(self._seen, size)]
+        self._seen = size
         while self._parts and len(self._parts[-1][0]) <= len(new):
             new = [*self._parts.pop()[0].tolist(), *new]
         if new:

@@ -118,5 +118,5 @@ def _passing(keys: IntervalSet, source: Attribute, known: Attribute) -> Interval
     for lo, _ in keys.parts:
         written = known.symbols.text(int(lo))
         tests += [] if written is None else [read_test(written)]
-    texts = source.symbols.since(0)
+    texts = source.symbols.known(0, len(source.symbols))
     return points([float(code) for code, text in texts if any(t.holds(text) for t in tests)])

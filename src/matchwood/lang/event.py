@@ -152,7 +152,7 @@ def _conditions_that_hold(
     assert hidden.symbols is not None
     elements = [element_keys(element, source.name, schema, bad) for element in elements_of(source, value)]
     codes = [UNKNOWN_SYMBOL]
-    for code, written in hidden.symbols.since(0):
+    for code, written in hidden.symbols.known(0, len(hidden.symbols)):
         test = read_test(written)
         assert isinstance(test, Elements)
         rows = rows_of_condition(source.name, test.condition, schema)
@@ -181,7 +181,7 @@ def _tests_that_hold(attribute: Attribute, values: list[Any]) -> IntervalSet:
     """The codes of the tests that hold for one of the texts, and the key that says that there is one: every test is asked."""
     assert attribute.symbols is not None
     codes = [UNKNOWN_SYMBOL]
-    for code, written in attribute.symbols.since(0):
+    for code, written in attribute.symbols.known(0, len(attribute.symbols)):
         if any(read_test(written).holds(text) for text in values):
             codes.append(float(code))
     return IntervalSet.of([(code, code) for code in codes])

@@ -55,17 +55,17 @@ class Symbols:
         page = self._pages.get(code >> _BITS, ())
         return page[code & _WITHIN] if code & _WITHIN < len(page) else None
 
-    def since(self, code: int) -> Iterator[tuple[int, str]]:
-        """The known strings whose code is at least `code`, ascending, with their codes. O(codes / 1024 + these)."""
-        first, last = code >> _BITS, self._size >> _BITS
-        numbers: Iterable[int] = range(first, last + 1)
-        if len(self._pages) < last - first:
-            numbers = sorted([number for number in list(self._pages) if number >= first])
+    def known(self, begin: int, end: int) -> Iterator[tuple[int, str]]:
+        """The known strings with codes begin ... end - 1, ascending, with their codes. O(pages that have strings + these)."""
+        numbers: Sequence[int] = range(begin >> _BITS, (end >> _BITS) + 1)
+        if len(self._pages) < len(numbers):
+            numbers = sorted([number for number in list(self._pages) if number in numbers])
         for number in numbers:
-            begin = max(code - (number << _BITS), 0)
-            for at, text in enumerate(self._pages.get(number, [])[begin:], (number << _BITS) + begin):
+            first = number << _BITS
+            skipped = max(begin - first, 0)
+            for code, text in enumerate(self._pages.get(number, [])[skipped : end - first], first + skipped):
                 if text is not None:
-                    yield at, text
+                    yield code, text
 
     def forget(self, codes: Iterable[int]) -> None:
         """Forget the strings of these codes. O(codes)."""

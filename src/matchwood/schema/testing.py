@@ -44,10 +44,10 @@ class SymbolTester:
                 for code in [code for code in self._tester if symbols.text(code) is None]:
                     self._tester.remove(code)
             size = len(symbols)
-            for code, text in symbols.since(self._seen):
+            for code, text in symbols.known(self._seen, size):
                 self._tester.add(code, read_test(text))
-                self._seen = code + 1
-            self._seen = max(self._seen, size)
+                self._seen = code + 1  # an exception in between repeats none
+            self._seen = size
 
     def __reduce__(self) -> tuple[type[SymbolTester], tuple[Symbols]]:
         return SymbolTester, (self._symbols,)
