@@ -16,7 +16,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -72,8 +72,8 @@ def shown(point: Point | None) -> str:
     return f"{'after' if after else 'before'} {operation} {suffix or 'of a snapshot'}"
 
 
-def kill_at_rename(*, after: bool) -> None:
-    """Kill this process when a folder is renamed, which makes it a snapshot: before that, or after."""
+def kill_at_rename(kill: Callable[[], None], *, after: bool) -> None:
+    """Kill when a folder is renamed, which makes it a snapshot: before that, or after."""
     rename = Path.rename
 
     def killing(path: Path, target: Path) -> Path:
@@ -90,7 +90,7 @@ def kill_at_rename(*, after: bool) -> None:
 def set_trap(point: Point, nth: int) -> None:
     """Let this process be killed at a point, the nth time that it comes there."""
     if point[0] == "rename":
-        kill_at_rename(after=point[2])
+        kill_at_rename(kill, after=point[2])
     else:
         trap_files(Trap(point[0], point[1], nth, kill, after=point[2]))
 
@@ -99,6 +99,11 @@ def nth_of(seed: int, point: Point) -> int:
     """Which time the kill comes: most loads come there so often."""
     often = {("write", "-wal"): 250, ("sync", "-wal"): 70, ("write", ".db"): 60, ("sync", ".db"): 8}.get(point[:2], 1)
     return 1 + random.Random(seed).randrange(often)
+
+
+def missed(kills: Mapping[str, int]) -> set[str]:
+    """The points at which a campaign has not killed."""
+    return {shown(point) for point in [None, *POINTS]} - {name for name, count in kills.items() if count}
 
 
 # a tenant
